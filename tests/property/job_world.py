@@ -21,6 +21,7 @@ from emberkeep.jobs.model import (
 )
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import FixedDelay, RestartStrategy
+from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 
 POLICY = JobPolicy(
@@ -103,16 +104,22 @@ class JobWorld:
 
     def _begin(self, begin: ev.Event) -> None:
         home = self.homes.get(self.stored_attempt)
-        self.machine = JobMachine(
-            self.graph, self.policy, self.strategy, attempt=self.stored_attempt, home=home, stopped=self.stopped
+        state = JobState(
+            graph=self.graph,
+            policy=self.policy,
+            strategy=self.strategy,
+            attempt=self.stored_attempt,
+            home=home,
+            stopped=self.stopped,
         )
+        self.machine = JobMachine(state)
         self.tell(begin)
 
     def status(self) -> JobStatus:
-        return self.machine.status
+        return self.machine.state.status
 
     def phase(self) -> Phase:
-        return self.machine.phase
+        return self.machine.state.phase
 
     def restart(self, *, without_graph: bool = False) -> None:
         """The JobManager died and a new one recovers the job, or cannot read its graph at present."""
@@ -125,11 +132,11 @@ class JobWorld:
         return self.tell(ev.GraphRead(self.graph, self.policy, self.strategy))
 
     def tell(self, event: ev.Event, chance: float = 0.5) -> list[ev.Effect]:
-        undecided = self.machine.phase is Phase.WITHOUT_GRAPH and not isinstance(event, DECIDE_WITHOUT_GRAPH)
+        undecided = self.machine.state.phase is Phase.WITHOUT_GRAPH and not isinstance(event, DECIDE_WITHOUT_GRAPH)
         effects = self.machine.handle(event, ev.Moment(self.now, int(self.now * 1000), chance, self.hears_since))
         for effect in effects:
             if isinstance(effect, ev.RecordAttempt):
-                granted = self.machine.granted_place()
+                granted = self.machine.state.place
                 self.homes[effect.attempt] = None if granted is None else granted.home
             self._check(effect)
             self.asked.append(effect)
@@ -137,13 +144,13 @@ class JobWorld:
         self.machine.check_invariants()
         if undecided:
             assert not effects, "nothing follows while the graph cannot be read (SAFE-1)"
-            assert self.machine.phase is Phase.WITHOUT_GRAPH
+            assert self.machine.state.phase is Phase.WITHOUT_GRAPH
         if self.terminal is not None:
-            assert self.machine.status is self.terminal, "a final state never changes"
-        if self.machine.status.is_globally_terminal:
+            assert self.machine.state.status is self.terminal, "a final state never changes"
+        if self.machine.state.status.is_globally_terminal:
             assert self.stored_result is not None, "a final state is shown only when it is durable"
-            assert self.stored_result.status is self.machine.status
-            self.terminal = self.machine.status
+            assert self.stored_result.status is self.machine.state.status
+            self.terminal = self.machine.state.status
         return effects
 
     def _check(self, effect: ev.Effect) -> None:
@@ -154,7 +161,7 @@ class JobWorld:
                 others = [d.attempt for d in self.drivers.values() if d.alive and d.accepted and d.attempt != attempt]
                 assert not others, f"attempt {attempt} starts while {others} live (P1)"
                 assert self.stored_result is None, "nothing starts after the result"
-                assert not self.stopped or attempt == self.machine.attempt, "nothing follows a stop (END-5)"
+                assert not self.stopped or attempt == self.machine.state.attempt, "nothing follows a stop (END-5)"
                 known = self.drivers.get(attempt)
                 assert known is None or known.place == where, "one attempt starts in one place"
             case ev.RecordAttempt(attempt):
@@ -204,9 +211,9 @@ class JobWorld:
     def register(self, driver: TrueDriver) -> bool:
         """Its JobMaster registers; returns whether it was let in."""
         self.tell(ev.JobMasterHeard(driver.attempt))
-        if self.machine.refusal(driver.attempt):
-            newest = driver.attempt == self.machine.attempt
-            assert not newest or self.machine.phase is not Phase.WITHOUT_GRAPH, "its driver is let in (SAFE-1)"
+        if self.machine.state.refusal(driver.attempt):
+            newest = driver.attempt == self.machine.state.attempt
+            assert not newest or self.machine.state.phase is not Phase.WITHOUT_GRAPH, "its driver is let in (SAFE-1)"
             driver.alive = False  # it ends itself
             return False
         others = [d.attempt for d in self.drivers.values() if d is not driver and d.alive and d.accepted]
@@ -218,7 +225,7 @@ class JobWorld:
 
     def report_completely(self, where: ev.DriverPlace) -> None:
         """A task manager says all that it holds to a JobManager that it knows to lead."""
-        attempt = self.machine.attempt
+        attempt = self.machine.state.attempt
         driver = self.drivers.get(attempt)
         if driver is None or not driver.alive or driver.place.task_manager != where.task_manager:
             self.tell(ev.DriverNotAtHome(attempt, where, continues=True))

@@ -97,18 +97,20 @@ class JobLife(RuleBasedStateMachine):
         """An order that was under way for very long, or arrives twice, starts a driver of an old attempt."""
         gone = [driver for driver in self.world.drivers.values() if not driver.alive]
         driver = data.draw(st.sampled_from(gone))
-        if driver.attempt < self.world.machine.attempt:
+        if driver.attempt < self.world.machine.state.attempt:
             driver.alive, driver.accepted = True, False
             assert not self.world.register(driver), "an old attempt is let in (HA-7)"
 
     @precondition(
-        lambda self: self.world.machine.attempt > 0 and self.world.stored_attempt == self.world.machine.attempt
+        lambda self: (
+            self.world.machine.state.attempt > 0 and self.world.stored_attempt == self.world.machine.state.attempt
+        )
     )
     @precondition(lambda self: any(driver.accepted for driver in self.world.drivers.values()))
     @rule()
     def stop_is_recorded(self) -> None:
         """Some time after a driver has said that the job is suspended or drained."""
-        if self.world.machine.phase is not Phase.ENDED and self.world.stored_result is None:
+        if self.world.machine.state.phase is not Phase.ENDED and self.world.stored_result is None:
             self.world.stop()
 
     @precondition(lambda self: self._pending(ev.StopDriver))
@@ -139,7 +141,7 @@ class JobLife(RuleBasedStateMachine):
             elif waiting:
                 self.world.tell(ev.DriverListed(waiting[0].attempt, waiting[0].place, 42))
                 self.world.register(waiting[0])
-            elif self.world.machine.phase is Phase.BACKING_OFF:
+            elif self.world.machine.state.phase is Phase.BACKING_OFF:
                 self.time_passes(5.0, cut_off=True)
 
     # --- facts from the network, in any order and number --------------------------------------------------------------
@@ -203,11 +205,11 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=st.integers(1, 2))
     def place_blocked(self, number: int) -> None:
         self.world.tell(ev.PlaceBlocked(place(number, self.lives).instance))
-        assert self.world.machine.granted_place() != place(number, self.lives)
+        assert self.world.machine.state.place != place(number, self.lives)
 
     # --- people and time ----------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: not self.world.machine.status.is_globally_terminal)
+    @precondition(lambda self: not self.world.machine.state.status.is_globally_terminal)
     @rule(really=st.integers(0, 5), grace=st.sampled_from([None, 0.0, 3.0]))
     def cancel(self, really: int, grace: float | None) -> None:
         if really == 0:
@@ -223,7 +225,7 @@ class JobLife(RuleBasedStateMachine):
             if driver.accepted and not (cut_off and world.now - driver.heard_at < world.policy.lease):
                 driver.heard_at = world.now
                 world.tell(ev.JobMasterHeard(driver.attempt))
-                if world.machine.refusal(driver.attempt):
+                if world.machine.state.refusal(driver.attempt):
                     driver.alive = False
         world.tell(ev.Tick())
 
@@ -234,7 +236,7 @@ class JobLife(RuleBasedStateMachine):
         world.hears_since = None
         world.now += seconds
         over = any(isinstance(effect, ev.AttemptOver) for effect in world.tell(ev.Tick()))
-        assert not over or world.machine.verdict_is(JobStatus.CANCELED), "a leader in doubt gives up nobody"
+        assert not over or world.machine.state.verdict_is(JobStatus.CANCELED), "a leader in doubt gives up nobody"
         world.hears_since = world.now
         for driver in self._alive():
             driver.heard_at = world.now  # who lives is not silent for a lease from now on
@@ -243,7 +245,7 @@ class JobLife(RuleBasedStateMachine):
     def node_is_evacuated(self, attempt: int) -> None:
         self.world.tell(ev.MoveDriver(attempt))
 
-    @precondition(lambda self: not self.world.machine.status.is_globally_terminal)
+    @precondition(lambda self: not self.world.machine.state.status.is_globally_terminal)
     @rule(without_graph=st.booleans())
     def jobmanager_restarts(self, without_graph: bool) -> None:
         if self.world.stored_result is None:
@@ -268,11 +270,11 @@ class JobLife(RuleBasedStateMachine):
     def graph_is_looked_for_again(self, really: int) -> None:
         if really:
             self.world.tell(ev.GraphStillAway("/graph cannot be read now either"))
-            assert "either" in self.world.machine.waiting()
+            assert "either" in self.world.machine.state.waiting()
             return
         self.world.take(ev.ReadGraph)
         self.world.tell(ev.GraphDamaged("/graph: damaged"))
-        verdict = self.world.machine.verdict
+        verdict = self.world.machine.state.verdict
         assert verdict is not None
         assert verdict.keeps_data is (verdict.status is JobStatus.FAILED), "what a damaged job has is kept (SAFE-3)"
 
@@ -292,17 +294,17 @@ class JobLife(RuleBasedStateMachine):
         machine = self.world.machine
         answers = (ev.ReadGraph, ev.RequestPlace, ev.ExplainPlace, ev.RecordAttempt, ev.RecordResult)
         awaited = any(isinstance(effect, answers) for effect in self.world.pending)
-        assert machine.status.is_globally_terminal or awaited or machine.deadline() is not None
+        assert machine.state.status.is_globally_terminal or awaited or machine.state.deadline() is not None
 
     def teardown(self) -> None:
         """From wherever it is, a well-behaved world brings the job to an end, and everything of it is given back."""
-        if self.world.machine.phase is Phase.NEW:
+        if self.world.machine.state.phase is Phase.NEW:
             return
         for _ in range(SETTLE_STEPS):
-            if self.world.machine.status.is_globally_terminal and not self._pending(ev.RecordResult):
+            if self.world.machine.state.status.is_globally_terminal and not self._pending(ev.RecordResult):
                 break
             self._settle()
-        assert self.world.machine.status.is_globally_terminal, self.world.machine.steps()
+        assert self.world.machine.state.status.is_globally_terminal, self.world.machine.state.steps
         for _ in range(20):
             self.time_passes(5.0, cut_off=False)
         assert any(isinstance(effect, ev.JobOver) for effect in self.world.asked), "nothing of it stays reserved"
@@ -361,7 +363,7 @@ def test_the_machine_outlives_many_restarts() -> None:
         assert driver.attempt == attempt
         driver.alive = False
         world.tell(ev.DriverExited(attempt, driver.place, KILLED))
-        assert world.machine.status is JobStatus.RESTARTING
+        assert world.machine.state.status is JobStatus.RESTARTING
         world.wait(2.5)
-    assert len(world.machine.history.attempts()) == 100
-    assert len(world.machine.history.exceptions()) == 32
+    assert len(world.machine.state.history.attempts()) == 100
+    assert len(world.machine.state.history.exceptions()) == 32

@@ -18,10 +18,12 @@ from emberkeep.jobmanager.jobs.procedures import Procedures, Standing
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobs import events as ev
-from emberkeep.jobs import machine
+from emberkeep.jobs.attempt_end import AttemptEnd
 from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
+from emberkeep.jobs.newest_attempt import NewestAttempt
+from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from emberkeep.slots.pool.machine import SlotPool
 from emberkeep.slots.slot_manager import SlotManager
@@ -40,8 +42,8 @@ STOPS = "stops"  # for a theme: worlds in which streams are asked to stop, which
 class Plant:
     """``target.method`` is replaced by ``replacement(original)``; in seeds of the theme one of ``rules`` must break."""
 
-    target: Any
-    method: Any
+    target: type
+    method: str
     replacement: Callable[[Callable[..., Any]], Callable[..., Any]]
     rules: tuple[str, ...]
     theme: str
@@ -71,18 +73,18 @@ def claims_only(original: Callable[..., Any]) -> Callable[..., Any]:
 def restart_at_recovery(original: Callable[..., Any]) -> Callable[..., Any]:
     def begin(self: JobMachine, event: ev.Begin, now: ev.Moment) -> None:
         original(self, event, now)
-        if self.driver is not None:
-            self._request_place(now)
+        if self.state.driver is not None:
+            self._newest.request_place(now)
 
     return begin
 
 
 def count_everything_as_success(original: Callable[..., Any]) -> Callable[..., Any]:
-    def attempt_ended(self: JobMachine, outcome: AttemptOutcome, now: ev.Moment) -> None:
+    def ended(self: AttemptEnd, outcome: AttemptOutcome, now: ev.Moment) -> None:
         succeeded = outcome if outcome.kind is not FailureKind.SCRIPT else AttemptOutcome(exit_code=0)
         original(self, succeeded, now)
 
-    return attempt_ended
+    return ended
 
 
 def show_before_it_is_durable(_: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,8 +160,8 @@ def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
         job = self._table.active.get(request.job_id)
         if job is None:
             return None
-        self._apply(job.job_id, ev.OutcomeReported(job.machine.attempt, request.outcome))
-        return job.result_stored if job.machine.phase is Phase.RECORDING_RESULT else None
+        self._apply(job.job_id, ev.OutcomeReported(job.machine.state.attempt, request.outcome))
+        return job.result_stored if job.machine.state.phase is Phase.RECORDING_RESULT else None
 
     return report_outcome
 
@@ -216,9 +218,9 @@ def without_blocklist(_: Callable[..., Any]) -> Callable[..., Any]:
 PLANTS = {
     "a new attempt does not wait for the lease": Plant(Driver, "gone_at", no_lease, ("d",), "split"),
     "a recovered job is restarted at once": Plant(
-        machine._HANDLERS, ev.Begin, restart_at_recovery, ("d", "g", "bug"), "crash"
+        JobMachine, "_begin", restart_at_recovery, ("d", "g", "bug"), "crash"
     ),
-    "the JobManager refuses no attempt": Plant(JobMachine, "refusal", returning(""), ("d", "c", "a"), "split"),
+    "the JobManager refuses no attempt": Plant(JobState, "refusal", returning(""), ("d", "c", "a"), "split"),
     "an older attempt's outcome is taken for the newest one's": Plant(
         Dispatcher, "_report_outcome", older_outcome_accepted, ("e",), "late"
     ),
@@ -228,9 +230,7 @@ PLANTS = {
     "task managers refuse no attempt that is over": Plant(
         Fences, "check", returning(None), ("g", "b", "c", "d", "bug"), "repeats"
     ),
-    "every script counts as successful": Plant(
-        JobMachine, "_attempt_ended", count_everything_as_success, ("e",), "calm"
-    ),
+    "every script counts as successful": Plant(AttemptEnd, "ended", count_everything_as_success, ("e",), "calm"),
     "an end is shown before it is durable": Plant(
         Dispatcher, "_record_result", show_before_it_is_durable, ("e", "h", "m"), "crowd"
     ),
@@ -254,7 +254,7 @@ PLANTS = {
         SlotManager, "is_void", returning(False), ("c", "f"), "split"
     ),
     "nobody counts attempts that the job store does not know": Plant(
-        machine._HANDLERS, ev.AttemptSeen, returning(None), ("g",), "older"
+        NewestAttempt, "attempt_seen", returning(None), ("g",), "older"
     ),
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
@@ -302,10 +302,7 @@ def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     plant = PLANTS[name]
     # The machines' own checks would notice some of these bugs; here the view from outside has to.
     monkeypatch.setattr(Properties, "_check_invariants", lambda _: None)
-    if isinstance(plant.target, dict):
-        monkeypatch.setitem(plant.target, plant.method, plant.replacement(plant.target[plant.method]))
-    else:
-        monkeypatch.setattr(plant.target, plant.method, plant.replacement(getattr(plant.target, plant.method)))
+    monkeypatch.setattr(plant.target, plant.method, plant.replacement(getattr(plant.target, plant.method)))
     failure = first_failure(plant)
     assert failure is not None, f"not caught within {SEEDS_AT_MOST} seeds: {name}"
     caught = broken(failure, plant.rules)

@@ -1,14 +1,10 @@
-"""The invariants of a job machine, which hold between any two events."""
+"""The invariants of a job's state, which hold between any two events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
-
-if TYPE_CHECKING:
-    from emberkeep.jobs.machine import JobMachine
 
 STATUSES: dict[Phase, frozenset[JobStatus]] = {
     Phase.NEW: frozenset({JobStatus.CREATED}),
@@ -25,7 +21,7 @@ STATUSES: dict[Phase, frozenset[JobStatus]] = {
 }
 
 
-def check(job: JobMachine) -> None:
+def check(job: JobState) -> None:
     """Raise AssertionError naming the broken invariant."""
     # A stopped job keeps its status until it is FINISHED.
     as_before = job.stopped and job.phase is Phase.ENDING and job.status in (JobStatus.INITIALIZING, JobStatus.RUNNING)
@@ -52,8 +48,8 @@ def check(job: JobMachine) -> None:
         _hold(job, job.deadline() is not None, "a deadline moves it on")
 
 
-def _hold(job: JobMachine, truth: bool, what: str) -> None:
+def _hold(job: JobState, truth: bool, what: str) -> None:
     if not truth:
         raise AssertionError(
-            f"job {job.graph.job_id} in {job.phase.value}/{job.status.value}: not so: {what}; {job.steps()}"
+            f"job {job.graph.job_id} in {job.phase.value}/{job.status.value}: not so: {what}; {tuple(job.steps)}"
         )

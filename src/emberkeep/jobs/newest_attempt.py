@@ -1,16 +1,19 @@
-"""Determines which attempt of a job is the newest.
+"""Begins a job's next attempt, and adopts newer attempts that another leader has begun.
 
-Usually it is the newest one in the job store. If the store was restored from an older copy, task managers and drivers
-know of newer attempts. Such an attempt is adopted: its driver may be alive, and continues under its number. A leader
-that has read a job from the store waits a while for reports before it writes the job's next number, so that no two
-drivers run under one number.
+Usually the newest attempt is the newest one in the job store. If the store was restored from an older copy, task
+managers and drivers know of newer attempts. Such an attempt is adopted: its driver may be alive, and continues under
+its number. A leader that has read a job from the store waits a while for reports before it writes the job's next
+number, so that no two drivers run under one number.
 """
 
 from __future__ import annotations
 
 from emberkeep.jobs import events as ev
+from emberkeep.jobs.attempt_end import AttemptEnd
 from emberkeep.jobs.driver import Driver
+from emberkeep.jobs.driver_stop import DriverStop
 from emberkeep.jobs.events import Moment
+from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
@@ -29,65 +32,139 @@ _ADOPTS = frozenset(
 )
 
 
-class NewestAttempt(JobState):
-    """The part of a job machine that begins attempts and adopts those that another leader has begun."""
+class NewestAttempt:
+    """The place, the number and the driver of the newest attempt. Part of the JobMachine."""
 
-    def _record_next_attempt(self) -> None:
-        self.attempt = max(self.attempt, self._seen) + 1
-        self._writing = self.attempt
-        self.phase = Phase.RECORDING_ATTEMPT
-        self._effects.append(ev.RecordAttempt(self.attempt))
+    def __init__(self, job: JobState, stop: DriverStop, job_end: JobEnd, attempt_end: AttemptEnd) -> None:
+        self._job = job
+        self._stop = stop
+        self._job_end = job_end
+        self._attempt_end = attempt_end
+
+    def request_place(self, now: Moment) -> None:
+        """Request a driver place for the next attempt, or wait first for reports of newer attempts."""
+        job = self._job
+        job.driver = None
+        if self._listens(now):
+            return
+        job.phase = Phase.PLACING
+        job.waited_for_blocked = False
+        job.explain_at = now.at + job.policy.place_timeout if job.policy.place_timeout else None
+        job.effects.append(ev.RequestPlace())
+
+    def place_granted(self, event: ev.PlaceGranted, now: Moment) -> None:
+        self._job.place, self._job.only_node = event.place, event.only_node
+        self._record_next()
+
+    def place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
+        job = self._job
+        if event.blocked or job.waited_for_blocked:  # after the last unblocking the whole time begins again
+            job.waited_for_blocked = event.blocked
+            job.explain_at = now.at + job.policy.place_timeout
+            return
+        message = f"after {job.policy.place_timeout:g} s there is {event.text}"
+        job.effects.append(ev.WithdrawPlace())
+        self._job_end.fail(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message), now)
+
+    def attempt_unknown(self, event: ev.AttemptUnknown, now: Moment) -> None:
+        if self._job.phase is Phase.ADOPTING:
+            self.write_adopted()
+        elif self._job.verdict is None:
+            self._record_next()
+        else:
+            self._job_end.record_result(now)
+
+    def _adopted(self, now: Moment) -> None:
+        job = self._job
+        driver = job.live()
+        if job.recorded < job.attempt:
+            self.write_adopted()
+            return
+        if job.verdict is None:
+            self.follow_driver(now)
+        else:
+            job.phase = Phase.ENDING
+            self._stop.begin(driver, job.policy.grace, now)
+        self._attempt_end.judge(now)
+
+    def attempt_recorded(self, event: ev.AttemptRecorded, now: Moment) -> None:
+        job = self._job
+        place, job.place = job.place, None
+        job.recorded = job.writing
+        if job.phase is Phase.ADOPTING:
+            self._adopted(now)
+        elif job.verdict is not None:
+            self._job_end.record_result(now)
+        elif place is None:  # its task manager was lost or blocked in the meantime
+            self.request_place(now)
+        else:
+            job.driver = Driver(attempt=job.attempt, since=now.at, heard_at=now.at, place=place, ordered=True)
+            job.driver.order_again_at = now.at + job.policy.repeat
+            job.moving = False
+            job.history.attempt_started(job.attempt, place.task_manager, now.ms)
+            job.phase = Phase.STARTING
+            job.enter(JobStatus.INITIALIZING, now)
+            job.effects.append(ev.StartDriver(job.attempt, place))
+
+    def _record_next(self) -> None:
+        job = self._job
+        job.attempt = max(job.attempt, job.seen) + 1
+        job.writing = job.attempt
+        job.phase = Phase.RECORDING_ATTEMPT
+        job.effects.append(ev.RecordAttempt(job.attempt))
 
     def _listens(self, now: Moment) -> bool:
         """Back off while task managers may still report newer attempts. Return True if the job must wait for them."""
-        if now.at >= self._listens_until:
+        job = self._job
+        if now.at >= job.listens_until:
             return False
-        self.phase, self._restart_at = Phase.BACKING_OFF, self._listens_until
+        job.phase, job.restart_at = Phase.BACKING_OFF, job.listens_until
         return True
 
-    def _await_driver(self, now: Moment) -> None:
+    def await_driver(self, now: Moment) -> None:
         """Wait for the driver of the newest attempt, which may be alive."""
-        self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
-        self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
-        self._enter(JobStatus.INITIALIZING, now)
+        job = self._job
+        job.driver = Driver(attempt=job.attempt, since=now.at, heard_at=now.at, place=None, home=job.home)
+        job.history.attempt_started(job.attempt, job.home.task_manager if job.home else None, now.ms)
+        job.enter(JobStatus.INITIALIZING, now)
 
-    def _follow_driver(self, now: Moment) -> None:
-        self.phase = Phase.RUNNING if self._live().registered else Phase.STARTING
-        if self.stopped:
-            self._script_until = now.at + self._policy.script_timeout
+    def follow_driver(self, now: Moment) -> None:
+        """Enter the phase in which the newest attempt's driver runs or is awaited."""
+        job = self._job
+        job.phase = Phase.RUNNING if job.live().registered else Phase.STARTING
+        if job.stopped:
+            job.script_until = now.at + job.policy.script_timeout
 
-    def is_news(self, attempt: int) -> bool:
-        """True if another leader began this attempt and the job store does not have it."""
-        unused = self.phase is Phase.RECORDING_ATTEMPT  # this leader has not used the number yet
-        return attempt > self.attempt or (unused and attempt == self.attempt)
-
-    def _attempt_seen(self, event: ev.AttemptSeen, now: Moment) -> None:
-        is_news = self.is_news(event.number)
-        self._seen = max(self._seen, event.number)
-        if is_news and self.phase in _ADOPTS and self.verdict is None:
+    def attempt_seen(self, event: ev.AttemptSeen, now: Moment) -> None:
+        job = self._job
+        is_news = job.is_news(event.number)
+        job.seen = max(job.seen, event.number)
+        if is_news and job.phase in _ADOPTS and job.verdict is None:
             self._adopt(event.number, now)
 
     def _adopt(self, number: int, now: Moment) -> None:
-        if self.driver is not None and not self.driver.gone:
+        job = self._job
+        if job.driver is not None and not job.driver.gone:
             outcome = AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=f"attempt {number} has followed")
-            self.history.attempt_ended(self.driver.attempt, outcome, now.ms)
-            if self.phase is not Phase.WITHOUT_GRAPH:
-                self._effects.append(ev.AttemptOver(self.driver.attempt))
-        if self.phase in (Phase.PLACING, Phase.RECORDING_ATTEMPT):
-            self._effects.append(ev.WithdrawPlace())
-        self._place = self._home = self._end_to_judge = None
-        self._explain_at = self._restart_at = self._script_until = None
-        self._moving = False
-        self.attempt = number
-        self._await_driver(now)
-        if self.phase is Phase.WITHOUT_GRAPH:
+            job.history.attempt_ended(job.driver.attempt, outcome, now.ms)
+            if job.phase is not Phase.WITHOUT_GRAPH:
+                job.effects.append(ev.AttemptOver(job.driver.attempt))
+        if job.phase in (Phase.PLACING, Phase.RECORDING_ATTEMPT):
+            job.effects.append(ev.WithdrawPlace())
+        job.place = job.home = job.end_to_judge = None
+        job.explain_at = job.restart_at = job.script_until = None
+        job.moving = False
+        job.attempt = number
+        self.await_driver(now)
+        if job.phase is Phase.WITHOUT_GRAPH:
             return
-        if self.phase in (Phase.RECORDING_ATTEMPT, Phase.ADOPTING):
-            self.phase = Phase.ADOPTING  # adopted as soon as the write that is under way has finished
+        if job.phase in (Phase.RECORDING_ATTEMPT, Phase.ADOPTING):
+            job.phase = Phase.ADOPTING  # adopted as soon as the write that is under way has finished
         else:
-            self._write_adopted()
+            self.write_adopted()
 
-    def _write_adopted(self) -> None:
-        self.phase = Phase.ADOPTING
-        self._writing = self.attempt
-        self._effects.append(ev.AdoptAttempt(self.attempt))
+    def write_adopted(self) -> None:
+        job = self._job
+        job.phase = Phase.ADOPTING
+        job.writing = job.attempt
+        job.effects.append(ev.AdoptAttempt(job.attempt))

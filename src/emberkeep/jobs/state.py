@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from emberkeep.base.ids import InstanceId
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.driver import Driver
-from emberkeep.jobs.events import Effect, Event, Moment
+from emberkeep.jobs.events import Effect, Moment
 from emberkeep.jobs.history import JobHistory
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import JobPolicy
@@ -29,92 +29,91 @@ class Verdict:
     keeps_data: bool = False
 
 
+STOPPED = Verdict(JobStatus.FINISHED, 0, "")
+
+
+@dataclass(eq=False, kw_only=True)
 class JobState:
-    """The state of one job.
+    """The state of one job. Only the job's machine and its parts change it.
 
     ``attempt``: the newest attempt number in the store, 0 for a job that was never started. ``home``: where that
     attempt's driver was ordered to start. ``stopped``: the job was suspended or drained, and no attempt follows that
     one.
     """
 
-    def __init__(
-        self,
-        graph: JobGraph,
-        policy: JobPolicy,
-        strategy: RestartStrategy,
-        *,
-        attempt: int = 0,
-        home: DriverHome | None = None,
-        stopped: bool = False,
-    ) -> None:
-        self.graph = graph
-        self._home = home
-        self.attempt = attempt
-        self.status = JobStatus.CREATED
-        self.phase = Phase.NEW
-        self.driver: Driver | None = None
-        self.history = JobHistory()
-        self.verdict: Verdict | None = None
-        self.result: JobResult | None = None
-        self.stopped = stopped
-        self._policy = policy
-        self._strategy = strategy
-        self._starts = StartFailures(policy.start_attempts)
-        self._place: ev.DriverPlace | None = None  # granted; its driver is not started yet
-        self._only_node = False  # the newest place was on the only node that can take the driver
-        self._explain_at: float | None = None
-        self._waited_for_blocked = False  # at the last explanation, unblocking nodes might have provided a place
-        self._restart_at: float | None = None
-        self._moving = False  # the current attempt's driver is being ended to start elsewhere
-        self._script_until: float | None = None  # when the script of a stopped job must have ended
-        self._looked_at = 0.0  # time of the newest event, and its ``hears_since``
-        self._hears_since: float | None = None
-        self._recorded = self._writing = attempt  # newest number in the store; number of the current or last write
-        self._seen = 0  # newest number that any event has named
-        self._listens_until = float("-inf")  # in ``Moment.at`` seconds
-        self._without_graph = ""  # why its graph cannot be read
-        self._end_to_judge: AttemptOutcome | None = None  # end of the driver, judged once the graph can be read
-        self._forget_at: float | None = None
-        self._forgotten = False
-        self._effects: list[Effect] = []
-        self._steps: deque[str] = deque(maxlen=STEPS_REMEMBERED)
+    graph: JobGraph
+    policy: JobPolicy
+    strategy: RestartStrategy
+    attempt: int = 0
+    home: DriverHome | None = None
+    stopped: bool = False
+    status: JobStatus = JobStatus.CREATED
+    phase: Phase = Phase.NEW
+    driver: Driver | None = None
+    history: JobHistory = field(default_factory=JobHistory)
+    verdict: Verdict | None = None
+    result: JobResult | None = None
+    starts: StartFailures = field(init=False)
+    place: ev.DriverPlace | None = None  # granted; its driver is not started yet
+    only_node: bool = False  # the newest place was on the only node that can take the driver
+    explain_at: float | None = None
+    waited_for_blocked: bool = False  # at the last explanation, unblocking nodes might have provided a place
+    restart_at: float | None = None
+    moving: bool = False  # the current attempt's driver is being ended to start elsewhere
+    script_until: float | None = None  # when the script of a stopped job must have ended
+    looked_at: float = 0.0  # time of the newest event, and its ``hears_since``
+    hears_since: float | None = None
+    recorded: int = field(init=False)  # newest number in the store
+    writing: int = field(init=False)  # number of the current or last write
+    seen: int = 0  # newest number that any event has named
+    listens_until: float = float("-inf")  # in ``Moment.at`` seconds
+    without_graph: str = ""  # why its graph cannot be read
+    end_to_judge: AttemptOutcome | None = None  # end of the driver, judged once the graph can be read
+    forget_at: float | None = None
+    forgotten: bool = False
+    effects: list[Effect] = field(default_factory=list)  # of the event that is being handled
+    steps: deque[str] = field(default_factory=lambda: deque(maxlen=STEPS_REMEMBERED))  # for error messages
+
+    def __post_init__(self) -> None:
+        self.starts = StartFailures(self.policy.start_attempts)
+        self.recorded = self.writing = self.attempt
 
     def deadline(self) -> float | None:
         """Return when the next Tick is due (monotonic seconds), or None if only another event can change the job."""
         if self.phase is Phase.PLACING:
-            return self._explain_at
+            return self.explain_at
         if self.phase is Phase.BACKING_OFF:
-            return self._restart_at
+            return self.restart_at
         if self.phase is Phase.ENDED:
-            return self._forget_at
+            return self.forget_at
         driver = self.driver
         if driver is None or driver.gone or self.phase not in (Phase.STARTING, Phase.RUNNING, Phase.ENDING):
             return None
-        silence_from = self._silence_from()
+        silence_from = self.silence_from()
         times = (
             driver.order_due_at(),
-            driver.silent_at(self._policy, silence_from),
-            driver.gone_at(self._policy, silence_from),
-            self._script_until if driver.stop_at is None else None,
+            driver.silent_at(self.policy, silence_from),
+            driver.gone_at(self.policy, silence_from),
+            self.script_until if driver.stop_at is None else None,
             # No event announces that contact with the peers is back, so poll.
-            self._looked_at + self._policy.repeat if silence_from is None else None,
+            self.looked_at + self.policy.repeat if silence_from is None else None,
         )
         return min((time for time in times if time is not None), default=None)
 
-    def _silence_from(self) -> float | None:
+    def silence_from(self) -> float | None:
         """Return the time from which a driver's silence counts, or None while this leader may be cut off itself.
 
         Such a leader must not restart healthy jobs. A canceled job is not restarted, so its driver's silence always
         counts.
         """
-        return 0.0 if self.verdict_is(JobStatus.CANCELED) else self._hears_since
+        return 0.0 if self.verdict_is(JobStatus.CANCELED) else self.hears_since
 
     def refusal(self, attempt: int) -> str:
         """Return why a JobMaster of ``attempt`` must end itself; "" if it may continue."""
         if attempt != self.attempt:
             return f"attempt {attempt} of job {self.graph.job_id} is not its present attempt, which is {self.attempt}"
         driver = self.driver
-        if driver is None or driver.gone or self._forgotten:
+        if driver is None or driver.gone or self.forgotten:
             return f"attempt {attempt} of job {self.graph.job_id} is over; the job is {self.status.value}"
         if driver.condemned:
             return f"attempt {attempt} of job {self.graph.job_id} was given up; the job is {self.status.value}"
@@ -126,24 +125,16 @@ class JobState:
 
     def stands_on(self) -> InstanceId | None:
         """Return the task manager instance that has the driver, or the place for it."""
-        if self._place is not None:
-            return self._place.instance
+        if self.place is not None:
+            return self.place.instance
         driver = self.driver
         return driver.place.instance if driver is not None and driver.place is not None else None
 
     def driver_home(self) -> DriverHome | None:
         """Return where the driver runs or may start: its current or granted place; None if it is gone."""
-        if self._place is not None:
-            return self._place.home
+        if self.place is not None:
+            return self.place.home
         return None if self.driver is None or self.driver.gone else self.driver.stands_at
-
-    def granted_place(self) -> ev.DriverPlace | None:
-        """Return where the next driver will be started; None if there is no such place or it was lost."""
-        return self._place
-
-    def shunned_nodes(self) -> frozenset[str]:
-        """Return the nodes where the newest attempts could not be started, to be avoided for the next one."""
-        return self._starts.nodes
 
     def knows_jobmaster(self) -> bool:
         """True if the JobMaster is registered; otherwise it must register (again)."""
@@ -153,7 +144,7 @@ class JobState:
         """Return a text that names what the job waits for, other than a driver place; "" if it does not wait."""
         driver = self.driver
         if self.phase is Phase.WITHOUT_GRAPH:
-            return f"its job graph: {self._without_graph}"
+            return f"its job graph: {self.without_graph}"
         if self.phase is Phase.BACKING_OFF:
             if self.status is JobStatus.CREATED:
                 return "what task managers know of it"
@@ -166,7 +157,7 @@ class JobState:
             return "the job store to take its result"
         if driver is not None and self.stopped and self.phase in (Phase.STARTING, Phase.RUNNING):
             return "the end of its script: it was stopped, and nothing of it is started again"
-        if driver is not None and self._silence_from() is None and self._is_overdue(driver):
+        if driver is not None and self.silence_from() is None and self._is_overdue(driver):
             return "word from its driver: hardly any task manager is heard, this JobManager itself may be cut off"
         if driver is None or self.phase not in (Phase.STARTING, Phase.ENDING):
             return ""
@@ -175,32 +166,20 @@ class JobState:
         return f"{what} the driver of attempt {driver.attempt} {where}"
 
     def _is_overdue(self, driver: Driver) -> bool:
-        return self.phase is Phase.RUNNING and self._looked_at >= driver.heard_at + self._policy.heartbeat_timeout
+        return self.phase is Phase.RUNNING and self.looked_at >= driver.heard_at + self.policy.heartbeat_timeout
+
+    def is_news(self, attempt: int) -> bool:
+        """True if another leader began this attempt and the job store does not have it."""
+        unused = self.phase is Phase.RECORDING_ATTEMPT  # this leader has not used the number yet
+        return attempt > self.attempt or (unused and attempt == self.attempt)
 
     def verdict_is(self, status: JobStatus) -> bool:
         return self.verdict is not None and self.verdict.status is status
 
-    def _live(self) -> Driver:
+    def live(self) -> Driver:
         assert self.driver is not None  # noqa: S101 - _is_late has dropped facts about no driver
         return self.driver
 
-    def _enter(self, status: JobStatus, now: Moment) -> None:
+    def enter(self, status: JobStatus, now: Moment) -> None:
         self.status = status
         self.history.status_entered(status, now.ms)
-
-    def _is_late(self, event: Event) -> bool:
-        """True if the event is about an attempt or a request that has ended. Such events are normal and are ignored."""
-        if isinstance(event, ev.PlaceGranted):
-            return self.phase in (Phase.RECORDING_RESULT, Phase.ENDED)  # withdrawn in the meantime
-        if isinstance(event, ev.PlaceExplained):
-            return self.phase is not Phase.PLACING
-        attempt = getattr(event, "attempt", None)
-        if attempt is None:
-            return False
-        driver = self.driver
-        if attempt != self.attempt or driver is None or driver.gone:
-            return True
-        # It means nothing that one instance does not list a driver that is known to be on another instance.
-        return isinstance(event, ev.DriverVanished) and (
-            driver.place is None or driver.place.instance != event.instance
-        )

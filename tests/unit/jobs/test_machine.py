@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.machine import CANCELED_EXIT_CODE
+from emberkeep.jobs.machine import CANCELED_EXIT_CODE, JobMachine
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobResult, JobStatus
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import FixedDelay, NoRestart
+from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from tests.property.job_world import KILLED, MOVED, POLICY, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
 
@@ -40,7 +41,9 @@ class TestRecoveredWithoutDriver:
         world = self.recovered()
         world.report_completely(place(1, 2))
         assert world.status() is JobStatus.RESTARTING
-        assert "tm-1, where the driver was started, has it no more" in world.machine.history.exceptions()[0].message
+        assert (
+            "tm-1, where the driver was started, has it no more" in world.machine.state.history.exceptions()[0].message
+        )
 
     def test_the_very_same_life_need_not_continue_another(self) -> None:
         world = self.recovered()
@@ -108,7 +111,7 @@ class TestStart:
         assert world.status() is JobStatus.INITIALIZING
         world.tell(ev.DriverNotAtHome(1, place(1, 2), continues=True))
         assert world.status() is JobStatus.RESTARTING
-        assert "is over" in world.machine.refusal(1)
+        assert "is over" in world.machine.state.refusal(1)
 
     def test_one_that_it_has_taken_and_handed_on_goes_on(self) -> None:
         world = JobWorld()
@@ -145,7 +148,7 @@ class TestStart:
         world.write_attempt()
         world.tell(ev.StartRefused(1, "task manager tm-1 does not start the driver: no room"))
         assert world.status() is JobStatus.RESTARTING
-        assert world.machine.history.exceptions()[-1].message.endswith("no room")
+        assert world.machine.state.history.exceptions()[-1].message.endswith("no room")
 
     def test_a_place_whose_task_manager_is_lost_meanwhile_is_not_used(self) -> None:
         world = JobWorld()
@@ -183,7 +186,7 @@ class TestStart:
         world.wait(0.5)
         world.wait(0.0)
         assert world.to_running(2).attempt == 2
-        (first, _) = world.machine.history.attempts()
+        (first, _) = world.machine.state.history.attempts()
         assert first.outcome is not None
         assert first.outcome.kind is FailureKind.MOVED
 
@@ -209,7 +212,7 @@ class TestStart:
         world.wait(1)
         assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, 0.0)
         assert world.phase() is Phase.ENDING
-        assert world.machine.refusal(1)
+        assert world.machine.state.refusal(1)
         world.tell(ev.DriverExited(1, driver.place, KILLED))
         assert world.phase() is Phase.BACKING_OFF
 
@@ -220,8 +223,8 @@ class TestStart:
         world.tell(ev.PlaceExplained("no place for the driver (1408 MiB): no task manager is registered"))
         world.write_result()
         assert world.status() is JobStatus.FAILED
-        assert world.machine.result is not None
-        assert world.machine.result.root_cause == (
+        assert world.machine.state.result is not None
+        assert world.machine.state.result.root_cause == (
             "after 300 s there is no place for the driver (1408 MiB): no task manager is registered"
         )
 
@@ -239,7 +242,7 @@ class TestStart:
 
     def test_a_graph_that_cannot_be_read_fails_its_job(self) -> None:
         world = JobWorld()
-        world.machine = type(world.machine)(world.graph, POLICY, NoRestart(), attempt=0)
+        world.machine = JobMachine(JobState(graph=world.graph, policy=POLICY, strategy=NoRestart()))
         world.pending.clear()
         world.tell(ev.Begin("the job graph at /storage/graph is damaged"))
         assert world.status() is JobStatus.FAILING
@@ -272,7 +275,7 @@ class TestEnd:
         world.write_result()
         world.wait(POLICY.grace)
         assert world.asked[-1] == ev.JobOver()
-        assert world.machine.refusal(1)
+        assert world.machine.state.refusal(1)
 
     def test_the_exit_told_by_the_task_manager_is_as_good(self) -> None:
         world, driver = running()
@@ -285,7 +288,7 @@ class TestEnd:
         world.tell(ev.OutcomeReported(1, SCRIPT_FAILED))
         assert world.status() is JobStatus.FAILING
         world.write_result()
-        result = world.machine.result
+        result = world.machine.state.result
         assert result is not None
         assert (result.status, result.exit_code, result.root_cause) == (JobStatus.FAILED, 3, "ValueError: no")
 
@@ -315,8 +318,8 @@ class TestEnd:
     def test_the_strategy_s_last_word_is_in_the_root_cause(self) -> None:
         world, driver = running(strategy=FixedDelay(0, 5.0))
         world.tell(ev.DriverExited(1, driver.place, KILLED))
-        assert world.machine.verdict is not None
-        assert world.machine.verdict.root_cause == (
+        assert world.machine.state.verdict is not None
+        assert world.machine.state.verdict.root_cause == (
             "killed by SIGKILL (not restarted: restart-strategy.fixed-delay.attempts is 0)"
         )
 
@@ -359,13 +362,13 @@ class TestLoss:
         driver.alive = False
         world.wait(0.5)
         assert world.phase() is Phase.BACKING_OFF
-        assert world.machine.history.attempts()[-1].outcome is not None
+        assert world.machine.state.history.attempts()[-1].outcome is not None
 
     def test_a_driver_that_comes_back_after_its_lease_is_refused(self) -> None:
         world, driver = running()
         world.tell(ev.TaskManagerLost(driver.place.instance))
         world.wait(POLICY.lease)
-        assert "is over" in world.machine.refusal(1)
+        assert "is over" in world.machine.state.refusal(1)
 
     def test_a_task_manager_that_is_back_makes_its_driver_reachable_again(self) -> None:
         world, driver = running()
@@ -401,9 +404,9 @@ class TestLeaderInDoubt:
         world.hears_since = None
         for _ in range(100):
             world.wait(POLICY.repeat)
-            assert world.machine.deadline() == world.now + POLICY.repeat, "it looks again"
+            assert world.machine.state.deadline() == world.now + POLICY.repeat, "it looks again"
         assert world.status() is JobStatus.RUNNING
-        assert "may be cut off" in world.machine.waiting()
+        assert "may be cut off" in world.machine.state.waiting()
 
     def test_silence_counts_from_when_it_hears_again(self) -> None:
         world, driver = running()
@@ -469,13 +472,13 @@ class TestCancel:
         world.tell(ev.CancelRequested())
         assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, POLICY.grace)
         assert world.take(ev.RecordResult) is None
-        assert not world.machine.refusal(1), "it may end in order"
+        assert not world.machine.state.refusal(1), "it may end in order"
         world.tell(ev.DriverExited(1, driver.place, KILLED))
         assert world.status() is JobStatus.CANCELLING
         world.write_result()
         assert world.status() is JobStatus.CANCELED
-        assert world.machine.result is not None
-        assert world.machine.result.exit_code == CANCELED_EXIT_CODE
+        assert world.machine.state.result is not None
+        assert world.machine.state.result.exit_code == CANCELED_EXIT_CODE
 
     def test_the_rest_of_the_grace_goes_with_a_repeated_order(self) -> None:
         world, driver = running()
@@ -488,7 +491,7 @@ class TestCancel:
         world, driver = running()
         world.tell(ev.TaskManagerLost(driver.place.instance))
         world.tell(ev.CancelRequested())
-        assert "cannot be reached" in world.machine.refusal(1)
+        assert "cannot be reached" in world.machine.state.refusal(1)
         world.wait(POLICY.lease)
         world.write_result()
         assert world.status() is JobStatus.CANCELED
@@ -519,9 +522,9 @@ class TestRecovery:
     def test_a_live_driver_is_attached_again_under_its_attempt(self) -> None:
         world = self.recovered()
         driver = world.drivers[3] = TrueDriver(3, place(1))
-        assert not world.machine.knows_jobmaster()
+        assert not world.machine.state.knows_jobmaster()
         assert world.register(driver)
-        assert (world.status(), world.machine.attempt) == (JobStatus.RUNNING, 3)
+        assert (world.status(), world.machine.state.attempt) == (JobStatus.RUNNING, 3)
         world.tell(ev.DriverListed(3, place(1), 42))
         world.wait(POLICY.heartbeat_timeout - 1)
         assert world.status() is JobStatus.RUNNING
@@ -543,7 +546,7 @@ class TestRecovery:
     @pytest.mark.req("HA-7")
     def test_older_attempts_are_refused(self) -> None:
         world = self.recovered()
-        assert "not its present attempt" in world.machine.refusal(2)
+        assert "not its present attempt" in world.machine.state.refusal(2)
         world.tell(ev.JobMasterRegistered(2, place(1).task_manager, 1))
         world.tell(ev.DriverExited(2, place(1), SUCCESS))
         assert world.status() is JobStatus.INITIALIZING
@@ -557,24 +560,27 @@ def test_exceptions_that_the_attempt_survived_are_noted_once_and_bounded() -> No
     )
     world.tell(ev.ExceptionsNoted(1, entries))
     world.tell(ev.ExceptionsNoted(1, entries[-10:]))
-    noted = world.machine.history.exceptions()
+    noted = world.machine.state.history.exceptions()
     assert [entry.message for entry in noted] == [f"executor {number} was lost" for number in range(68, 100)]
 
 
 def test_what_it_waits_for_is_said_in_words() -> None:
     world, driver = running()
-    assert world.machine.waiting() == ""
+    assert world.machine.state.waiting() == ""
     world.tell(ev.CancelRequested())
-    assert world.machine.waiting() == "the end of the driver of attempt 1 on task manager tm-1"
+    assert world.machine.state.waiting() == "the end of the driver of attempt 1 on task manager tm-1"
     world.tell(ev.DriverExited(1, driver.place, KILLED))
-    assert world.machine.waiting() == "the job store to take its result"
+    assert world.machine.state.waiting() == "the job store to take its result"
 
 
 def test_results_can_be_written_as_json() -> None:
     world, driver = running()
     world.tell(ev.DriverExited(1, driver.place, SUCCESS))
-    assert world.machine.result is not None
-    assert msgspec.json.decode(msgspec.json.encode(world.machine.result), type=JobResult) == world.machine.result
+    assert world.machine.state.result is not None
+    assert (
+        msgspec.json.decode(msgspec.json.encode(world.machine.state.result), type=JobResult)
+        == world.machine.state.result
+    )
 
 
 def _policy(**changes: Any) -> JobPolicy:
@@ -601,19 +607,19 @@ class TestStopped:
         world.stop()
         world.tell(ev.DriverExited(1, place(1), outcome))
         world.write_result()
-        assert (world.machine.result.status, world.machine.result.exit_code) == (JobStatus.FINISHED, 0)  # type: ignore[union-attr]
+        assert (world.machine.state.result.status, world.machine.state.result.exit_code) == (JobStatus.FINISHED, 0)  # type: ignore[union-attr]
 
     def test_a_script_that_does_not_end_is_ended(self) -> None:
         world, _ = running(policy=dataclasses.replace(POLICY, script_timeout=7.0))
         world.stop()
-        assert world.machine.deadline() == world.now + 7.0
+        assert world.machine.state.deadline() == world.now + 7.0
         world.wait(6.9)
         assert world.take(ev.StopDriver) is None
         world.wait(0.1)
         assert world.take(ev.StopDriver) == ev.StopDriver(1, place(1), POLICY.grace)
         world.tell(ev.OutcomeReported(1, AttemptOutcome(exit_code=143, kind=FailureKind.SCRIPT, message="SystemExit")))
         world.write_result()
-        assert (world.status(), world.machine.result.exit_code) == (JobStatus.FINISHED, 0)  # type: ignore[union-attr]
+        assert (world.status(), world.machine.state.result.exit_code) == (JobStatus.FINISHED, 0)  # type: ignore[union-attr]
 
     def test_a_script_that_raises_after_the_stop_has_failed_and_is_not_started_again(self) -> None:
         world, _ = running(policy=dataclasses.replace(POLICY, restarts_script_failures=True))
@@ -621,8 +627,8 @@ class TestStopped:
         world.tell(ev.OutcomeReported(1, SCRIPT_FAILED))
         world.write_result()
         assert world.status() is JobStatus.FAILED
-        assert world.machine.result.exit_code == 3  # type: ignore[union-attr]
-        assert "its savepoint is complete" in world.machine.result.root_cause  # type: ignore[union-attr]
+        assert world.machine.state.result.exit_code == 3  # type: ignore[union-attr]
+        assert "its savepoint is complete" in world.machine.state.result.root_cause  # type: ignore[union-attr]
 
     def test_a_cancellation_wins(self) -> None:
         world, _ = running()
@@ -682,9 +688,9 @@ class TestEvacuation:
         world.wait(0.0)
         assert world.phase() is Phase.PLACING
         assert world.to_running(2).attempt == 2
-        (moved, _) = world.machine.history.attempts()
+        (moved, _) = world.machine.state.history.attempts()
         assert moved.outcome == AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message="moved from node tm-1")
-        assert not world.machine.history.exceptions()
+        assert not world.machine.state.history.exceptions()
 
     def test_one_that_has_stopped_between_two_batches_starts_elsewhere_at_once(self) -> None:
         world, driver = running(strategy=NoRestart())

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from emberkeep.jobs import events as ev
+from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from tests.property.job_world import KILLED, POLICY, SUCCESS, JobWorld, job_graph, place
 
@@ -65,8 +67,8 @@ def ending() -> JobWorld:
 def test_a_newer_attempt_goes_on_whatever_this_leader_was_about_to_do(begin: Callable[[], JobWorld]) -> None:
     world = begin()
     world.tell(ev.AttemptSeen(NEWEST))
-    assert world.machine.refusal(NEWEST) == ""
-    assert world.machine.refusal(1)
+    assert world.machine.state.refusal(NEWEST) == ""
+    assert world.machine.state.refusal(1)
     world.tell(ev.JobMasterRegistered(NEWEST, place(2).task_manager, 42))
     if world.take(ev.RecordAttempt):
         world.tell(ev.AttemptUnknown())
@@ -89,14 +91,14 @@ def test_the_number_that_is_being_written_may_be_in_use(known: bool) -> None:
         world.tell(ev.AttemptRecorded())
     assert world.phase() is Phase.STARTING
     assert world.take(ev.StartDriver) is None
-    assert world.machine.refusal(1) == ""
+    assert world.machine.state.refusal(1) == ""
 
 
 def test_an_end_that_comes_before_the_number_is_written_is_judged_afterwards() -> None:
     world = starting()
     world.tell(ev.AttemptSeen(NEWEST))
     world.tell(ev.DriverExited(NEWEST, place(2), SUCCESS))
-    assert world.machine.verdict is None
+    assert world.machine.state.verdict is None
     adopted(world)
     world.write_result()
     assert world.status() is JobStatus.FINISHED
@@ -120,7 +122,7 @@ def test_nothing_is_written_before_the_graph_can_be_read() -> None:
     world = JobWorld(stored_attempt=1)
     world.restart(without_graph=True)
     world.tell(ev.AttemptSeen(NEWEST))
-    assert world.machine.refusal(NEWEST) == ""
+    assert world.machine.state.refusal(NEWEST) == ""
     world.tell(ev.JobMasterRegistered(NEWEST, place(2).task_manager, 42))
     world.read_graph()
     adopted(world)
@@ -129,11 +131,11 @@ def test_nothing_is_written_before_the_graph_can_be_read() -> None:
 
 def test_no_number_is_given_before_task_managers_had_time_to_tell_theirs() -> None:
     world = JobWorld(policy=replace(POLICY, listening=4.0))
-    world.machine = type(world.machine)(job_graph(), world.policy, world.strategy)
+    world.machine = JobMachine(JobState(graph=job_graph(), policy=world.policy, strategy=world.strategy))
     world.pending.clear()
     world.tell(ev.Begin(recovered=True))
     assert world.take(ev.RequestPlace) is None
-    assert "task managers" in world.machine.waiting()
+    assert "task managers" in world.machine.state.waiting()
     world.wait(4.0)
     assert world.take(ev.RequestPlace) is not None
 
@@ -144,7 +146,7 @@ def test_two_drivers_of_one_attempt_both_end_and_the_next_number_follows() -> No
     driver = world.to_running(1)
     world.tell(ev.DriverListed(1, place(2), 43))
     assert world.take(ev.AttemptOver) == ev.AttemptOver(1)
-    assert world.machine.refusal(1)
+    assert world.machine.state.refusal(1)
     driver.alive = False
     world.tell(ev.DriverExited(1, driver.place, KILLED))
     world.wait(60.0)

@@ -76,7 +76,7 @@ def test_a_reason_that_may_lie_on_one_node_fails_no_job() -> None:
     job = world()
     for _ in range(5 * MOST):
         attempt(job, NO_JAVA)
-        assert job.machine.shunned_nodes() == {"tm-1"}
+        assert job.machine.state.starts.nodes == {"tm-1"}
     job.to_running(2)
     assert job.status() is JobStatus.RUNNING
 
@@ -100,7 +100,7 @@ def test_a_driver_that_came_up_begins_anew() -> None:
     driver.alive = False
     job.tell(ev.DriverExited(driver.attempt, driver.place, BROKEN))
     assert job.status() is JobStatus.RESTARTING
-    assert not job.machine.shunned_nodes()
+    assert not job.machine.state.starts.nodes
 
 
 def test_reasons_are_told_apart_but_not_by_their_numbers() -> None:

@@ -34,7 +34,7 @@ class AttemptHold:
 
         In the meantime the job's view shows the reason.
         """
-        while (missing := self.waits_for(job)) and job.machine.verdict is None:
+        while (missing := self.waits_for(job)) and job.machine.state.verdict is None:
             if not job.held:
                 logger.warning("attempt %d of job %s waits for %s", attempt, job.job_id, missing)
             job.held = missing

@@ -49,6 +49,7 @@ from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobGra
 from emberkeep.jobs.policy import job_policy
 from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 from emberkeep.jobs.restart import restart_strategy
+from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import (
@@ -226,17 +227,22 @@ class Dispatcher(Actor[Call]):
         """Start to manage a job. ``graph``: the stored graph, or a stand-in if the stored one cannot be read."""
         attempt = stored.attempt
         configuration, lacks = usable_configuration(self._configuration, graph)
-        machine = JobMachine(
-            graph,
-            job_policy(configuration),
-            restart_strategy(configuration),
+        state = JobState(
+            graph=graph,
+            policy=job_policy(configuration),
+            strategy=restart_strategy(configuration),
             attempt=attempt,
             home=stored.home,
             stopped=bool(stored.stopped),
         )
         standing = Procedures.recovered(graph.job_id, stored.procedure, stored.stopped, stored.pointers)
         job = Job(
-            machine, stored.graph, self._table.next_order(), pointers=stored.pointers, standing=standing, lacks=lacks
+            JobMachine(state),
+            stored.graph,
+            self._table.next_order(),
+            pointers=stored.pointers,
+            standing=standing,
+            lacks=lacks,
         )
         self._table.active[graph.job_id] = job
         self._procedures.watch_deadline(graph.job_id, standing)
@@ -252,7 +258,7 @@ class Dispatcher(Actor[Call]):
     def _take_again(self, stored: StoredJob) -> None:
         """Act on what a repeated read of a job has found: its graph, or why it still cannot be read."""
         job = self._table.active.get(stored.job_id)
-        if job is None or job.machine.phase is not Phase.WITHOUT_GRAPH:
+        if job is None or job.machine.state.phase is not Phase.WITHOUT_GRAPH:
             return
         if stored.trouble is Trouble.AWAY:
             self._apply(stored.job_id, ev.GraphStillAway(stored.problem))
@@ -264,7 +270,7 @@ class Dispatcher(Actor[Call]):
         configuration, job.lacks = usable_configuration(self._configuration, graph)
         logger.info("job %s: its job graph can be read again", stored.job_id)
         job.graph = graph
-        self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.machine.attempt)
+        self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.machine.state.attempt)
         self._apply(stored.job_id, ev.GraphRead(graph, job_policy(configuration), restart_strategy(configuration)))
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
@@ -356,9 +362,9 @@ class Dispatcher(Actor[Call]):
 
     def _lacks_driver(self, job_id: JobId) -> str | None:
         job = self._table.active.get(job_id)
-        if job is None or job.machine.phase not in (Phase.PLACING, Phase.BACKING_OFF):
+        if job is None or job.machine.state.phase not in (Phase.PLACING, Phase.BACKING_OFF):
             return None
-        return job.machine.waiting() or job.machine.status.value
+        return job.machine.state.waiting() or job.machine.state.status.value
 
     # --- evacuated nodes ----------------------------------------------------------------------------------------------
 
@@ -369,7 +375,7 @@ class Dispatcher(Actor[Call]):
     def _block(self, places: BlockedPlaces) -> None:
         self._moves.places = places
         for job in list(self._table.active.values()):
-            place = job.machine.granted_place()
+            place = job.machine.state.place
             if place is not None and self._moves.is_blocked(place):
                 self._apply(job.job_id, ev.PlaceBlocked(place.instance))
             self._review_move(job)
@@ -397,13 +403,15 @@ class Dispatcher(Actor[Call]):
         if move is Move.RESTART:
             logger.info("job %s: its driver leaves an evacuated node", job.job_id)
             self._note_left_behind(job)
-            self._apply(job.job_id, ev.MoveDriver(job.machine.attempt))
+            self._apply(job.job_id, ev.MoveDriver(job.machine.state.attempt))
         elif move is Move.ASK:
             request = ProcedureRequest(
                 trigger_id=self._system.ids.hex32(), procedure=Procedure.MOVE, requested_ms=self._clock.now_ms()
             )
             try:
-                self._procedures.request(job.job_id, job.standing, job.machine.status, request, self._answers.new())
+                self._procedures.request(
+                    job.job_id, job.standing, job.machine.state.status, request, self._answers.new()
+                )
             except Conflict as error:
                 logger.info("job %s does not move: %s", job.job_id, error)
 
@@ -412,12 +420,12 @@ class Dispatcher(Actor[Call]):
         for entry in entries:
             logger.warning("job %s: %s", job.job_id, entry.message)
         if entries:
-            self._apply(job.job_id, ev.ExceptionsNoted(job.machine.attempt, entries))
+            self._apply(job.job_id, ev.ExceptionsNoted(job.machine.state.attempt, entries))
 
     def _judged(self, job: Job, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:
         """Return the outcome, turned into a move if the driver was lost while it had to move."""
         judged = self._moves.outcome(job, outcome)
-        if judged is not outcome and attempt == job.machine.attempt:
+        if judged is not outcome and attempt == job.machine.state.attempt:
             self._note_left_behind(job)
         return judged
 
@@ -485,7 +493,7 @@ class Dispatcher(Actor[Call]):
         job = self._accepted(request.job_id, request.attempt)
         if job.task_manager is not None:
             self._hearing.heard(job.task_manager, self._clock.now())
-        if not job.machine.knows_jobmaster():
+        if not job.machine.state.knows_jobmaster():
             return (False, False, "")
         return (True, self._take_status(job, request.attempt, request.status), job.job_master)
 
@@ -498,7 +506,7 @@ class Dispatcher(Actor[Call]):
         job = self._table.active.get(job_id)
         if job is not None:
             self._apply(job_id, ev.JobMasterHeard(attempt))
-        refusal = _NOT_RUNNING if job is None else job.machine.refusal(attempt)
+        refusal = _NOT_RUNNING if job is None else job.machine.state.refusal(attempt)
         if refusal:
             self._authority.check()  # a refused JobMaster ends itself, so only a certain leader may refuse
         if job is None or refusal:
@@ -547,18 +555,18 @@ class Dispatcher(Actor[Call]):
                 return None
             raise Conflict(f"job {request.job_id} has no attempt {request.attempt} that could end")
         self._attempt_seen(request.job_id, request.attempt)
-        if request.attempt != job.machine.attempt:
-            raise Conflict(job.machine.refusal(request.attempt))
-        if job.machine.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
+        if request.attempt != job.machine.state.attempt:
+            raise Conflict(job.machine.state.refusal(request.attempt))
+        if job.machine.state.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
             self._apply(job.job_id, ev.JobMasterHeard(request.attempt))
-            raise RetryLater(f"how job {job.job_id} goes on is not decided: it waits for {job.machine.waiting()}")
+            raise RetryLater(f"how job {job.job_id} goes on is not decided: it waits for {job.machine.state.waiting()}")
         outcome = self._judged(job, request.attempt, request.outcome)
         self._apply(job.job_id, ev.OutcomeReported(request.attempt, outcome))
-        if job.machine.phase is Phase.RECORDING_RESULT:
+        if job.machine.state.phase is Phase.RECORDING_RESULT:
             return job.result_stored
-        if outcome.kind is None and job.machine.phase in _ANOTHER_FOLLOWS:
+        if outcome.kind is None and job.machine.state.phase in _ANOTHER_FOLLOWS:
             # The attempt was abandoned before it reported: its success no longer counts.
-            raise Conflict(job.machine.refusal(request.attempt))
+            raise Conflict(job.machine.state.refusal(request.attempt))
         return None
 
     # --- what the ResourceManager tells -------------------------------------------------------------------------------
@@ -582,11 +590,11 @@ class Dispatcher(Actor[Call]):
         One that is newer than ours shows that the job store was put back from an older copy.
         """
         job = self._table.active.get(job_id)
-        if job is None or not job.machine.is_news(attempt):
+        if job is None or not job.machine.state.is_news(attempt):
             return
-        before = job.machine.attempt
+        before = job.machine.state.attempt
         self._apply(job_id, ev.AttemptSeen(attempt))
-        if job.machine.phase is Phase.ADOPTING and attempt == job.machine.attempt:
+        if job.machine.state.phase is Phase.ADOPTING and attempt == job.machine.state.attempt:
             logger.warning(
                 "job %s has attempt %d, and the job store knows %d: it was put back from an older copy. That attempt "
                 "goes on; what has happened since the copy is not known here: see docs/storage.md",
@@ -599,7 +607,7 @@ class Dispatcher(Actor[Call]):
     def _task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
         lost = frozenset(instances)
         for job_id, job in list(self._table.active.items()):
-            instance = job.machine.stands_on()
+            instance = job.machine.state.stands_on()
             if instance in lost and instance is not None:
                 self._apply(job_id, ev.TaskManagerLost(instance))
 
@@ -631,9 +639,9 @@ class Dispatcher(Actor[Call]):
     def _drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
         place, listed = _place(info), {(driver.job_id, driver.attempt) for driver in drivers}
         for job_id, job in list(self._table.active.items()):
-            if (job_id, job.machine.attempt) not in listed:
+            if (job_id, job.machine.state.attempt) not in listed:
                 self._apply(
-                    job_id, ev.DriverNotAtHome(job.machine.attempt, place, continues=info.predecessor is not None)
+                    job_id, ev.DriverNotAtHome(job.machine.state.attempt, place, continues=info.predecessor is not None)
                 )
 
     def check_invariants(self) -> None:
@@ -663,19 +671,21 @@ class Dispatcher(Actor[Call]):
         job = self._table.active.get(job_id)
         if job is None:
             return
-        before = job.machine.status
+        before = job.machine.state.status
         now = self._clock.now()
         moment = ev.Moment(now, self._clock.now_ms(), self._system.rng.random(), self._hearing.since(now))
         effects = job.machine.handle(event, moment)
-        if job.machine.status is not before:
-            logger.info("job %s: %s → %s (%s)", job_id, before.value, job.machine.status.value, type(event).__name__)
-            if job.machine.status is JobStatus.RESTARTING:
-                self._blobs.job_restarting(job_id, job.machine.attempt)
-            if job.machine.status.is_globally_terminal:
+        if job.machine.state.status is not before:
+            logger.info(
+                "job %s: %s → %s (%s)", job_id, before.value, job.machine.state.status.value, type(event).__name__
+            )
+            if job.machine.state.status is JobStatus.RESTARTING:
+                self._blobs.job_restarting(job_id, job.machine.state.attempt)
+            if job.machine.state.status.is_globally_terminal:
                 self._ended(job)
         for effect in effects:
             self._perform(job, effect)
-        self._alarms.set(job_id, job.machine.deadline() if job_id in self._table.active else None)
+        self._alarms.set(job_id, job.machine.state.deadline() if job_id in self._table.active else None)
 
     def _perform(self, job: Job, effect: ev.Effect) -> None:  # noqa: C901 - one case for each
         job_id, resources = job.job_id, self._resources
@@ -684,14 +694,14 @@ class Dispatcher(Actor[Call]):
                 self._unread.add(job_id)
             case ev.RequestPlace():
                 job.report = None
-                need = driver_need(job.machine.graph, job.machine.shunned_nodes())
-                resources.request_place(job_id, need, job.machine.attempt + 1)
+                need = driver_need(job.machine.state.graph, job.machine.state.starts.nodes)
+                resources.request_place(job_id, need, job.machine.state.attempt + 1)
             case ev.ExplainPlace():
                 resources.explain_place(job_id)
             case ev.WithdrawPlace():
                 resources.withdraw_place(job_id)
             case ev.RecordAttempt(attempt):
-                place = job.machine.granted_place()
+                place = job.machine.state.place
                 record = self._record_attempt(job, attempt, None if place is None else place.home)
                 self.start_effect(f"record attempt of {job_id}", record, deadline=None)
             case ev.AdoptAttempt(attempt):
@@ -735,10 +745,10 @@ class Dispatcher(Actor[Call]):
     def _ended(self, job: Job) -> None:
         job.result_stored.set()
         self._unread.forget(job.job_id)
-        if job.machine.result is None or not job.machine.result.keeps_data:
+        if job.machine.state.result is None or not job.machine.state.result.keeps_data:
             self._blobs.job_ended(job.job_id)
         self._checkpoints.forget(job.job_id)
-        self._procedures.job_ended(job.job_id, job.standing, job.machine.status)
+        self._procedures.job_ended(job.job_id, job.standing, job.machine.state.status)
         if self._table.ended(job) and not self._expiring:
             self._expiring = True
             self.start_effect("expire results", self._expire(), deadline=None)
@@ -754,9 +764,9 @@ class Dispatcher(Actor[Call]):
             return  # blocked while this waited its turn; the machine orders it again and learns of that
         request = StartDriver(
             epoch=self._epoch,
-            graph=job.machine.graph,
+            graph=job.machine.state.graph,
             attempt=attempt,
-            memory_mb=driver_need(job.machine.graph).memory_mb,
+            memory_mb=driver_need(job.machine.state.graph).memory_mb,
             job_manager=self._address,
             checkpoint_root=self._checkpoint_root,
             checkpoints_recorded=self._checkpoints_recorded,

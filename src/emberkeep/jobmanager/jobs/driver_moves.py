@@ -56,7 +56,7 @@ class DriverMoves:
         Return ASK at most once every ASK_AGAIN seconds for one attempt.
         """
         machine, running = job.machine, job.standing.running
-        if machine.phase is not Phase.RUNNING or machine.stopped or job.report is None:
+        if machine.state.phase is not Phase.RUNNING or machine.state.stopped or job.report is None:
             return Move.NONE
         evacuated = self._is_evacuated(job)
         if not evacuated and not (self._drains(job) and job.job_id in self.movable):
@@ -66,15 +66,15 @@ class DriverMoves:
             return Move.NONE  # the job ends with that request
         if not _streams(job):
             return Move.RESTART if self._restarts(job) else Move.NONE
-        if job.moving_since is None or job.moving_since[0] != machine.attempt:
-            job.moving_since = (machine.attempt, now)
+        if job.moving_since is None or job.moving_since[0] != machine.state.attempt:
+            job.moving_since = (machine.state.attempt, now)
             job.asked_to_move_at = None
             job.cannot_move = ""
         job.cannot_move = _obstacle(job) or job.cannot_move
         if not evacuated or (running is not None and running.procedure is Procedure.SAVEPOINT):
             # A drain and a savepoint have time limits of their own, and a restart would undo them. So the patience
             # starts later.
-            job.moving_since = (machine.attempt, now)
+            job.moving_since = (machine.state.attempt, now)
         if now - job.moving_since[1] >= self._patience:
             return Move.RESTART
         if running is not None or (job.asked_to_move_at is not None and now - job.asked_to_move_at < ASK_AGAIN):
@@ -99,11 +99,11 @@ class DriverMoves:
         Return it once for each attempt, and nothing if no such state is lost. Record in ``job`` that it was returned.
         """
         home, report = _home(job), job.report
-        if job.machine.phase is not Phase.RUNNING or job.machine.stopped or home is None or report is None:
+        if job.machine.state.phase is not Phase.RUNNING or job.machine.state.stopped or home is None or report is None:
             return ()
-        if not report.functions or not _streams(job) or job.left_behind == job.machine.attempt:
+        if not report.functions or not _streams(job) or job.left_behind == job.machine.state.attempt:
             return ()
-        job.left_behind = job.machine.attempt
+        job.left_behind = job.machine.state.attempt
         why = f" The driver could not leave by itself: {job.cannot_move}" if job.cannot_move else ""
         message = (
             f"the driver is restarted, as it has to leave node {home.node_id or home.task_manager}, without the state "
@@ -113,7 +113,7 @@ class DriverMoves:
         return (
             ExceptionEntry(
                 timestamp_ms=now_ms,
-                attempt=job.machine.attempt,
+                attempt=job.machine.state.attempt,
                 kind="FunctionStateLost",
                 message=message,
                 task_manager=home.task_manager,
@@ -139,7 +139,7 @@ class DriverMoves:
 
 def _home(job: Job) -> DriverHome | None:
     """Return where the driver of the current attempt is; None if there is none."""
-    driver = job.machine.driver
+    driver = job.machine.state.driver
     return None if driver is None or driver.gone else driver.stands_at
 
 
@@ -155,5 +155,5 @@ def _streams(job: Job) -> bool:
     """True if the job has a streaming query, or had one when its current driver was asked to move."""
     running = job.standing.running
     moves = running is not None and running.procedure is Procedure.MOVE
-    moved = job.moving_since is not None and job.moving_since[0] == job.machine.attempt
+    moved = job.moving_since is not None and job.moving_since[0] == job.machine.state.attempt
     return moves or moved or (job.report is not None and bool(job.report.queries))

@@ -40,16 +40,16 @@ class Job:
 
     @property
     def job_id(self) -> JobId:
-        return self.machine.graph.job_id
+        return self.machine.state.graph.job_id
 
     def view(self) -> JobView:
         """Return the job's view for the edges."""
-        procedure = Procedures.running(self.job_id, self.standing, self.machine.waiting())
-        moving = self.moving_since is not None and self.moving_since[0] == self.machine.attempt
+        procedure = Procedures.running(self.job_id, self.standing, self.machine.state.waiting())
+        moving = self.moving_since is not None and self.moving_since[0] == self.machine.state.attempt
         held = self.held
-        if moving and self.cannot_move and not (held or self.machine.waiting()):
+        if moving and self.cannot_move and not (held or self.machine.state.waiting()):
             held = f"its driver to leave its node; not possible so far: {self.cannot_move}"
-        return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
+        return view_of(self.machine.state, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report. Return False if it is not newer than the last one."""
@@ -107,7 +107,7 @@ class JobTable:
         """Return the idempotency key of an active or ended job; None if the job is unknown."""
         job = self.active.get(job_id)
         if job is not None:
-            return job.machine.graph.idempotency_key
+            return job.machine.state.graph.idempotency_key
         ended = self._ended.get(job_id)
         return ended.result.idempotency_key if ended is not None and ended.result is not None else None
 
