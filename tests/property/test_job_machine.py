@@ -351,7 +351,7 @@ def test_an_impossible_event_names_state_event_and_history() -> None:
     world.to_running()
     with pytest.raises(IllegalTransition) as error:
         world.machine.handle(ev.ResultRecorded(), ev.Moment(1.0, 1))
-    assert "ResultRecorded is not possible in state RUNNING" in str(error.value)
+    assert "ResultRecorded is illegal in state RUNNING" in str(error.value)
     assert any("JobMasterRegistered: STARTING → RUNNING" in step for step in error.value.history)
 
 

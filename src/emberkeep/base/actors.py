@@ -109,7 +109,7 @@ class Actor(abc.ABC, Generic[EventT]):
             reply.set_exception(self._stopped_error())
 
     def _stopped_error(self) -> RetryLater:
-        return RetryLater(f"{self.name} has stopped", hint="try again")
+        return RetryLater(f"{self.name} has stopped", hint="try again in a second")
 
     def start_effect(
         self,

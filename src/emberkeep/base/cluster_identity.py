@@ -72,7 +72,10 @@ def _read(path: Path) -> str | None:
             return None
         raise problem from error
     if not _DRAWN.fullmatch(text):
-        raise Damaged(f"{path} holds no cluster id", hint="restore it: it names the owner of this cluster's data")
+        raise Damaged(
+            f"{path} does not contain a cluster id",
+            hint="restore the file: it identifies the owner of this cluster's data",
+        )
     return text
 
 

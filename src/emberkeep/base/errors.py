@@ -67,5 +67,5 @@ class IllegalTransition(EmberkeepError):
     """A state machine received an event that its table does not list. Carries the recent history."""
 
     def __init__(self, machine: str, state: str, event: str, history: tuple[str, ...]) -> None:
-        super().__init__(f"{machine}: event {event} is not possible in state {state}; history: {' | '.join(history)}")
+        super().__init__(f"{machine}: event {event} is illegal in state {state}; history: {' | '.join(history)}")
         self.history = history

@@ -65,6 +65,6 @@ def parse_task_manager_id(text: str) -> TaskManagerId:
         raise InvalidInput(
             f"{text[:64]!r} is not a task manager id",
             field="taskmanagerid",
-            hint="letters, digits, '.', '_' and '-', 128 at most",
+            hint="use letters, digits, '.', '_' and '-', at most 128 characters",
         )
     return TaskManagerId(text)

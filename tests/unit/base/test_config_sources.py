@@ -56,9 +56,9 @@ def test_a_named_file_wins_over_the_default_and_must_exist(tmp_path: Path) -> No
         ("rest.prt: 1", r"rest\.prt is not a configuration key \(.*c\.yaml:1\) \(did you mean rest\.port\?\)"),
         ("\nrest.port: many", r"rest\.port: 'many' is not valid \(.*c\.yaml:2\): expected a whole number"),
         ("rest:\n  port: 1", r"c\.yaml:1: rest is not a single value \(keys are flat"),
-        ("rest.port: 1\nrest.port: 2", r"c\.yaml:2: rest\.port was already set in line 1"),
+        ("rest.port: 1\nrest.port: 2", r"c\.yaml:2: rest\.port is already set in line 1"),
         ("- rest.port", r"c\.yaml: expected lines of the form `key: value`"),
-        ("rest.port: [1", r"c\.yaml is not YAML"),
+        ("rest.port: [1", r"c\.yaml is not valid YAML"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
@@ -72,7 +72,7 @@ def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
 
 def test_a_misspelt_variable_is_an_error_but_foreign_ones_are_not() -> None:
     with pytest.raises(
-        InvalidInput, match=r"EMBERKEEP_REST__PROT names no configuration key \(did you mean EMBERKEEP_RES"
+        InvalidInput, match=r"EMBERKEEP_REST__PROT does not name a configuration key \(did you mean EMBERKEEP_RES"
     ):
         load_configuration(environ={"EMBERKEEP_REST__PROT": "1"})
     environ = {"EMBERKEEP_URL": "x", "HOME": "/nowhere", "REST__PORT": "1"}

@@ -68,7 +68,7 @@ def test_another_owners_place_is_refused(tmp_path: Path, other: Owner) -> None:
 def test_data_without_a_record_is_refused_until_it_is_adopted(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     for refused in (claim, require):
-        with pytest.raises(HasNoOwner, match=r"holds data \(checkpoints\) and no ownership record"):
+        with pytest.raises(HasNoOwner, match=r"has data \(checkpoints\) but no ownership record"):
             refused(tmp_path, _owner())
     assert not (tmp_path / OWNER_FILE).exists()
     assert adopt(tmp_path, _owner()) == claim(tmp_path, _owner()) == _owner()

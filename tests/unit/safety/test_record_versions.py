@@ -47,7 +47,7 @@ class TestVersions:
             decode_record(encode_record("k", 3, b""), "k", 2, where="w")
 
     def test_a_payload_that_does_not_fit_its_version_is_damaged(self) -> None:
-        with pytest.raises(Damaged, match="does not fit k version 1"):
+        with pytest.raises(Damaged, match="not a valid k of version 1"):
             decode_record(encode_record("k", 1, b"x"), "k", 2, {1: lambda data: str(int(data)).encode()}, where="w")
 
 

@@ -18,7 +18,7 @@ STATE_DIRECTORY = define(
         "",
         text,
         "path",
-        "Directory below which a local cluster keeps everything: configuration, token, stores, working directories, "
+        "Directory in which a local cluster keeps its configuration, token, stores, working directories and "
         "logs. Empty: $XDG_STATE_HOME/emberkeep, else ~/.local/state/emberkeep.",
     )
 )
@@ -28,9 +28,9 @@ STORAGE_DIRECTORY = define(
         "",
         text,
         "path",
-        "Durable storage shared by all processes: job graphs, artefacts, default checkpoints. An absolute path, or "
-        "file:///path; object stores are refused. Without ZooKeeper of one cluster alone: it is refused to another "
-        "one. Empty: `storage` below the state directory.",
+        "Durable storage that all processes share, for job graphs, job files and default checkpoints. An "
+        "absolute path, or file:///path; object stores are refused. Without ZooKeeper, one storage belongs "
+        "to one cluster; any other cluster is refused. Empty: `storage` below the state directory.",
     )
 )
 UNKNOWN_DATA_DELAY = define(
@@ -39,8 +39,8 @@ UNKNOWN_DATA_DELAY = define(
         7 * 86400.0,
         duration,
         "duration",
-        "Checkpoints, BLOBs and graphs of jobs that the job store does not know are marked, and deleted after this "
-        "time unless the job is known again.",
+        "How long checkpoints, BLOBs and graphs of jobs that the job store does not know are kept. They are "
+        "marked first, and deleted after this time unless the job store knows the job again.",
     )
 )
 ENDED_DATA_DELAY = define(
@@ -49,8 +49,8 @@ ENDED_DATA_DELAY = define(
         600.0,
         duration,
         "duration",
-        "Default checkpoints of a job that has FINISHED or was CANCELED are deleted after this time. Those of a job "
-        "that has FAILED stay as long as its result, then for `high-availability.storage.unknown-delay`.",
+        "How long default checkpoints are kept after a job has FINISHED or was CANCELED. Those of a job that "
+        "has FAILED stay as long as its result, then for `high-availability.storage.unknown-delay`.",
     )
 )
 DAMAGED_DATA_DELAY = define(
@@ -59,8 +59,8 @@ DAMAGED_DATA_DELAY = define(
         30 * 86400.0,
         duration,
         "duration",
-        "Of a job that has FAILED because its graph or handle was damaged, the damaged bytes are kept for this time. "
-        "The log warns of the end once a day for the last tenth of it.",
+        "How long the damaged data of a job is kept that has FAILED because its graph or handle was damaged. "
+        "In the last tenth of this time, the log warns once a day of the deletion.",
     )
 )
 WORKING_DIRECTORY = define(
@@ -69,8 +69,8 @@ WORKING_DIRECTORY = define(
         "",
         text,
         "path",
-        "Working directory of a task manager; put it on a volume that survives. Empty: `taskmanagers/<id>` below the "
-        "state directory.",
+        "Working directory of a task manager, on a volume that survives restarts. Empty: `taskmanagers/<id>` "
+        "below the state directory.",
         deprecated_keys=("process.working-dir",),
     )
 )
@@ -89,7 +89,7 @@ REST_BIND_ADDRESS = define(
         "127.0.0.1",
         text,
         "address",
-        "Address that the JobManager binds. Another than loopback is refused unless security.token-file is set.",
+        "Address that the JobManager binds. An address other than loopback needs security.token-file.",
     )
 )
 TOKEN_FILE = define(
@@ -98,8 +98,8 @@ TOKEN_FILE = define(
         "",
         text,
         "path",
-        "File (mode 0600) with the bearer token of REST and RPC. Empty: `token` below the state directory, made at the "
-        "first start.",
+        "File (mode 0600) with the bearer token of REST and RPC. Empty: `token` below the state directory, "
+        "created at the first start.",
     )
 )
 ALLOWED_HOSTS = define(
@@ -108,8 +108,8 @@ ALLOWED_HOSTS = define(
         "",
         text,
         "list",
-        "Further values of the Host header that the JobManager answers to, separated by commas, beside rest.address "
-        "and loopback names.",
+        "Further values of the Host header that the JobManager accepts, separated by commas, besides "
+        "rest.address and loopback names.",
     )
 )
 
@@ -121,8 +121,8 @@ BLOB_DIRECTORY = define(
         "",
         text,
         "path",
-        "Local store of a JobManager's BLOB server or a task manager's BLOB cache. Empty: `blobs` below its own "
-        "directory. Processes on one machine need one each.",
+        "Local store of a JobManager's BLOB server or a task manager's BLOB cache. Empty: `blobs` below the "
+        "process's own directory. Each process on a machine needs a directory of its own.",
     )
 )
 BLOB_HA_STORAGE = define(
@@ -131,9 +131,9 @@ BLOB_HA_STORAGE = define(
         "",
         text,
         "path",
-        "Where permanent BLOBs are kept for recovery: a directory that all machines share, or s3://bucket/prefix, "
-        "gs://bucket/prefix, az://container/prefix (these need `pip install 'emberkeep[object-store]'` and take their "
-        "credentials from the environment). Empty: `blobs` below "
+        "Where permanent BLOBs are kept for recovery: a directory that all machines share, or "
+        "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. Object stores need `pip install "
+        "'emberkeep[object-store]'` and take their credentials from the environment. Empty: `blobs` below "
         "high-availability.storageDir.",
     )
 )
@@ -143,7 +143,7 @@ BLOB_RETENTION = define(
         1800.0,
         duration,
         "duration",
-        "Pause between two staged clean-ups. An unreferenced BLOB lives one to two of them.",
+        "Time between two staged clean-ups. An unreferenced BLOB is deleted after one to two of these intervals.",
         deprecated_keys=("library-cache-manager.cleanup.interval",),
     )
 )
@@ -153,7 +153,7 @@ BLOB_MAX_SIZE = define(
         4 * 1024**3,
         size,
         "size",
-        "Largest BLOB that may be stored.",
+        "Size limit of one BLOB.",
         deprecated_keys=("web.upload.max-size",),
     )
 )
@@ -163,7 +163,8 @@ BLOB_DIRECT_DOWNLOADS = define(
         4,
         integer(1, 100_000),
         "integer",
-        "Downloads of one BLOB that the BLOB server serves itself at a time; more are sent on to caches that have it.",
+        "How many downloads of one BLOB the BLOB server serves at a time. It refers further ones to task "
+        "managers whose BLOB cache has the BLOB.",
     )
 )
 OFFLOAD_MIN_SIZE = define(
@@ -172,7 +173,7 @@ OFFLOAD_MIN_SIZE = define(
         1024**2,
         size,
         "size",
-        "A part of an RPC message that is larger travels as a BLOB, once for all its receivers.",
+        "Size above which a part of an RPC message travels as a BLOB, uploaded once for all receivers.",
     )
 )
 
@@ -184,7 +185,8 @@ HA_TYPE = define(
         "embedded",
         choice("embedded", "zookeeper"),
         "choice",
-        "`embedded`: one JobManager keeps its jobs in a local file. `zookeeper`: of several JobManagers one leads.",
+        "`embedded`: one JobManager, which keeps its jobs in a local file. `zookeeper`: several JobManagers, "
+        "of which one is the leader.",
         deprecated_keys=("high-availability",),
     )
 )
@@ -194,7 +196,7 @@ HA_CLUSTER_ID = define(
         "default",
         text,
         "id",
-        "Name of the cluster: clusters that share a ZooKeeper need one each.",
+        "Name of the cluster, unique among the clusters that share a ZooKeeper.",
     )
 )
 ZOOKEEPER_QUORUM = define(
@@ -212,7 +214,7 @@ ZOOKEEPER_ROOT = define(
         "/emberkeep",
         text,
         "path",
-        "ZooKeeper node below which each cluster has its own.",
+        "ZooKeeper node below which each cluster has a node of its own.",
     )
 )
 ZOOKEEPER_SESSION_TIMEOUT = define(
@@ -221,7 +223,7 @@ ZOOKEEPER_SESSION_TIMEOUT = define(
         10.0,
         duration,
         "duration",
-        "Silence after which ZooKeeper takes the leader of a dead machine for gone. The servers bound it to 2 to 20 of "
+        "Silence after which ZooKeeper ends a leader's session. The servers limit it to between 2 and 20 of "
         "their ticks.",
     )
 )
@@ -231,7 +233,7 @@ ZOOKEEPER_CONNECTION_TIMEOUT = define(
         15.0,
         duration,
         "duration",
-        "How long one operation may take before it counts as not answered.",
+        "Time after which a ZooKeeper operation without an answer counts as failed.",
     )
 )
 ZOOKEEPER_AUTHORIZATION = define(
@@ -240,8 +242,8 @@ ZOOKEEPER_AUTHORIZATION = define(
         "",
         text,
         "text",
-        "Who this cluster is to ZooKeeper: `digest:user:password`. Set it in the configuration file: arguments of a "
-        "process can be read by others.",
+        "Credentials of this cluster at ZooKeeper: `digest:user:password`. Set them in the configuration "
+        "file, because other users can read a process's arguments.",
         secret=True,
     )
 )
@@ -251,8 +253,8 @@ ZOOKEEPER_ACL = define(
         "open",
         choice("open", "creator"),
         "choice",
-        "Who may read and change this cluster's nodes: everybody, or only who has the same "
-        "high-availability.zookeeper.client.authorization.",
+        "Who may read and change this cluster's ZooKeeper nodes. `open`: everyone. `creator`: only clients "
+        "with the same high-availability.zookeeper.client.authorization.",
     )
 )
 
@@ -264,8 +266,8 @@ JOB_MANAGER_ID = define(
         "",
         text,
         "id",
-        "Name of a JobManager among several that share a state directory: each keeps its logs and BLOBs below "
-        "`jobmanagers/<id>`.",
+        "Name of a JobManager among several that share a state directory. Each keeps its logs and BLOBs "
+        "below `jobmanagers/<id>`.",
     )
 )
 
@@ -277,7 +279,7 @@ JOB_MANAGER_ADDRESS = define(
         "",
         text,
         "address",
-        "host:port of the JobManager that a task manager registers at. Empty: rest.address and rest.port.",
+        "host:port of the JobManager at which a task manager registers. Empty: rest.address and rest.port.",
     )
 )
 TASK_MANAGER_ID = define(
@@ -286,8 +288,8 @@ TASK_MANAGER_ID = define(
         "",
         text,
         "id",
-        "Stable id of a task manager, unique in the cluster. Empty: the one that its working directory belongs to; on "
-        "a new one `tm-` and taskmanager.host.",
+        "Stable id of a task manager, unique in the cluster. Empty: the id that its working directory "
+        "already has, else `tm-` and taskmanager.host.",
     )
 )
 TASK_MANAGER_HOST = define(
@@ -296,25 +298,37 @@ TASK_MANAGER_HOST = define(
         "127.0.0.1",
         text,
         "address",
-        "Address that a task manager, its drivers and its executors bind to and are reached at.",
+        "Address that a task manager, its drivers and its executors bind, and at which other processes reach them.",
     )
 )
 TASK_MANAGER_NODE = define(
-    Option("taskmanager.node-id", "", text, "id", "Name of the machine it stands on. Empty: taskmanager.host.")
+    Option(
+        "taskmanager.node-id",
+        "",
+        text,
+        "id",
+        "Name of the machine on which the task manager runs. Empty: taskmanager.host.",
+    )
 )
 TASK_MANAGER_PORT = define(
-    Option("taskmanager.rpc.port", 0, PORT, "port", "Port of a task manager's RPC. 0: any free port.")
+    Option("taskmanager.rpc.port", 0, PORT, "port", "RPC port of a task manager. 0: any free port.")
 )
 SLOTS = define(
-    Option("taskmanager.numberOfTaskSlots", 2, integer(0, 1024), "integer", "Slots (executors) of a task manager.")
+    Option(
+        "taskmanager.numberOfTaskSlots",
+        2,
+        integer(0, 1024),
+        "integer",
+        "Slots of a task manager. Each runs one executor.",
+    )
 )
 DRIVER_PLACES = define(
-    Option("taskmanager.driver-places", 4, integer(0, 1024), "integer", "Drivers that may run on a task manager.")
+    Option(
+        "taskmanager.driver-places", 4, integer(0, 1024), "integer", "Drivers that a task manager may run at a time."
+    )
 )
 CORES = define(
-    Option(
-        "taskmanager.cpu.cores", 0, integer(0, 4096), "integer", "Cores for executors. 0: as many as the machine has."
-    )
+    Option("taskmanager.cpu.cores", 0, integer(0, 4096), "integer", "Cores for executors. 0: all cores of the machine.")
 )
 MEMORY = define(
     Option(
@@ -322,7 +336,7 @@ MEMORY = define(
         0,
         size,
         "size",
-        "Memory for drivers and executors, heaps and overheads together. 0: 80 % of the machine's memory.",
+        "Memory for drivers and executors, with heap and overhead. 0: 80 % of the machine's memory.",
     )
 )
 SLOT_TIMEOUT = define(
@@ -331,8 +345,8 @@ SLOT_TIMEOUT = define(
         10.0,
         duration,
         "duration",
-        "A slot that was reserved for a job and is not accepted by it in this time is freed. One that a restarted task "
-        "manager has recovered has `heartbeat.timeout` more.",
+        "How long a slot stays reserved for a job that does not accept it. A slot that a restarted task "
+        "manager has recovered stays reserved for `heartbeat.timeout` longer.",
     )
 )
 CANCELLATION_TIMEOUT = define(
@@ -341,7 +355,7 @@ CANCELLATION_TIMEOUT = define(
         10.0,
         duration,
         "duration",
-        "How long a driver may take to end after SIGTERM before its whole session is killed.",
+        "How long a driver may take to end after SIGTERM before all processes of its session are killed.",
     )
 )
 STOP_SCRIPT_TIMEOUT = define(
@@ -350,8 +364,8 @@ STOP_SCRIPT_TIMEOUT = define(
         60.0,
         duration,
         "duration",
-        "How long the script of a job that was suspended or drained may go on after its awaits; then its driver gets "
-        "SIGTERM. The job is FINISHED either way.",
+        "How long the script of a suspended or drained job may run after its queries have ended. Then its "
+        "driver gets SIGTERM. The job is FINISHED either way.",
     )
 )
 STOP_BATCH_TIMEOUT = define(
@@ -360,8 +374,8 @@ STOP_BATCH_TIMEOUT = define(
         600.0,
         duration,
         "duration",
-        "How long the micro-batches that run may take to end once a savepoint or a stop was asked for. Then the "
-        "request fails and the job goes on.",
+        "How long running micro-batches may take to end after a savepoint or stop was requested. Then the "
+        "request fails and the job continues.",
     )
 )
 STOP_FUNCTION_TIMEOUT = define(
@@ -370,9 +384,9 @@ STOP_FUNCTION_TIMEOUT = define(
         600.0,
         duration,
         "duration",
-        "How long a user function may take for one call at a savepoint or an end of the job: each function in the "
-        "driver, and all instances on executors together. Then a savepoint or stop fails and the job goes on; at the "
-        "end of its sources the attempt fails.",
+        "How long a user function may take for one call at a savepoint or at the end of the job. The limit "
+        "holds for each function in the driver, and for all instances on executors together. Then a "
+        "savepoint or stop fails and the job continues; at the end of its sources, the attempt fails.",
     )
 )
 STOP_SAVEPOINT_TIMEOUT = define(
@@ -381,10 +395,10 @@ STOP_SAVEPOINT_TIMEOUT = define(
         3600.0,
         duration,
         "duration",
-        "How long each step of a savepoint or stop may take once the micro-batches have ended: the planned batches of "
-        "a drain, a call of all user functions, the copy, the start of queries that had ended. Then the request fails "
-        "and the job goes on; where a step hangs so that it cannot be taken back, the attempt ends, and the next one "
-        "goes on.",
+        "How long each step of a savepoint or stop may take once the micro-batches have ended: the planned "
+        "batches of a drain, a call of all user functions, the copy, the restart of queries. Then the "
+        "request fails and the job continues. If the step cannot be undone, the attempt ends and the next "
+        "one continues.",
     )
 )
 SAVEPOINT_DIRECTORY = define(
@@ -393,8 +407,8 @@ SAVEPOINT_DIRECTORY = define(
         "",
         text,
         "URI",
-        "Directory, or prefix in an object store, below which each savepoint gets a directory of its own. Empty: "
-        "`savepoints` in high-availability.storageDir.",
+        "Directory, or prefix in an object store, in which each savepoint gets a directory of its own. "
+        "Empty: `savepoints` in high-availability.storageDir.",
         deprecated_keys=("state.savepoints.dir",),
     )
 )
@@ -404,7 +418,7 @@ LOG_RETENTION = define(
         50,
         integer(0, 100_000),
         "integer",
-        "Logs of this many ended jobs are kept in a task manager's working directory.",
+        "Number of ended jobs whose logs are kept in a task manager's working directory.",
     )
 )
 
@@ -414,9 +428,10 @@ ADOPT_LEADER = define(
         False,
         boolean,
         "boolean",
-        "Follow a JobManager whose job store is not the one that this task manager has worked for, although something "
-        "runs here: drivers and executors of jobs that it does not know are ended. For one start, after a job store "
-        "was lost for good; without it they go on, and nothing new is given to this task manager.",
+        "Follow a JobManager with another job store than the one that this task manager has worked for, even "
+        "while processes of jobs run here. Drivers and executors of jobs that the JobManager does not know "
+        "are ended. Set it for one start, after a job store was lost permanently. Without it, these "
+        "processes continue, and the task manager gets no new work.",
     )
 )
 
@@ -426,7 +441,7 @@ ORPHAN_TIMEOUT = define(
         300.0,
         duration,
         "duration",
-        "Drivers and executors go on while the task manager process that started them is away, for this long. "
+        "How long drivers and executors continue while the task manager process that started them is gone. "
         "Then they are ended and replaced.",
     )
 )
@@ -437,9 +452,10 @@ EVACUATION_TIMEOUT = define(
         300.0,
         duration,
         "duration",
-        "How long an executor on an evacuated node may take until another one is there, its blocks are handed over and "
-        "it has ended. Then it is ended, and what it still kept is computed again. A streaming driver there has as "
-        "long to stop between two micro-batches; then it is restarted elsewhere, without what its functions took last.",
+        "How long an executor on an evacuated node may take until a replacement runs, its blocks are handed "
+        "over and it has ended. Then it is ended, and blocks that it still held are computed again. A "
+        "streaming driver on the node may take as long to stop between two micro-batches. Then it is "
+        "restarted elsewhere, without the latest state of its functions.",
     )
 )
 
@@ -451,8 +467,8 @@ RESOURCE_MANAGER_TYPE = define(
         "standalone",
         choice("standalone", "local-processes"),
         "choice",
-        "Who starts task managers. `standalone`: people, or `emberkeep cluster up`. `local-processes`: the JobManager, "
-        "when jobs need more than are registered, as processes of its own machine.",
+        "What starts task managers. `standalone`: you, or `emberkeep cluster up`. `local-processes`: the "
+        "JobManager, as processes on its own machine, when jobs need more slots than are registered.",
     )
 )
 LOCAL_NODES = define(
@@ -461,8 +477,8 @@ LOCAL_NODES = define(
         "127.0.0.1",
         text,
         "list",
-        "Nodes of `local-processes`, separated by commas: addresses of this machine, or `name=address`. One task "
-        "manager stands on each at most; its id is `tm-` and the node's name.",
+        "Nodes of `local-processes`, separated by commas: addresses of this machine, or `name=address`. Each "
+        "node has at most one task manager; its id is `tm-` and the node's name.",
     )
 )
 MIN_SLOTS = define(
@@ -471,7 +487,7 @@ MIN_SLOTS = define(
         0,
         integer(0, 1_000_000),
         "integer",
-        "Slots that are kept where the JobManager starts task managers, also while no job needs them.",
+        "Slots that stay available when the JobManager starts task managers, even while no job needs them.",
     )
 )
 MAX_SLOTS = define(
@@ -480,8 +496,8 @@ MAX_SLOTS = define(
         1_000_000,
         integer(1, 1_000_000),
         "integer",
-        "The JobManager starts no task manager with which there would be more slots than this, those of blocked ones "
-        "counted.",
+        "The JobManager starts no task manager that would raise the number of slots above this. Slots of "
+        "blocked task managers count, unless they are idle.",
     )
 )
 IDLE_TIMEOUT = define(
@@ -490,7 +506,7 @@ IDLE_TIMEOUT = define(
         30.0,
         duration,
         "duration",
-        "A task manager that the JobManager has started is ended when it had nothing to do for this long.",
+        "How long a task manager that the JobManager has started may be idle before it is ended.",
     )
 )
 REGISTRATION_TIMEOUT = define(
@@ -499,7 +515,8 @@ REGISTRATION_TIMEOUT = define(
         120.0,
         duration,
         "duration",
-        "A task manager that has not registered this long after its start is killed and counts as failed.",
+        "How long a task manager that the JobManager has started may take to register. Then it is killed, "
+        "and the start counts as failed.",
     )
 )
 START_RETRY_INTERVAL = define(
@@ -508,7 +525,7 @@ START_RETRY_INTERVAL = define(
         3.0,
         duration,
         "duration",
-        "Pause after the start of a task manager has failed.",
+        "Pause after a task manager failed to start.",
     )
 )
 MAX_START_FAILURES = define(
@@ -517,21 +534,27 @@ MAX_START_FAILURES = define(
         10,
         integer(1, 100_000),
         "integer",
-        "When so many starts have failed within a minute, no more are tried until fewer have.",
+        "Failed starts within a minute after which the JobManager starts no task manager until fewer have failed.",
     )
 )
 
 # --- heartbeats, slots ----------------------------------------------------------------------------------------------
 
 HEARTBEAT_INTERVAL = define(
-    Option("heartbeat.interval", 2.0, duration, "duration", "Time between two heartbeats. Changes are sent at once.")
+    Option(
+        "heartbeat.interval", 2.0, duration, "duration", "Time between two heartbeats. Changes are sent immediately."
+    )
 )
 HEARTBEAT_TIMEOUT = define(
-    Option("heartbeat.timeout", 10.0, duration, "duration", "Silence after which the other side counts as lost.")
+    Option("heartbeat.timeout", 10.0, duration, "duration", "Silence after which a process counts its peer as lost.")
 )
 RPC_TIMEOUT = define(
     Option(
-        "rpc.ask.timeout", 10.0, duration, "duration", "How long an RPC may take; also bounds one connection attempt."
+        "rpc.ask.timeout",
+        10.0,
+        duration,
+        "duration",
+        "How long an RPC may take, and how long one connection attempt may take.",
     )
 )
 SLOT_REQUEST_TIMEOUT = define(
@@ -540,7 +563,7 @@ SLOT_REQUEST_TIMEOUT = define(
         300.0,
         duration,
         "duration",
-        "A job that has no slot (or no driver place) at all for this long fails. 0: it waits for ever.",
+        "How long a job may have no slot at all, or no driver place, before it fails. 0: no limit.",
     )
 )
 EXECUTOR_FAILURES = define(
@@ -549,11 +572,17 @@ EXECUTOR_FAILURES = define(
         10,
         integer(1, 100_000),
         "integer",
-        "An attempt fails when more executors than this end by themselves within executor.failure-window.",
+        "Executor failures within executor.failure-window above which an attempt fails.",
     )
 )
 EXECUTOR_FAILURE_WINDOW = define(
-    Option("executor.failure-window", 600.0, duration, "duration", "See executor.max-failures.")
+    Option(
+        "executor.failure-window",
+        600.0,
+        duration,
+        "duration",
+        "Time for which a failure counts towards executor.max-failures.",
+    )
 )
 EXECUTOR_BACKOFF_INITIAL = define(
     Option(
@@ -561,17 +590,25 @@ EXECUTOR_BACKOFF_INITIAL = define(
         0.5,
         duration,
         "duration",
-        "Pause before a slot is asked for again after an executor ended by itself; doubles with each in the window.",
+        "Pause before a slot is requested again after an executor failed. Doubles with each failure in the window.",
     )
 )
-EXECUTOR_BACKOFF_MAX = define(Option("executor.backoff.max", 30.0, duration, "duration", "Upper bound of that pause."))
+EXECUTOR_BACKOFF_MAX = define(
+    Option(
+        "executor.backoff.max",
+        30.0,
+        duration,
+        "duration",
+        "Longest pause before a slot is requested again after an executor failed.",
+    )
+)
 EXECUTOR_START_TIMEOUT = define(
     Option(
         "executor.start-timeout",
         120.0,
         duration,
         "duration",
-        "An executor that has not registered with Spark in this time after it was asked for is ended and replaced.",
+        "How long a requested executor may take to register with Spark. Then it is ended and replaced.",
     )
 )
 DRIVER_LEASE = define(
@@ -580,7 +617,7 @@ DRIVER_LEASE = define(
         20.0,
         duration,
         "duration",
-        "A driver whose TaskManager is lost and that is itself silent for this long counts as gone.",
+        "How long a driver whose TaskManager is lost may be silent before it counts as lost as well.",
     )
 )
 DRIVER_START_TIMEOUT = define(
@@ -589,7 +626,7 @@ DRIVER_START_TIMEOUT = define(
         120.0,
         duration,
         "duration",
-        "A driver that has not registered in this time after its start was asked for is ended and counts as lost.",
+        "How long a driver may take to register after its start was requested. Then it is ended and counts as lost.",
     )
 )
 DRIVER_START_ATTEMPTS = define(
@@ -598,16 +635,19 @@ DRIVER_START_ATTEMPTS = define(
         5,
         integer(0, 1_000_000),
         "integer",
-        "Attempts in a row whose driver could not be started for the same reason, such as a failing import or a "
-        "missing Java, after which the job fails, whatever the restart strategy says. They are spread over the nodes: "
-        "the job fails only when the reason was met on two nodes, or no other node could take the driver. 0: no limit.",
+        "Attempts in a row whose driver could not be started for the same reason, such as a failing import "
+        "or a missing Java, after which the job fails, whatever the restart strategy. The attempts use "
+        "different nodes: the job fails only when the reason was met on two nodes, or when no other node "
+        "could take the driver. 0: no limit.",
     )
 )
 RESULT_RETENTION = define(
-    Option("jobstore.max-capacity", 1000, integer(1, 1_000_000), "integer", "Results of ended jobs that are kept.")
+    Option(
+        "jobstore.max-capacity", 1000, integer(1, 1_000_000), "integer", "Number of ended jobs whose results are kept."
+    )
 )
 MAX_JOBS = define(
-    Option("jobmanager.max-jobs", 10_000, integer(1, 1_000_000), "integer", "Jobs that may wait or run at once.")
+    Option("jobmanager.max-jobs", 10_000, integer(1, 1_000_000), "integer", "Jobs that may wait or run at a time.")
 )
 
 # --- local state ------------------------------------------------------------------------------------------------------
@@ -618,8 +658,8 @@ LOCAL_RECOVERY = define(
         False,
         boolean,
         "boolean",
-        "Whether checkpoints of streaming jobs go through the task managers' state gateways, which keep a copy of each "
-        "state file on the node's disk beside the durable one.",
+        "Whether checkpoints of streaming jobs go through the task managers' state gateways, which keep a "
+        "copy of each state file on the node's disk in addition to the durable one.",
     )
 )
 LOCAL_STATE_DIRECTORY = define(
@@ -628,8 +668,8 @@ LOCAL_STATE_DIRECTORY = define(
         "",
         text,
         "path",
-        "Directory for local state; each task manager makes one of its own in it. Empty: `state` in its working "
-        "directory.",
+        "Directory for local state. Each task manager creates a directory of its own in it. Empty: `state` "
+        "in its working directory.",
     )
 )
 LOCAL_STATE_QUOTA = define(
@@ -638,8 +678,8 @@ LOCAL_STATE_QUOTA = define(
         10 * 1024**3,
         size,
         "size",
-        "Disk space for local state on a task manager, or of all that share a root directory. Beyond it the copies "
-        "that were not used for longest go first; the durable ones stay.",
+        "Disk space for the local state of a task manager, or of all task managers that share a root "
+        "directory. Above it, the least recently used copies are deleted; the durable files stay.",
     )
 )
 GATEWAY_PORT = define(
@@ -648,7 +688,8 @@ GATEWAY_PORT = define(
         0,
         PORT,
         "port",
-        "Port of a task manager's state gateway. 0: any free port; a restarted task manager takes its old one again.",
+        "Port of a task manager's state gateway. 0: any free port; a restarted task manager uses its "
+        "previous port again.",
     )
 )
 
@@ -670,7 +711,8 @@ RESTART_STRATEGY = define(
             "failurerate",
         ),
         "choice",
-        "Whether and when a lost driver is started again: none, fixed-delay, exponential-delay or failure-rate.",
+        "Whether and when a lost driver is started again: none, fixed-delay, exponential-delay or "
+        "failure-rate. The other values are Flink's aliases.",
         deprecated_keys=("restart-strategy",),
     )
 )
@@ -680,8 +722,8 @@ RESTART_ON = define(
         "lost",
         choice("lost", "any"),
         "choice",
-        "`lost`: only when the driver was lost (process killed, JVM died, node gone, start failed); the script's own "
-        "exceptions and exit codes end the job. `any`: also then.",
+        "`lost`: restart only after the driver was lost (process killed, JVM died, node lost, start failed); "
+        "an exception or exit code of the script ends the job. `any`: restart after those as well.",
     )
 )
 FIXED_ATTEMPTS = define(
@@ -693,10 +735,14 @@ FIXED_DELAY = define(
     Option("restart-strategy.fixed-delay.delay", 1.0, duration, "duration", "Pause before each restart.")
 )
 EXPONENTIAL_INITIAL = define(
-    Option("restart-strategy.exponential-delay.initial-backoff", 1.0, duration, "duration", "First pause.")
+    Option(
+        "restart-strategy.exponential-delay.initial-backoff", 1.0, duration, "duration", "First pause before a restart."
+    )
 )
 EXPONENTIAL_MAX = define(
-    Option("restart-strategy.exponential-delay.max-backoff", 60.0, duration, "duration", "Longest pause.")
+    Option(
+        "restart-strategy.exponential-delay.max-backoff", 60.0, duration, "duration", "Longest pause before a restart."
+    )
 )
 EXPONENTIAL_MULTIPLIER = define(
     Option(
@@ -704,7 +750,7 @@ EXPONENTIAL_MULTIPLIER = define(
         1.5,
         decimal(1.0, 100.0),
         "number",
-        "Growth per restart.",
+        "Factor by which the pause grows with each restart.",
     )
 )
 EXPONENTIAL_RESET = define(
@@ -713,7 +759,7 @@ EXPONENTIAL_RESET = define(
         3600.0,
         duration,
         "duration",
-        "An attempt that ran this long starts the pauses and the count of attempts anew.",
+        "How long an attempt must run to reset the pause and the number of restarts.",
     )
 )
 EXPONENTIAL_JITTER = define(
@@ -722,7 +768,7 @@ EXPONENTIAL_JITTER = define(
         0.1,
         decimal(0.0, 1.0),
         "number",
-        "Random share added to or taken from each pause.",
+        "Random part added to or subtracted from each pause, as a share of it.",
     )
 )
 EXPONENTIAL_ATTEMPTS = define(
@@ -740,12 +786,16 @@ RATE_MAX = define(
         1,
         integer(1, 1_000_000),
         "integer",
-        "More failures than this within the interval fail the job.",
+        "Failures within the interval above which the job fails.",
     )
 )
 RATE_INTERVAL = define(
     Option(
-        "restart-strategy.failure-rate.failure-rate-interval", 60.0, duration, "duration", "Length of that interval."
+        "restart-strategy.failure-rate.failure-rate-interval",
+        60.0,
+        duration,
+        "duration",
+        "Interval in which failures are counted.",
     )
 )
 RATE_DELAY = define(
@@ -760,8 +810,9 @@ BLOCKLIST_ACCEPTS_LOSS = define(
         False,
         boolean,
         "boolean",
-        "Whether a JobManager that cannot read the record of the blocklist begins with an empty list. Without it "
-        "nothing new is placed until the drivers of running jobs have told the list. The unreadable record is kept.",
+        "Start with an empty blocklist if the JobManager cannot read its record. Without it, the JobManager "
+        "places nothing new until the drivers of running jobs have reported the list. The unreadable record "
+        "is kept.",
     )
 )
 DETECTION = define(
@@ -770,22 +821,31 @@ DETECTION = define(
         False,
         boolean,
         "boolean",
-        "Whether nodes are blocked on which processes of several jobs fail for reasons of the node (no space, I/O "
-        "errors, processes that cannot be started) while these jobs work elsewhere.",
+        "Whether a node is blocked when processes of several jobs fail there for reasons of the node (no "
+        "space, I/O errors, processes that cannot be started) while these jobs work elsewhere.",
     )
 )
 DETECTION_JOBS = define(
-    Option("blocklist.detection.jobs", 3, integer(2, 1000), "integer", "So many jobs have to fail on a node.")
+    Option(
+        "blocklist.detection.jobs",
+        3,
+        integer(2, 1000),
+        "integer",
+        "Number of jobs that must fail on a node before it is blocked.",
+    )
 )
-DETECTION_WINDOW = define(Option("blocklist.detection.window", 600.0, duration, "duration", "Within this time."))
+DETECTION_WINDOW = define(
+    Option("blocklist.detection.window", 600.0, duration, "duration", "Time for which a failure counts.")
+)
 DETECTION_PROOF = define(
     Option(
         "blocklist.detection.proof-time",
         30.0,
         duration,
         "duration",
-        "A job works on another node when its executors have run there for this long, or have finished the job. One "
-        "that works nowhere speaks against no node.",
+        "How long a job's executors must run on another node to show that the job works there. A job that "
+        "has finished with them works there, too. The failures of a job that works nowhere do not count "
+        "against a node.",
     )
 )
 DETECTION_MAX_SHARE = define(
@@ -794,12 +854,12 @@ DETECTION_MAX_SHARE = define(
         0.2,
         decimal(0.0, 1.0),
         "number",
-        "Detection blocks nothing with which more than this share of all nodes would be blocked, by whomever. Blocked "
-        "nodes count also while they are away.",
+        "Largest share of all nodes that may be blocked, by detection or by hand, for detection to block a "
+        "node. Blocked nodes count even while they are away.",
     )
 )
 DETECTION_DURATION = define(
-    Option("blocklist.detection.duration", 1800.0, duration, "duration", "A detected node stays blocked for this long.")
+    Option("blocklist.detection.duration", 1800.0, duration, "duration", "How long a detected node stays blocked.")
 )
 REPORT_EXCLUDED = define(
     Option(
@@ -808,8 +868,9 @@ REPORT_EXCLUDED = define(
         boolean,
         "boolean",
         "Whether a job reports a node from which Spark excludes all its executors for repeated task failures "
-        "(spark.excludeOnFailure.enabled), while it works elsewhere. The node is then blocked for all jobs, for "
-        "blocklist.detection.duration, unless more than blocklist.detection.max-share of the job's nodes would be.",
+        "(spark.excludeOnFailure.enabled), while the job works elsewhere. The node is then blocked for all "
+        "jobs, for blocklist.detection.duration, unless more than blocklist.detection.max-share of the job's "
+        "nodes would be blocked.",
     )
 )
 DETECTION_RESPECT = define(
@@ -818,7 +879,7 @@ DETECTION_RESPECT = define(
         3600.0,
         duration,
         "duration",
-        "A node that somebody has unblocked is not blocked by detection for this long.",
+        "How long detection does not block a node that was unblocked by hand.",
     )
 )
 
@@ -826,19 +887,23 @@ DETECTION_RESPECT = define(
 
 LOG_LEVEL = define(
     Option(
-        "log.level", "info", choice("debug", "info", "warning", "error"), "choice", "Least important messages logged."
+        "log.level",
+        "info",
+        choice("debug", "info", "warning", "error"),
+        "choice",
+        "Lowest level of messages that are logged.",
     )
 )
 LOG_MAX_SIZE = define(
-    Option("log.max-size", 32 * 1024**2, size, "size", "A process's own log file is rotated at this size.")
+    Option("log.max-size", 32 * 1024**2, size, "size", "Size at which a process rotates its own log file.")
 )
-LOG_FILES = define(Option("log.files", 5, integer(1, 100), "integer", "Rotated log files kept."))
+LOG_FILES = define(Option("log.files", 5, integer(1, 100), "integer", "Number of rotated log files that are kept."))
 SPARK_AUTHENTICATE = define(
     Option(
         "security.spark.authenticate",
         True,
         boolean,
         "boolean",
-        "Whether drivers and executors authenticate each other by a secret made for each attempt.",
+        "Whether drivers and executors authenticate each other with a secret created for each attempt.",
     )
 )

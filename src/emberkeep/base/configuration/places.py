@@ -30,7 +30,10 @@ _PLACES: Mapping[str, tuple[tuple[str, ...] | None, str]] = {
     options.BLOB_DIRECTORY.key: ((), _A_DIRECTORY),
     options.LOCAL_STATE_DIRECTORY.key: ((), _A_DIRECTORY),
     options.TOKEN_FILE.key: ((), _A_DIRECTORY),
-    options.BLOB_HA_STORAGE.key: (OBJECT_STORES, f"{_A_DIRECTORY}, s3://…, gs://… or az://bucket/prefix"),
+    options.BLOB_HA_STORAGE.key: (
+        OBJECT_STORES,
+        f"{_A_DIRECTORY}, or s3://bucket/prefix, gs://bucket/prefix or az://container/prefix",
+    ),
     options.SAVEPOINT_DIRECTORY.key: (None, f"{_A_DIRECTORY}, or a URI"),
 }
 
@@ -54,7 +57,7 @@ def path_of(uri: str) -> str:
     parts = urlsplit(uri)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
-        raise ValueError(f"{uri!r} is no path on this machine")
+        raise ValueError(f"{uri!r} is not a path on this machine")
     return path
 
 
@@ -79,7 +82,9 @@ def _resolved(key: str, place: str, schemes: tuple[str, ...] | None, hint: str) 
     if scheme == "file":
         return directory_of(key, place)
     if not scheme:
-        raise InvalidInput(f"{key}: {place!r} is relative: each process would take another place", field=key, hint=hint)
+        raise InvalidInput(
+            f"{key}: {place!r} is relative: each process would resolve it to another directory", field=key, hint=hint
+        )
     if schemes is not None and scheme not in schemes:
-        raise InvalidInput(f"{key}: {scheme}: cannot be used there", field=key, hint=hint)
+        raise InvalidInput(f"{key}: scheme {scheme!r} is not supported here", field=key, hint=hint)
     return place

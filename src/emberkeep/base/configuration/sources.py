@@ -49,7 +49,7 @@ def read_file(path: Path) -> list[Source]:
         # BaseLoader keeps every scalar as the text that was written, so `on` and `0644` are not converted.
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
-        raise InvalidInput(f"{path} is not YAML: {error}") from None
+        raise InvalidInput(f"{path} is not valid YAML: {error}") from None
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):
@@ -70,7 +70,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Source]:
         elif name.startswith(_PREFIX) and "__" in name:
             near = difflib.get_close_matches(name, variables, n=1)
             hint = f"did you mean {near[0]}?" if near else "`emberkeep config show --all` lists all keys"
-            raise InvalidInput(f"environment variable {name} names no configuration key", field=name, hint=hint)
+            raise InvalidInput(f"environment variable {name} does not name a configuration key", field=name, hint=hint)
     return found
 
 
@@ -116,6 +116,6 @@ def _pairs(path: Path, root: yaml.MappingNode) -> Iterable[Source]:
                 f"{path}:{line}: {key} is not a single value", field=key, hint="keys are flat: write `rest.port: 8081`"
             )
         if key in lines:
-            raise InvalidInput(f"{path}:{line}: {key} was already set in line {lines[key]}", field=key)
+            raise InvalidInput(f"{path}:{line}: {key} is already set in line {lines[key]}", field=key)
         lines[key] = line
         yield key, value_node.value, f"{path}:{line}"

@@ -48,7 +48,8 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = S
         sync_directory(path.parent, files)
     except OSError as error:
         raise Fatal(
-            f"cannot write {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
+            f"cannot write {path}: {error.strerror or error}",
+            hint="check the free space and the permissions of that directory",
         ) from error
 
 
@@ -67,7 +68,7 @@ def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = 
                 files.unlink(temporary)
         sync_directory(path.parent, files)
     except FileExistsError:
-        raise Conflict(f"{path} exists already") from None
+        raise Conflict(f"{path} already exists") from None
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -159,7 +160,7 @@ def decode_record(data: bytes, kind: str, version: int, migrations: Migrations =
         raise Damaged(f"{where}: damaged (length or checksum differs)")
     found_kind, written = found
     if found_kind != kind:
-        raise Fatal(f"{where}: holds {found_kind!r}, not {kind!r}")
+        raise Fatal(f"{where}: a record of kind {found_kind!r}, expected {kind!r}")
     if written > version:
         raise NewerFormat(
             f"{where}: {kind} version {written} was written by a newer release",
@@ -174,5 +175,5 @@ def decode_record(data: bytes, kind: str, version: int, migrations: Migrations =
         try:
             payload = migrations[step](payload)
         except ValueError as error:
-            raise Damaged(f"{where}: does not fit {kind} version {step}: {error}") from error
+            raise Damaged(f"{where}: not a valid {kind} of version {step}: {error}") from error
     return payload

@@ -43,7 +43,10 @@ def read_if_there(path: Path) -> bytes | None:
 def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
     """Translate an error of writing ``path``: Fatal if space or the name is the cause, else Unavailable."""
     if error.errno in CANNOT_STORE:
-        return Fatal(f"{path} cannot be written: {error.strerror or error}", hint="free some space there")
+        return Fatal(
+            f"{path} cannot be written: {error.strerror or error}",
+            hint="check free space and quota there, and the length of the name",
+        )
     return Unavailable(
         f"{path} cannot be written now: {error.strerror or error}",
         hint="check that its file system is mounted and that this user may write to it",

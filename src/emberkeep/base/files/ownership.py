@@ -78,7 +78,7 @@ class OwnedByAnother(Conflict):
     def __init__(self, where: str, owner: Owner, mine: Owner) -> None:
         super().__init__(
             f"{where} is {owner.describe()}, not {mine.describe()}",
-            hint=f"give this one a place of its own; if the other one is gone for good, remove {OWNER_FILE} there",
+            hint=f"give each a place of its own; if {owner.describe()} no longer exists, remove {OWNER_FILE} there",
         )
         self.owner = owner
 
@@ -89,8 +89,8 @@ class HasNoOwner(Conflict):
     def __init__(self, where: str, found: Collection[str]) -> None:
         names = ", ".join(sorted(found)[:3]) + (", …" if len(found) > 3 else "")
         super().__init__(
-            f"{where} holds data ({names}) and no ownership record",
-            hint="choose an empty place, or let a person say that the data belongs here",
+            f"{where} has data ({names}) but no ownership record",
+            hint="choose an empty place, or confirm that the data belongs here",
         )
 
 
