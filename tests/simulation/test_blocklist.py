@@ -6,7 +6,6 @@ import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
-from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobs.model import FailureKind, JobStatus
 from tests.campaign import keep, seeds
 from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
@@ -184,7 +183,7 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         entry = BlockedTaskManager(
             id="tm-2", action=EVACUATE, start_ms=run.cluster.client.machine.clock.now_ms(), causes=("no space left",)
         )
-        masters[0].tell(ReportBlocked(entry))
+        masters[0].report_blocked(entry)
         place = (TaskManagerId("tm-2"), "node-2")
         await wait_for(run, lambda: all(m.pool.blocked.is_evacuated(*place) for m in masters), "both know it")
         await wait_for(run, lambda: not on_node(run, 2), "nobody is there")

@@ -53,6 +53,13 @@ def returning(value: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda _: lambda *__, **___: value
 
 
+def answering(value: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    async def answer(*_: Any, **__: Any) -> Any:
+        return value
+
+    return lambda _: answer
+
+
 def no_lease(original: Callable[..., Any]) -> Callable[..., Any]:
     def gone_at(self: Driver, policy: Any, hears_since: float | None) -> float | None:
         if not self.reachable:
@@ -225,7 +232,7 @@ PLANTS = {
         Dispatcher, "_report_outcome", older_outcome_accepted, ("e",), "late"
     ),
     "a superseded attempt does not end itself": Plant(
-        JobMaster, "_superseded", returning(None), ("d", "c"), "abandoned"
+        JobMaster, "take_refusal", answering(None), ("d", "c"), "abandoned"
     ),
     "task managers refuse no attempt that is over": Plant(
         Fences, "check", returning(None), ("g", "b", "c", "d", "bug"), "repeats"
@@ -259,7 +266,7 @@ PLANTS = {
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
     "blocked nodes are not told to the slot manager": Plant(SlotManager, "block", returning(None), ("i",), "block"),
-    "a block takes no driver place back": Plant(Dispatcher, "_block", returning(None), ("i", "a"), "block"),
+    "a block takes no driver place back": Plant(Dispatcher, "_review_places", returning(None), ("i", "a"), "block"),
     "a new JobManager does not read the blocklist": Plant(
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
     ),

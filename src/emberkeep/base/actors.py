@@ -1,63 +1,99 @@
 """Actors: each state has one owner, which is one task with one bounded inbox.
 
-An actor's ``handle`` is a plain function. It cannot await, so nothing happens between its reading and its changing of
-state. Slow work (RPC, files, processes) runs as named effects under a deadline, and its result comes back as an event.
+The inbox holds turns: calls of the actor's own plain methods. A turn cannot await, so nothing happens between its
+reading and its changing of state. Slow work (RPC, files, processes) runs as named effects under a deadline, and its
+result comes back as another turn.
 
-A handler that raises is a bug: the actor's task ends with the error, and the caller of ``run`` (in ``daemons``) ends
-the process. An effect must turn its own errors into events; an effect that raises ends the actor too.
+A method becomes a turn by its decorator. ``asked``: the caller awaits the reply that the method returns. ``told``: the
+caller goes on at once, and there is no reply. So the type checker knows each question's arguments and reply, for the
+caller and for the actor. See docs/adr/0021-one-machine-idiom-one-actor-idiom.md.
+
+A turn that raises is a bug: the actor's task ends with the error, and the caller of ``run`` (in ``daemons``) ends the
+process. Only an EmberkeepError in reply to a question is an answer. An effect must turn its own errors into turns; an
+effect that raises ends the actor too.
 """
 
 from __future__ import annotations
 
-import abc
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from emberkeep.base.errors import RetryLater
 
-EventT = TypeVar("EventT")
+ReplyT = TypeVar("ReplyT")
+P = ParamSpec("P")
+ActorT = TypeVar("ActorT", bound="Actor")
 
-INBOX_LIMIT = 20_000  # events; far above what 10,000 task managers send between two turns of the loop
+INBOX_LIMIT = 20_000  # turns; far above what 10,000 task managers send between two rounds of the event loop
 
 
-class Actor(abc.ABC, Generic[EventT]):
-    """Base class of all actors. Subclasses implement ``handle(event) -> reply``."""
+def asked(
+    method: Callable[Concatenate[ActorT, P], ReplyT],
+) -> Callable[Concatenate[ActorT, P], Coroutine[Any, Any, ReplyT]]:
+    """Make a method of an actor a question: it runs as a turn, and callers await its reply.
+
+    Raises what ``Actor.ask`` raises.
+    """
+
+    @functools.wraps(method)
+    async def ask(actor: ActorT, /, *args: P.args, **kwargs: P.kwargs) -> ReplyT:
+        return await actor.ask(functools.partial(method, actor, *args, **kwargs))
+
+    return ask
+
+
+def told(method: Callable[Concatenate[ActorT, P], None]) -> Callable[Concatenate[ActorT, P], None]:
+    """Make a method of an actor a message without a reply: the call returns at once, and the method runs as a turn.
+
+    Raises what ``Actor.tell`` raises.
+    """
+
+    @functools.wraps(method)
+    def tell(actor: ActorT, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        actor.tell(functools.partial(method, actor, *args, **kwargs))
+
+    return tell
+
+
+class Actor:
+    """Base class of all actors. Other code calls only methods that are ``asked`` or ``told``."""
 
     def __init__(self, name: str, *, inbox_limit: int = INBOX_LIMIT) -> None:
         self.name = name
-        self._inbox: asyncio.Queue[tuple[EventT, asyncio.Future[Any] | None]] = asyncio.Queue(inbox_limit)
+        self._inbox: asyncio.Queue[tuple[Callable[[], Any], asyncio.Future[Any] | None]] = asyncio.Queue(inbox_limit)
         self._effects: dict[asyncio.Task[None], str] = {}
         self._failure: asyncio.Future[None] | None = None
         self._stopped = False
 
-    @abc.abstractmethod
-    def handle(self, event: EventT) -> Any:
-        """Apply one event: change state, start effects, return the reply for ``ask``. Never awaits."""
+    def handle(self, turn: Callable[[], ReplyT]) -> ReplyT:
+        """Run one turn and return its reply. Subclasses may add what follows every turn. Never awaits."""
+        return turn()
 
-    def tell(self, event: EventT) -> None:
-        """Put an event into the inbox. Raises RetryLater if the inbox is full."""
-        self._put(event, None)
+    def tell(self, turn: Callable[[], object]) -> None:
+        """Put a turn into the inbox. Raises RetryLater if the inbox is full."""
+        self._put(turn, None)
 
-    async def ask(self, event: EventT) -> Any:
-        """Put an event into the inbox and return the reply of ``handle``. Its EmberkeepErrors are raised here.
+    async def ask(self, question: Callable[[], ReplyT]) -> ReplyT:
+        """Put a question into the inbox and return its reply. Its EmberkeepErrors are raised here.
 
         Raises RetryLater if the inbox is full, or if the actor has stopped or stops before it replies.
         """
         if self._stopped:
             raise self._stopped_error()
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._put(event, reply)
+        reply: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
+        self._put(question, reply)
         return await reply
 
-    def _put(self, event: EventT, reply: asyncio.Future[Any] | None) -> None:
+    def _put(self, turn: Callable[[], object], reply: asyncio.Future[Any] | None) -> None:
         try:
-            self._inbox.put_nowait((event, reply))
+            self._inbox.put_nowait((turn, reply))
         except asyncio.QueueFull:
             raise RetryLater(f"{self.name} is overloaded", hint="try again in a second") from None
 
     async def run(self) -> None:
-        """Process the inbox until cancelled. Raises what a handler or an effect raised by mistake."""
+        """Process the inbox until cancelled. Raises what a turn or an effect raised by mistake."""
         self._stopped = False
         self._failure = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(self._serve(), name=f"{self.name}-inbox")
@@ -80,9 +116,9 @@ class Actor(abc.ABC, Generic[EventT]):
         from emberkeep.base.errors import EmberkeepError, IllegalTransition
 
         while True:
-            event, reply = await self._inbox.get()
+            turn, reply = await self._inbox.get()
             try:
-                result = self.handle(event)
+                result = self.handle(turn)
             except IllegalTransition:
                 self._refuse(reply)
                 raise

@@ -17,7 +17,7 @@ class BoundedCalls:
     The queue holds one entry per key, so the number of drivers and slots bounds it.
     """
 
-    def __init__(self, actor: Actor[Any], limit: int) -> None:
+    def __init__(self, actor: Actor, limit: int) -> None:
         self._actor = actor
         self._limit = limit
         self._queue: OrderedDict[Hashable, Work] = OrderedDict()

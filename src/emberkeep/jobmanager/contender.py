@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, told
 from emberkeep.base.beacon import retry_pause
 from emberkeep.base.errors import Conflict, RetryLater, UnknownOutcome
 from emberkeep.leadership.machine import LeadershipMachine
@@ -78,7 +78,7 @@ class Turn(Protocol):
         """Release what ``claim`` has taken. Idempotent; raises nothing."""
 
 
-class Contender(Actor[Event]):
+class Contender(Actor):
     """Takes part in the election, one turn as leader at a time.
 
     ``turn``: the current term while this JobManager leads, else None. ``closed``: set once it has left permanently.
@@ -108,7 +108,7 @@ class Contender(Actor[Event]):
 
     async def run(self) -> None:
         """Take part in the election until cancelled. Raises Fatal, and any error that a turn leaks."""
-        self.start_effect("election", self._election.run(self.tell), deadline=None)
+        self.start_effect("election", self._election.run(self.take), deadline=None)
         await super().run()
 
     async def retire(self) -> None:
@@ -118,10 +118,12 @@ class Contender(Actor[Event]):
 
     async def leave(self) -> None:
         """Stop leading, if it does, and leave the election. Returns when that is done."""
-        self.tell(Shutdown())
+        self.take(Shutdown())
         await self.closed.wait()
 
-    def handle(self, event: Event) -> None:
+    @told
+    def take(self, event: Event) -> None:
+        """Feed the machine and carry out its effects."""
         before = self.standing
         effects = self._machine.handle(event)
         if self.standing is not before:
@@ -170,14 +172,14 @@ class Contender(Actor[Event]):
                 epoch = await turn.claim()
             except Conflict as error:
                 log.info("leadership is not taken", reason=str(error))
-                self.tell(ClaimRefused(claim))
+                self.take(ClaimRefused(claim))
                 return
             except (RetryLater, UnknownOutcome) as error:
                 failures += 1
                 log.info("the epoch is not written yet", reason=str(error))
                 await asyncio.sleep(retry_pause(failures, _LONGEST_PAUSE, self._rng))
             else:
-                self.tell(EpochWritten(claim, epoch))
+                self.take(EpochWritten(claim, epoch))
                 return
 
     # --- the service ------------------------------------------------------------------------------------------------
@@ -193,12 +195,12 @@ class Contender(Actor[Event]):
             await turn.serve(epoch)
         except Conflict as error:
             log.warning("deposed", epoch=epoch, reason=str(error))
-            self.tell(Deposed(epoch))
+            self.take(Deposed(epoch))
 
     async def _watch(self, epoch: int) -> None:
         leader = await self._election.newer(epoch)
         log.warning("deposed", epoch=epoch, by=leader.address, newer=leader.epoch)
-        self.tell(Deposed(epoch))
+        self.take(Deposed(epoch))
 
     async def _confirm(self, epoch: int, turn: Turn) -> None:
         """Retry until the epoch is confirmed or refused. Stop if the connection breaks again: that asks again later."""
@@ -207,13 +209,13 @@ class Contender(Actor[Event]):
             try:
                 await turn.confirm()
             except Conflict:
-                self.tell(Deposed(epoch))
+                self.take(Deposed(epoch))
                 return
             except (RetryLater, UnknownOutcome):
                 failures += 1
                 await asyncio.sleep(retry_pause(failures, _LONGEST_PAUSE, self._rng))
             else:
-                self.tell(Confirmed(epoch))
+                self.take(Confirmed(epoch))
                 return
 
     async def _stop(self, epoch: int, turn: Turn) -> None:
@@ -221,7 +223,7 @@ class Contender(Actor[Event]):
             if task is not None:
                 await _ended(task)
         await turn.close()
-        self.tell(ServiceEnded(epoch))
+        self.take(ServiceEnded(epoch))
 
 
 async def _abandon(task: asyncio.Task[None] | None, turn: Turn | None) -> None:

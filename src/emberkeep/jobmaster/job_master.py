@@ -11,11 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import structlog
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, asked, told
 from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.configuration.options import (
     DETECTION_DURATION,
@@ -38,20 +37,8 @@ from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.system import System
 from emberkeep.blocklist.follower import BlocklistFollower
+from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
-from emberkeep.jobmaster.events import (
-    BeatDue,
-    BeatReturned,
-    Ending,
-    Event,
-    ReportBlocked,
-    SparkViewed,
-    StartedApplication,
-    Superseded,
-    TakeReply,
-    TakeSlots,
-    TakeStatus,
-)
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
@@ -88,8 +75,8 @@ EXCEPTIONS = 20  # lost executors that a status reports, the newest ones
 TICKS_PER_HEARTBEAT = 8
 
 
-class JobMaster(Actor[Event]):
-    """Owner of one attempt's slots. Use ``ask`` for the messages that task managers send to a JobMaster."""
+class JobMaster(Actor):
+    """Owner of one attempt's slots."""
 
     def __init__(
         self,
@@ -151,51 +138,25 @@ class JobMaster(Actor[Event]):
         self._beating: set[InstanceId] = set()  # task managers with a heartbeat under way
         self._beat_again: set[InstanceId] = set()  # of these, those that need another one afterwards
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
-        self.procedures = Procedures(system.clock, self.tell, partial(self.start_effect, deadline=None), self.link.wake)
-        self._handlers: dict[type[Any], Callable[[Any], Any]] = {
-            OfferSlots: self._offered,
-            ExecutorChanged: self._executor_changed,
-            StartedApplication: self._application_started,
-            SparkViewed: self._spark_viewed,
-            TakeStatus: self._status,
-            TakeSlots: self._slots,
-            TakeReply: self._reply_taken,
-            ReportBlocked: self._report_blocked,
-            BeatDue: self._beat_due,
-            pool.Tick: self._tick,
-            BeatReturned: self._beat_returned,
-            Superseded: self._superseded,
-            Ending: self._end,
-            StepDone: self.procedures.handle,
-            StepFailed: self.procedures.handle,
-        }
+        self.procedures = Procedures(
+            system.clock, self.step_ended, partial(self.start_effect, deadline=None), self.link.wake
+        )
 
     async def run(self) -> None:
         """Serve until cancelled."""
         self.start_effect("job-manager-link", self.link.run(), deadline=None)
-        self.start_effect("beats", self._every(self._interval, BeatDue()), deadline=None)
-        self.start_effect("ticks", self._every(self._interval / TICKS_PER_HEARTBEAT, pool.Tick()), deadline=None)
+        self.start_effect("beats", self._every(self._interval, self._beat_due), deadline=None)
+        self.start_effect("ticks", self._every(self._interval / TICKS_PER_HEARTBEAT, self._tick), deadline=None)
         self.start_effect("spark-views", self._watch_spark(), deadline=None)
         await super().run()
 
-    def handle(self, event: Event) -> Any:
-        handler = self._handlers.get(type(event))
-        if handler is None:
-            self._decide(event)  # type: ignore[arg-type]
-            return None
-        return handler(event)
-
-    async def take_status(self) -> JobMasterStatus:
-        status: JobMasterStatus = await self.ask(TakeStatus())
-        return status
-
-    async def take_reply(self, reply: JobMasterReply) -> None:
-        await self.ask(TakeReply(reply))
-
-    async def take_refusal(self, message: str) -> None:
-        await self.ask(Superseded(message))
-
     # --- from task managers -------------------------------------------------------------------------------------------
+
+    @asked
+    def serve(self, message: OfferSlots | ExecutorChanged) -> Message:
+        """Answer a task manager. Raises Conflict if it means another attempt, RetryLater."""
+        self._check_addressee(message.job_id, message.attempt)
+        return self._offered(message) if isinstance(message, OfferSlots) else self._executor_changed(message)
 
     def _check_addressee(self, job_id: JobId, attempt: int) -> None:
         own = self.identity
@@ -203,7 +164,6 @@ class JobMaster(Actor[Event]):
             raise Conflict(f"attempt {attempt} of job {job_id} is not led by the JobMaster at {own.address}")
 
     def _offered(self, message: OfferSlots) -> Message:
-        self._check_addressee(message.job_id, message.attempt)
         executors = tuple(_found(report) for report in message.executors)
         answer = self._decide(pool.SlotsOffered(message.task_manager, message.slots, executors))
         if answer is None:
@@ -211,7 +171,6 @@ class JobMaster(Actor[Event]):
         return OfferSlotsReply(accepted=answer.allocations, later=answer.later)
 
     def _executor_changed(self, message: ExecutorChanged) -> Message:
-        self._check_addressee(message.job_id, message.attempt)
         found = _found(message.executor)
         key = (found.allocation_id, found.executor_id)
         if found.state is None:
@@ -220,7 +179,7 @@ class JobMaster(Actor[Event]):
             self._decide(pool.ExecutorRuns(*key, found.pid))
         return Ack()
 
-    def _beat_due(self, _: BeatDue) -> None:
+    def _beat_due(self) -> None:
         if self._abandoned:
             return
         for info, allocations in self.pool.to_beat():
@@ -230,32 +189,50 @@ class JobMaster(Actor[Event]):
                 decommissioned = self.pool.decommissioned(allocations)
                 self.start_effect("beat", self._beat(info, allocations, decommissioned), deadline=None)
 
-    def _beat_returned(self, event: BeatReturned) -> None:
-        self._beating.discard(event.instance)
-        if event.reply is None:
+    def _beat_returned(
+        self, task_manager: TaskManagerInfo, asked_for: tuple[AllocationId, ...], reply: SlotsReply | None
+    ) -> None:
+        """Note the end of a heartbeat. ``reply`` is None if it was not answered, or refused."""
+        self._beating.discard(task_manager.instance)
+        if reply is None:
             return
-        if event.instance in self._beat_again:
-            self._beat_due(BeatDue())
-        reply = event.reply
+        if task_manager.instance in self._beat_again:
+            self._beat_due()
         executors = tuple(_found(report) for report in reply.executors)
-        self._decide(pool.BeatAnswered(event.task_manager, reply.instance, event.asked, reply.allocations, executors))
+        self._decide(pool.BeatAnswered(task_manager.id, reply.instance, asked_for, reply.allocations, executors))
 
-    def _tick(self, event: pool.Tick) -> None:
+    def _tick(self) -> None:
         if self._blocklist.lapse(self._system.clock.now_ms()):
             self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.draining))
-        self._decide(event)
+        self._decide(pool.Tick())
 
     # --- from the driver ----------------------------------------------------------------------------------------------
 
-    def _application_started(self, event: StartedApplication) -> None:
-        self._application = event.application
-        self._decide(pool.ApplicationStarted(event.application.requirement, event.application.decommissions))
+    @told
+    def application_started(self, application: Application) -> None:
+        """Ask for executors: a SparkContext is up."""
+        self._application = application
+        self._decide(pool.ApplicationStarted(application.requirement, application.decommissions))
 
-    def _spark_viewed(self, event: SparkViewed) -> None:
-        self._view = event.view
-        if event.view is not None:
-            self._checkpoints.see(event.view.commits)
-            view = event.view
+    @told
+    def application_stopping(self) -> None:
+        """Ask for nothing new: the SparkContext begins to stop, and its executors end with it."""
+        self._decide(pool.ApplicationStopping())
+
+    @told
+    def application_stopped(self) -> None:
+        """Return all slots: the SparkContext has stopped."""
+        self._decide(pool.ApplicationStopped())
+
+    @told
+    def step_ended(self, event: StepDone | StepFailed) -> None:
+        """Continue the current procedure."""
+        self.procedures.handle(event)
+
+    def _spark_viewed(self, view: SparkView | None) -> None:
+        self._view = view
+        if view is not None:
+            self._checkpoints.see(view.commits)
             idle = frozenset(key for key, left in view.blocks.items() if left.nothing)
             self._decide(pool.SparkSaw(view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned))
             self._report_excluded(view)
@@ -265,39 +242,46 @@ class JobMaster(Actor[Event]):
             slots, now_ms = self.pool.held.values(), self._system.clock.now_ms()
             for entry in self._exclusions.review(slots, view.excluded, self._blocklist.places, now_ms):
                 log.warning("reporting a node from which Spark excludes executors", node=entry.id, reason=entry.cause)
-                self._report_blocked(ReportBlocked(entry))
+                self.report_blocked(entry)
 
-    def _end(self, _: Ending) -> None:
+    @asked
+    def end(self) -> None:
+        """Return all slots, and ignore a refusal of this attempt from now on: the script has ended."""
         self._ending = True
         self._decide(pool.ApplicationStopped())
 
     # --- from the JobManager ------------------------------------------------------------------------------------------
 
-    def _reply_taken(self, event: TakeReply) -> None:
-        self._decide(pool.ClusterLacks(event.reply.missing, event.reply.missing_blocked))
-        for instance in event.reply.lost:
+    @asked
+    def take_reply(self, reply: JobMasterReply) -> None:
+        self._decide(pool.ClusterLacks(reply.missing, reply.missing_blocked))
+        for instance in reply.lost:
             self._decide(pool.TaskManagerLost(instance, "its task manager is lost"))
-        if event.reply.blocklist_lost and not self._blocklist_lost:
+        if reply.blocklist_lost and not self._blocklist_lost:
             self.link.wake()
-        self._blocklist_lost = event.reply.blocklist_lost
-        listed, draining = event.reply.blocklist, frozenset(event.reply.draining)
-        if (listed is not None and self._blocklist.take(event.reply.epoch, listed)) or draining != self.pool.draining:
+        self._blocklist_lost = reply.blocklist_lost
+        listed, draining = reply.blocklist, frozenset(reply.draining)
+        if (listed is not None and self._blocklist.take(reply.epoch, listed)) or draining != self.pool.draining:
             self._decide(pool.PlacesBlocked(self._blocklist.places, draining))
-        self.procedures.take(event.reply)
+        self.procedures.take(reply)
 
-    def _report_blocked(self, event: ReportBlocked) -> None:
-        if self._blocklist.report(event.entry):
+    @told
+    def report_blocked(self, entry: Blocked) -> None:
+        """Place nothing more at the entry's place, and report the entry to the JobManager for all jobs' blocklist."""
+        if self._blocklist.report(entry):
             self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.draining))
             self.link.wake()
 
-    def _superseded(self, event: Superseded) -> None:
+    @asked
+    def take_refusal(self, message: str) -> None:
         if self._ending or self._abandoned:
             return
         self._abandoned = True
-        log.error("this attempt has been superseded", job=self.identity.job_id, reason=event.message)
-        self.start_effect("abandon", self._spark.abandon(event.message), deadline=None)
+        log.error("this attempt has been superseded", job=self.identity.job_id, reason=message)
+        self.start_effect("abandon", self._spark.abandon(message), deadline=None)
 
-    def _status(self, _: TakeStatus) -> JobMasterStatus:
+    @asked
+    def take_status(self) -> JobMasterStatus:
         self._sequence += 1
         now = self._system.clock.monotonic()
         return job_master_status(
@@ -313,7 +297,9 @@ class JobMaster(Actor[Event]):
             tell_blocklist=self._blocklist_lost,
         )
 
-    def _slots(self, _: TakeSlots) -> HeldSlots:
+    @asked
+    def slots(self) -> HeldSlots:
+        """Return the slots that the attempt holds now."""
         return held_slots(self.pool)
 
     # --- carrying out -------------------------------------------------------------------------------------------------
@@ -334,7 +320,7 @@ class JobMaster(Actor[Event]):
                     self.start_effect("release", self._release(effect), deadline=None)
                 case pool.BeatNow():
                     self._beat_again = set(self._beating)
-                    self._beat_due(BeatDue())
+                    self._beat_due()
                 case pool.RemoveExecutor():
                     if not effect.orderly:
                         self._note_exception(effect)
@@ -391,7 +377,7 @@ class JobMaster(Actor[Event]):
 
         problem = await self._calls.start(address, request, still_wanted)
         if problem is not None:
-            self.tell(problem)
+            self.tell(partial(self._decide, problem))
 
     async def _release(self, effect: pool.ReleaseSlotAt) -> None:
         own = self.identity
@@ -399,7 +385,7 @@ class JobMaster(Actor[Event]):
             job_id=own.job_id, attempt=own.attempt, allocation_id=effect.allocation_id, stopped=effect.stopped
         )
         await self._calls.release(effect.address, request)
-        self.tell(pool.ReleaseDone(effect.allocation_id))
+        self.tell(partial(self._decide, pool.ReleaseDone(effect.allocation_id)))
 
     async def _beat(
         self,
@@ -418,7 +404,7 @@ class JobMaster(Actor[Event]):
             # Only the JobManager can decide whether this attempt is over: report to it now.
             log.warning("a task manager refuses this attempt", task_manager=info.id, reason=str(error))
             self.link.wake()
-        self.tell(BeatReturned(info.id, info.instance, allocations, reply))
+        self.tell(partial(self._beat_returned, info, allocations, reply))
 
     async def _watch_spark(self) -> None:
         """Read Spark's state at every interval.
@@ -429,16 +415,17 @@ class JobMaster(Actor[Event]):
             try:
                 async with asyncio.timeout(self._rpc_timeout):
                     doubted = self.pool.doubted(self._system.clock.monotonic())
-                    asked = Asked(doubted=doubted, leaving=self.pool.leaving(), cordoned=self.pool.to_cordon())
-                    await self.ask(SparkViewed(await self._spark.view(asked)))
+                    wanted = Asked(doubted=doubted, leaving=self.pool.leaving(), cordoned=self.pool.to_cordon())
+                    view = await self._spark.view(wanted)
+                    await self.ask(partial(self._spark_viewed, view))
             except (EmberkeepError, TimeoutError) as error:
                 log.debug("Spark does not answer", reason=str(error))
             await asyncio.sleep(self._interval)
 
-    async def _every(self, seconds: float, event: Event) -> None:
+    async def _every(self, seconds: float, turn: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(seconds)
-            await self.ask(event)
+            await self.ask(turn)
 
 
 def _found(report: ExecutorReport) -> pool.FoundExecutor:

@@ -14,16 +14,14 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
-from emberkeep.jobmaster.events import Ending, StartedApplication, TakeSlots
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import JobMaster
-from emberkeep.jobmaster.local_state_survey import HeldSlots, take_survey
+from emberkeep.jobmaster.local_state_survey import take_survey
 from emberkeep.jobmaster.ports import Application, SparkDriver
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots.pool.events import ApplicationStopped, ApplicationStopping
 
 log = structlog.get_logger(__name__)
 
@@ -74,8 +72,7 @@ class JobMasterService:
         """
         if not isinstance(request, OfferSlots | ExecutorChanged):
             raise InvalidInput(f"a JobMaster does not serve {type(request).__name__}")
-        reply: Message = await self.master.ask(request)
-        return reply
+        return await self.master.serve(request)
 
     async def registered(self) -> None:
         """Return once the JobManager has accepted this attempt. A refusal calls SparkDriver.abandon instead."""
@@ -83,19 +80,19 @@ class JobMasterService:
 
     def application_started(self, application: Application) -> None:
         """Ask for executors: a SparkContext is up."""
-        self.master.tell(StartedApplication(application))
+        self.master.application_started(application)
 
     def application_stopping(self) -> None:
         """Ask for nothing new: the SparkContext begins to stop, and its executors end with it."""
-        self.master.tell(ApplicationStopping())
+        self.master.application_stopping()
 
     def application_stopped(self) -> None:
         """Return all slots: the SparkContext has stopped."""
-        self.master.tell(ApplicationStopped())
+        self.master.application_stopped()
 
     async def survey_local_state(self) -> Survey:
         """Return the job's local state on its nodes, and their executors. Takes one RPC timeout at most."""
-        slots: HeldSlots = await self.master.ask(TakeSlots())
+        slots = await self.master.slots()
         return await take_survey(self.master.identity, slots, self._rpc, self._rpc_timeout)
 
     async def report_outcome(self, outcome: AttemptOutcome) -> None:
@@ -108,7 +105,7 @@ class JobMasterService:
         Raises the last error if no report succeeded; the task manager reports the outcome then. A refusal counts as
         reported: the JobManager has decided already.
         """
-        await self.master.ask(Ending())
+        await self.master.end()
         try:
             await self._report(outcome)
         finally:

@@ -12,28 +12,20 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
-    AllocateSlot,
     JobMasterBeat,
     ListLocalState,
     ListLogs,
     LocalStateListed,
     Message,
-    ReleaseSlot,
-    StartDriver,
-    StartExecutor,
-    StopDriver,
-    StopTaskManager,
     UploadLog,
 )
 from emberkeep.protocol.transport import RpcClient, RpcService
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.table.events import Close
 from emberkeep.taskmanager.ports import AgentStore, AllocationListener, Launcher, NodeUsage
-from emberkeep.taskmanager.task_executor import TaskExecutor
+from emberkeep.taskmanager.task_executor import Served, TaskExecutor
 
 log = structlog.get_logger(__name__)
 
-SERVED = (StartDriver, StopDriver, StopTaskManager, AllocateSlot, StartExecutor, ReleaseSlot, JobMasterBeat)
 RETIRE_POLL = 0.2  # seconds between two checks whether a retiring task manager is empty
 CLOSE_MARGIN = 5.0  # seconds beyond the grace period to kill processes that did not end by themselves
 
@@ -97,9 +89,9 @@ class TaskManagerService:
             return (
                 LocalStateListed(holdings=()) if self._local_state is None else await self._local_state.serve(request)
             )
-        if not isinstance(request, SERVED):
+        if not isinstance(request, Served):
             raise InvalidInput(f"a task manager does not serve {type(request).__name__}")
-        reply: Message = await self.executor.ask(request)
+        reply = await self.executor.serve(request)
         if not isinstance(request, JobMasterBeat):  # a beat changes nothing that its sender relies on
             await self._settled()
         return reply
@@ -133,7 +125,7 @@ class TaskManagerService:
         ``run`` must continue until this returns. That takes at most the grace period, CLOSE_MARGIN and two RPC
         timeouts.
         """
-        await self.executor.ask(Close(grace))
+        await self.executor.close(grace)
         self.executor.link.wake()
         try:
             async with asyncio.timeout(grace + CLOSE_MARGIN):

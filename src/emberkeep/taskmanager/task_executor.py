@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 import msgspec
 import structlog
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, asked, told
 from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.configuration.options import (
     ADOPT_LEADER,
@@ -67,7 +67,7 @@ from emberkeep.taskmanager.ports import (
     ProcessExit,
     ProcessKey,
 )
-from emberkeep.taskmanager.processes import DriverNotStarted, Processes
+from emberkeep.taskmanager.processes import DriverNotStarted, Processes, ProcessEvent
 from emberkeep.taskmanager.recovery import (
     GONE,
     NO_ROOM,
@@ -86,45 +86,12 @@ FORGET_AFTER = 3600.0
 TICKS_PER_HEARTBEAT = 4
 
 
-# --- events of its own ------------------------------------------------------------------------------------------------
+# Messages of the JobManager and of JobMasters that a TaskExecutor answers.
+Served = StartDriver | StopDriver | StopTaskManager | AllocateSlot | StartExecutor | ReleaseSlot | JobMasterBeat
 
 
-class TakeReport(msgspec.Struct, frozen=True):
-    """Asks for the current TaskManagerReport."""
-
-
-class TakeReply(msgspec.Struct, frozen=True):
-    reply: JobManagerReply
-
-
-class OfferReturned(msgspec.Struct, frozen=True):
-    """The result of an offer. ``answer`` None: no answer, so the offer is repeated, unless it was ``refused``."""
-
-    attempt: tuple[JobId, int]
-    offered: tuple[AllocationId, ...]
-    answer: OfferSlotsReply | None
-    refused: bool = False  # the whole offer was refused, perhaps by a process that is not the attempt's JobMaster
-
-
-Event = (
-    StartDriver
-    | StopDriver
-    | StopTaskManager
-    | AllocateSlot
-    | StartExecutor
-    | ReleaseSlot
-    | JobMasterBeat
-    | TakeReport
-    | TakeReply
-    | OfferReturned
-    | DriverNotStarted
-    | ProcessExit
-    | table.TableEvent
-)
-
-
-class TaskExecutor(Actor[Event]):
-    """Owns a task manager's slots and processes. ``ask`` it the messages of JobManager and JobMasters."""
+class TaskExecutor(Actor):
+    """Owns a task manager's slots and processes."""
 
     def __init__(
         self,
@@ -179,23 +146,9 @@ class TaskExecutor(Actor[Event]):
         self._outcomes: dict[DriverKey, AttemptOutcome] = {}  # of drivers that the table lists as ended
         self._offering: set[tuple[JobId, int]] = set()  # attempts with an offer under way
         self._processes = Processes(
-            launcher, self.start_effect, self.tell, self.journal.settled, configuration[DRIVER_START_TIMEOUT]
+            launcher, self.start_effect, self.process_changed, self.journal.settled, configuration[DRIVER_START_TIMEOUT]
         )
-        self._handlers: dict[type[Any], Callable[[Any], Any]] = {
-            StartDriver: self._start_driver,
-            StopDriver: self._stop_driver,
-            StopTaskManager: self._stop_task_manager,
-            AllocateSlot: self._allocate_slot,
-            StartExecutor: self._start_executor,
-            ReleaseSlot: self._release_slot,
-            JobMasterBeat: self._beat,
-            TakeReport: self._report,
-            TakeReply: self._reply_taken,
-            OfferReturned: self._offer_returned,
-            DriverNotStarted: self._driver_not_started,
-            ProcessExit: self._process_exited,
-        }
-        launcher.on_exit(self.tell)
+        launcher.on_exit(self.process_exited)
 
     async def run(self) -> None:
         """Take over what the previous task manager process left, then serve until cancelled.
@@ -209,21 +162,34 @@ class TaskExecutor(Actor[Event]):
         self.start_effect("ticks", self._tick(), deadline=None)
         await super().run()
 
-    def handle(self, event: Event) -> Any:
-        handler = self._handlers.get(type(event))
-        if handler is None:
-            self._decide(event)  # type: ignore[arg-type]
-            return None
-        return handler(event)
+    @asked
+    def serve(self, message: Served) -> Message:
+        """Answer a JobManager or a JobMaster. Raises Conflict, RetryLater."""
+        match message:
+            case StartDriver():
+                return self._start_driver(message)
+            case StopDriver():
+                return self._stop_driver(message)
+            case StopTaskManager():
+                return self._stop_task_manager(message)
+            case AllocateSlot():
+                return self._allocate_slot(message)
+            case StartExecutor():
+                return self._start_executor(message)
+            case ReleaseSlot():
+                return self._release_slot(message)
+            case JobMasterBeat():
+                return self._beat(message)
+
+    @asked
+    def close(self, grace: float) -> None:
+        """Refuse new work, and end drivers with ``grace`` seconds, and executors."""
+        self._decide(table.Close(grace))
 
     @property
     def holds_nothing(self) -> bool:
         """True if no slot is held and no driver is alive. Implements LinkOwner."""
         return self.table.is_empty
-
-    async def take_report(self) -> TaskManagerReport:
-        report: TaskManagerReport = await self.ask(TakeReport())
-        return report
 
     @property
     def _follows_any(self) -> bool:
@@ -245,9 +211,6 @@ class TaskExecutor(Actor[Event]):
         """Implements LinkOwner."""
         newest = self.table.fences.records()[-SEEN_JOBS:]
         return tuple(AttemptKey(job_id=fence.job_id, attempt=fence.highest) for fence in newest)
-
-    async def take_reply(self, reply: JobManagerReply) -> None:
-        await self.ask(TakeReply(reply))
 
     # --- recovery -----------------------------------------------------------------------------------------------------
 
@@ -336,25 +299,25 @@ class TaskExecutor(Actor[Event]):
         )
         return Ack()
 
-    def _reply_taken(self, event: TakeReply) -> None:
-        reply = event.reply
+    @asked
+    def take_reply(self, reply: JobManagerReply) -> None:
         if isinstance(reply, TaskManagerRegistered) and self._follows_any:
             self._decide(table.StoreFollowed(reply.epoch, reply.lineage))
         try:
             self._decide(table.EpochSeen(reply.epoch, reply.lineage))
         except Conflict as error:
             raise RetryLater(error.message, hint=error.hint) from None
-        if isinstance(event.reply, TaskManagerRegistered):
+        if isinstance(reply, TaskManagerRegistered):
             self._adopts_leader = False
             self._known = self.info.instance
             self._keep()
-        if isinstance(event.reply, TaskManagerHeartbeatReply):
-            for key in event.reply.acknowledged:
+        if isinstance(reply, TaskManagerHeartbeatReply):
+            for key in reply.acknowledged:
                 self._decide(table.DriverAcknowledged(key.job_id, key.attempt))
-            for key in event.reply.stale:
+            for key in reply.stale:
                 self._decide(table.AttemptsOver(key.job_id, key.attempt))
-            if event.reply.ended:
-                self._decide(table.JobsEnded(event.reply.ended))
+            if reply.ended:
+                self._decide(table.JobsEnded(reply.ended))
 
     # --- messages of JobMasters ---------------------------------------------------------------------------------------
 
@@ -385,21 +348,41 @@ class TaskExecutor(Actor[Event]):
             executors=tuple(report for report in reports if report is not None),
         )
 
-    def _offer_returned(self, event: OfferReturned) -> None:
-        self._offering.discard(event.attempt)
-        answer = event.answer
+    def _offer_returned(
+        self,
+        attempt: tuple[JobId, int],
+        offered: tuple[AllocationId, ...],
+        answer: OfferSlotsReply | None,
+        *,
+        refused: bool = False,
+    ) -> None:
+        """Note the result of an offer.
+
+        ``answer`` None: no answer, so the offer is repeated, unless it was ``refused`` as a whole, perhaps by a process
+        that is not the attempt's JobMaster.
+        """
+        self._offering.discard(attempt)
         if answer is not None and answer.accepted:
             self._known = self.info.instance
-        if event.refused:
-            self._decide(table.OfferRefused(event.offered))
+        if refused:
+            self._decide(table.OfferRefused(offered))
         elif answer is not None:
-            self._decide(table.OfferAnswered(event.offered, answer.accepted, answer.later))
+            self._decide(table.OfferAnswered(offered, answer.accepted, answer.later))
         else:
             self._offer_all()
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
-    def _process_exited(self, event: ProcessExit) -> None:
+    @told
+    def process_changed(self, event: ProcessEvent) -> None:
+        """Note what has become of a process that was to start or to end."""
+        if isinstance(event, DriverNotStarted):
+            self._driver_not_started(event)
+        else:
+            self._decide(event)
+
+    @told
+    def process_exited(self, event: ProcessExit) -> None:
         key = event.key
         if isinstance(key, ExecutorKey):
             log.info("executor ended", job=key.job_id, executor=key.executor_id, exit_code=event.exit_code)
@@ -482,7 +465,7 @@ class TaskExecutor(Actor[Event]):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._heartbeat_interval / TICKS_PER_HEARTBEAT)
-            await self.ask(table.Tick())
+            await self.ask(partial(self._decide, table.Tick()))
 
     def _offer_all(self) -> None:
         """Offer all slots that wait for acceptance, unless an offer to their attempt is under way."""
@@ -500,16 +483,17 @@ class TaskExecutor(Actor[Event]):
             answer = await self._job_masters.offer(self.info, slots) if slots else None
         except Conflict as error:
             log.info("slots were refused", job=attempt[0], attempt=attempt[1], reason=str(error))
-            self.tell(OfferReturned(attempt, offered, None, refused=True))
+            self.tell(partial(self._offer_returned, attempt, offered, None, refused=True))
             return
-        self.tell(OfferReturned(attempt, offered, answer))
+        self.tell(partial(self._offer_returned, attempt, offered, answer))
 
     async def _tell_job_master(self, allocation_id: AllocationId) -> None:
         slot = self.table.slots.get(allocation_id)
         if slot is not None:
             await self._job_masters.tell(self.info, slot)
 
-    def _report(self, _: TakeReport) -> TaskManagerReport:
+    @asked
+    def take_report(self) -> TaskManagerReport:
         self._sequence += 1
         left = self.table.name_left(LEFT_JOBS)
         return task_manager_report(self.table, left, self._outcomes, self._usage(), self._sequence, self._adopted)

@@ -7,36 +7,58 @@ import contextlib
 
 import pytest
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, asked, told
 from emberkeep.base.errors import Conflict, RetryLater
 
 pytestmark = pytest.mark.anyio
 
 
-class Doubler(Actor[int]):
+class Doubler(Actor):
     """Doubles; refuses 13; breaks at 0."""
 
-    def handle(self, event: int) -> int:
-        if event == 13:
+    def __init__(self) -> None:
+        super().__init__("doubler")
+        self.noted: list[int] = []
+
+    @asked
+    def double(self, number: int) -> int:
+        if number == 13:
             raise Conflict("not this one")
-        return 2 * (1 // event and event)
+        return 2 * number * (number // number)
+
+    @told
+    def note(self, number: int) -> None:
+        self.noted.append(number)
 
 
 async def test_a_refusal_is_an_answer_and_the_actor_goes_on() -> None:
-    actor = Doubler("doubler")
+    actor = Doubler()
     running = asyncio.create_task(actor.run())
     with pytest.raises(Conflict, match="not this one"):
-        await actor.ask(13)
-    assert await actor.ask(1) == 2
+        await actor.double(13)
+    assert await actor.double(1) == 2
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_message_is_taken_after_what_the_inbox_had_and_before_what_follows() -> None:
+    actor = Doubler()
+    actor.note(1)
+    actor.note(number=2)
+    assert actor.noted == [], "nothing happens in the caller's turn"
+    running = asyncio.create_task(actor.run())
+    assert await actor.double(number=4) == 8
+    assert actor.noted == [1, 2]
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
 
 
 async def test_who_asks_an_actor_that_has_stopped_does_not_wait_for_ever() -> None:
-    actor = Doubler("doubler")
+    actor = Doubler()
     running = asyncio.create_task(actor.run())
-    early, broken, late = (asyncio.create_task(actor.ask(event)) for event in (1, 0, 1))
+    early, broken, late = (asyncio.create_task(actor.double(number)) for number in (1, 0, 1))
     with pytest.raises(ZeroDivisionError):
         await running
     assert await early == 2
@@ -45,4 +67,4 @@ async def test_who_asks_an_actor_that_has_stopped_does_not_wait_for_ever() -> No
             with pytest.raises(RetryLater, match="doubler has stopped"):
                 await asked
         with pytest.raises(RetryLater, match="doubler has stopped"):
-            await actor.ask(1)
+            await actor.double(1)

@@ -11,14 +11,9 @@ from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from tests.unit.jobmanager.cluster import in_virtual_time
 
 
-class Nobody(Actor[None]):
-    def handle(self, event: None) -> None:
-        raise AssertionError("nobody speaks to it")
-
-
 def test_the_limit_holds_and_a_waiting_order_is_replaced_by_a_newer_one() -> None:
     async def scenario() -> None:
-        calls = BoundedCalls(Nobody("nobody"), 2)
+        calls = BoundedCalls(Actor("nobody"), 2)
         under_way: list[str] = []
         done: list[str] = []
         most = 0

@@ -23,7 +23,6 @@ from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Blocklist
-from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -516,7 +515,7 @@ def test_executors_on_an_evacuated_node_or_one_that_drains_are_to_leave_with_the
             told = msgspec.structs.replace(reply(), draining=(entry.id,))
             bench.job_manager.answers[JobMasterHeartbeat] = told
         else:
-            bench.service.master.tell(ReportBlocked(entry))
+            bench.service.master.report_blocked(entry)
         beats = bench.task_managers[0].asked
         await bench.until(lambda: beats(JobMasterBeat)[-1].decommissioned == (AllocationId("a"),))
         assert all(not beat.decommissioned for beat in bench.task_managers[1].asked(JobMasterBeat))

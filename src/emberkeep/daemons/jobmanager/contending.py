@@ -98,7 +98,7 @@ async def contending_job_manager(
             system.rng,
         )
         services.start("contender", contender.run())
-        services.start("storage watch", storage.run(contender.tell))
+        services.start("storage watch", storage.run(contender.take))
         try:
             await services.run_until_done(_settled(session, election))
             yield f"http://{settings.address}"

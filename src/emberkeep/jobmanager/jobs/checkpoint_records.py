@@ -36,7 +36,7 @@ class CheckpointRecords:
 
     def __init__(
         self,
-        owner: Actor[Callable[[], object]],
+        owner: Actor,
         store: JobStore,
         rng: random.Random,
         written: Callable[[JobId, JobPointers], None],

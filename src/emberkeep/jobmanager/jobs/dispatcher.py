@@ -7,9 +7,8 @@ import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from emberkeep.base.actors import INBOX_LIMIT, Actor
+from emberkeep.base.actors import INBOX_LIMIT, Actor, asked, told
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
@@ -35,7 +34,7 @@ from emberkeep.jobmanager.jobs.driver_moves import DriverMoves, Move
 from emberkeep.jobmanager.jobs.job_table import Job, JobTable
 from emberkeep.jobmanager.jobs.procedures import Procedures
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
-from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, Call, ResourceManager
+from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
@@ -76,8 +75,8 @@ _NOT_RUNNING = "job {} is not running: it has ended or was never accepted here"
 logger = logging.getLogger(__name__)
 
 
-class Dispatcher(Actor[Call]):
-    """The jobs' only owner. Every public method puts a call in the inbox; nothing else touches the state."""
+class Dispatcher(Actor):
+    """The jobs' only owner. Every public method runs as a turn of this actor; nothing else touches the state."""
 
     def __init__(
         self,
@@ -144,14 +143,9 @@ class Dispatcher(Actor[Call]):
                 )
             )
 
-    def handle(self, event: Call) -> Any:
-        return event()
-
-    async def recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
+    @asked
+    def recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
         """Take over the jobs and results of the store. Call this once, before anything else."""
-        await self.ask(partial(self._recover, stored, results))
-
-    def _recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
         self._table.load(results)
         for entry in stored:
             graph = entry.graph or unreadable_graph(entry.job_id, entry.idempotency_key, self._clock.now_ms())
@@ -166,7 +160,7 @@ class Dispatcher(Actor[Call]):
 
         Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), RetryLater, UnknownOutcome, Fatal.
         """
-        answer: asyncio.Future[Submission] = await self.ask(partial(self._submit, graph))
+        answer = await self.ask(partial(self._submit, graph))
         return await answer
 
     def _submit(self, graph: JobGraph) -> asyncio.Future[Submission]:
@@ -278,7 +272,7 @@ class Dispatcher(Actor[Call]):
 
         Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
         """
-        answer: asyncio.Future[None] = await self.ask(partial(self._cancel, job_id, grace))
+        answer = await self.ask(partial(self._cancel, job_id, grace))
         await answer
 
     def _cancel(self, job_id: JobId, grace: float | None) -> asyncio.Future[None]:
@@ -332,7 +326,7 @@ class Dispatcher(Actor[Call]):
 
         Raises Absent, Conflict, RetryLater, UnknownOutcome, Fatal.
         """
-        answer: asyncio.Future[None] = await self.ask(partial(self._request_procedure, job_id, request))
+        answer = await self.ask(partial(self._request_procedure, job_id, request))
         await answer
 
     def _request_procedure(self, job_id: JobId, request: ProcedureRequest) -> asyncio.Future[None]:
@@ -349,12 +343,9 @@ class Dispatcher(Actor[Call]):
             self._procedures.request(job_id, standing, view.status, request, answer)
         return answer
 
-    async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+    @asked
+    def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
         """Return the progress of a request. Raises Absent."""
-        reply: ProcedureView = await self.ask(partial(self._procedure, job_id, trigger_id))
-        return reply
-
-    def _procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
         view = self._table.view(job_id)
         if view.procedure is not None and view.procedure.trigger_id == trigger_id:
             return view.procedure
@@ -368,24 +359,23 @@ class Dispatcher(Actor[Call]):
 
     # --- evacuated nodes ----------------------------------------------------------------------------------------------
 
-    async def block(self, places: BlockedPlaces) -> None:
+    @asked
+    def block(self, places: BlockedPlaces) -> None:
         """Start no driver in blocked places from now on, and move drivers away from evacuated ones."""
-        await self.ask(partial(self._block, places))
-
-    def _block(self, places: BlockedPlaces) -> None:
         self._moves.places = places
+        self._review_places()
+
+    @told
+    def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
+        self._moves.draining, self._moves.movable = task_managers, movable
+        self._review_places()
+
+    def _review_places(self) -> None:
         for job in list(self._table.active.values()):
             place = job.machine.state.place
             if place is not None and self._moves.is_blocked(place):
                 self._apply(job.job_id, ev.PlaceBlocked(place.instance))
             self._review_move(job)
-
-    def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
-        self.tell(partial(self._drain, task_managers, movable))
-
-    def _drain(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
-        self._moves.draining, self._moves.movable = task_managers, movable
-        self._block(self._moves.places)
 
     def _order_start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
         """Order the driver's start, or release its place if the place is now blocked.
@@ -431,14 +421,14 @@ class Dispatcher(Actor[Call]):
 
     # --- views --------------------------------------------------------------------------------------------------------
 
-    async def views(self) -> list[JobView]:
-        reply: list[JobView] = await self.ask(self._table.views)
-        return reply
+    @asked
+    def views(self) -> list[JobView]:
+        return self._table.views()
 
-    async def view(self, job_id: JobId) -> JobView:
+    @asked
+    def view(self, job_id: JobId) -> JobView:
         """Return one job. Raises Absent."""
-        reply: JobView = await self.ask(partial(self._table.view, job_id))
-        return reply
+        return self._table.view(job_id)
 
     # --- JobMasters ---------------------------------------------------------------------------------------------------
 
@@ -448,13 +438,12 @@ class Dispatcher(Actor[Call]):
         Both go into the reply to a JobMaster. If ``told`` reports an end that is being recorded, wait up to
         END_PATIENCE seconds for the record, so that the reply can include it.
         """
-        settled: asyncio.Event | None = await self.ask(partial(self._end_under_way, job_id, told))
+        settled = await self.ask(partial(self._end_under_way, job_id, told))
         if settled is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_PATIENCE):
                     await settled.wait()
-        reply: tuple[ProcedureRequest | None, str] = await self.ask(partial(self._orders, job_id, told))
-        return reply
+        return await self.ask(partial(self._orders, job_id, told))
 
     def _end_under_way(self, job_id: JobId, told: ProcedureProgress | None) -> asyncio.Event | None:
         """Return an event that is set once the reported end is recorded; None if no such record is under way."""
@@ -469,27 +458,21 @@ class Dispatcher(Actor[Call]):
             return None, ""
         return job.standing.wanted, Procedures.recorded(job.standing, told)
 
-    async def register_jobmaster(self, request: RegisterJobMaster) -> bool:
+    @asked
+    def register_jobmaster(self, request: RegisterJobMaster) -> bool:
         """Take a JobMaster's registration. Return False if a newer status is known.
 
         Raises Conflict if the JobMaster must end itself.
         """
-        reply: bool = await self.ask(partial(self._register_jobmaster, request))
-        return reply
-
-    def _register_jobmaster(self, request: RegisterJobMaster) -> bool:
         job = self._accepted(request.job_id, request.attempt)
         job.job_master, job.task_manager = request.address, request.task_manager
         self._hearing.heard(request.task_manager, self._clock.now())
         self._apply(job.job_id, ev.JobMasterRegistered(request.attempt, request.task_manager, request.pid))
         return self._take_status(job, request.attempt, request.status)
 
-    async def jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> tuple[bool, bool, str]:
+    @asked
+    def jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> tuple[bool, bool, str]:
         """Return (registered, status is the newest, its address). Raises Conflict if the JobMaster must end itself."""
-        reply: tuple[bool, bool, str] = await self.ask(partial(self._jobmaster_heartbeat, request))
-        return reply
-
-    def _jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> tuple[bool, bool, str]:
         job = self._accepted(request.job_id, request.attempt)
         if job.task_manager is not None:
             self._hearing.heard(job.task_manager, self._clock.now())
@@ -536,7 +519,7 @@ class Dispatcher(Actor[Call]):
         Returns once the job's result is in the store, if the end is final. Raises Conflict for older attempts,
         RetryLater if the result is not stored yet.
         """
-        stored: asyncio.Event | None = await self.ask(partial(self._report_outcome, request))
+        stored = await self.ask(partial(self._report_outcome, request))
         if stored is None:
             return
         try:
@@ -571,16 +554,16 @@ class Dispatcher(Actor[Call]):
 
     # --- what the ResourceManager tells -------------------------------------------------------------------------------
 
+    @told
     def place_granted(self, job_id: JobId, info: TaskManagerInfo, *, only_node: bool) -> None:
-        self.tell(partial(self._apply, job_id, ev.PlaceGranted(_place(info), only_node)))
+        self._apply(job_id, ev.PlaceGranted(_place(info), only_node))
 
+    @told
     def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
-        self.tell(partial(self._apply, job_id, ev.PlaceExplained(text, blocked)))
+        self._apply(job_id, ev.PlaceExplained(text, blocked))
 
+    @told
     def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
-        self.tell(partial(self._attempts_seen, attempts))
-
-    def _attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
         for seen in attempts:
             self._attempt_seen(seen.job_id, seen.attempt)
 
@@ -601,22 +584,16 @@ class Dispatcher(Actor[Call]):
                 *(job_id, attempt, before),
             )
 
+    @told
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
-        self.tell(partial(self._task_managers_lost, instances))
-
-    def _task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
         lost = frozenset(instances)
         for job_id, job in list(self._table.active.items()):
             instance = job.machine.state.stands_on()
             if instance in lost and instance is not None:
                 self._apply(job_id, ev.TaskManagerLost(instance))
 
+    @told
     def drivers_changed(
-        self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
-    ) -> None:
-        self.tell(partial(self._drivers_changed, info, drivers, vanished))
-
-    def _drivers_changed(
         self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
     ) -> None:
         place = _place(info)
@@ -633,10 +610,8 @@ class Dispatcher(Actor[Call]):
         for driver in vanished:
             self._apply(driver.job_id, ev.DriverVanished(driver.attempt, info.instance))
 
+    @told
     def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
-        self.tell(partial(self._drivers_complete, info, drivers))
-
-    def _drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
         place, listed = _place(info), {(driver.job_id, driver.attempt) for driver in drivers}
         for job_id, job in list(self._table.active.items()):
             if (job_id, job.machine.state.attempt) not in listed:

@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError
@@ -69,7 +68,7 @@ class Procedures:
 
     def __init__(
         self,
-        owner: Actor[Callable[[], Any]],
+        owner: Actor,
         writes: StoreWrites,
         apply: Callable[[JobId, ev.Event], None],
         written: Callable[[JobId, JobPointers], None],

@@ -7,7 +7,6 @@ import logging
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import EmberkeepError
@@ -28,7 +27,7 @@ class UnreadJobs:
 
     def __init__(
         self,
-        owner: Actor[Callable[[], Any]],
+        owner: Actor,
         store: JobStore,
         rng: random.Random,
         take: Callable[[StoredJob], None],

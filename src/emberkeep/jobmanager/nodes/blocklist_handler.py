@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, asked
 from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.system import System
@@ -36,7 +36,6 @@ _LOST = (
     f"{BLOCKLIST_ACCEPTS_LOSS.key} to begin with an empty list"
 )
 
-Call = Callable[[], Any]
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +59,8 @@ class _Change:
     answer: asyncio.Future[Any] | None
 
 
-class BlocklistHandler(Actor[Call]):
-    """The list's only owner. Every public method puts a call in the inbox; nothing else touches the state."""
+class BlocklistHandler(Actor):
+    """The list's only owner. Every public method runs as a turn of this actor; nothing else touches the state."""
 
     def __init__(self, system: System, found: FoundBlocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
         super().__init__("blocklist")
@@ -85,9 +84,6 @@ class BlocklistHandler(Actor[Call]):
             for change in (*([self._writing] if self._writing else []), *self._waiting):
                 _answer(change, UnknownOutcome("this JobManager has stopped leading", hint="look at the blocklist"))
 
-    def handle(self, event: Call) -> Any:
-        return event()
-
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
         if self._tracker.blocklist != self._listed:
@@ -95,20 +91,17 @@ class BlocklistHandler(Actor[Call]):
 
     # --- what the edges ask -------------------------------------------------------------------------------------------
 
-    async def blocklist(self) -> Blocklist:
+    @asked
+    def blocklist(self) -> Blocklist:
         """Return the current list. Raises RetryLater if it cannot be read."""
-        reply: Blocklist = await self.ask(self._look)
-        return reply
-
-    async def problem(self) -> str:
-        """Return why the list cannot be read; "" if it can."""
-        reply: str = await self.ask(lambda: "" if self._lost is None else self._lost.why)
-        return reply
-
-    def _look(self) -> Blocklist:
         if self._lost is not None:
             raise RetryLater(f"the blocklist cannot be read: {self._lost.why}", hint=_LOST)
         return self._listed
+
+    @asked
+    def problem(self) -> str:
+        """Return why the list cannot be read; "" if it can."""
+        return "" if self._lost is None else self._lost.why
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         """Add an entry, or merge it into the existing one.
@@ -140,7 +133,7 @@ class BlocklistHandler(Actor[Call]):
 
         The second value is True if the list cannot be read: the JobMaster must send its copy.
         """
-        listed: Blocklist | None = await self.ask(partial(self._exchange, status))
+        listed = await self.ask(partial(self._exchange, status))
         if listed is None:
             return None, True
         return (None if listed.revision == status.blocklist_revision else listed), False

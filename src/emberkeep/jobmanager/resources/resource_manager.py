@@ -7,9 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from emberkeep.base.actors import INBOX_LIMIT, Actor
+from emberkeep.base.actors import INBOX_LIMIT, Actor, ReplyT, asked, told
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
@@ -49,8 +49,6 @@ WATCH_INTERVAL = 0.5  # seconds between two checks of timeouts
 LOST_KEPT = 256  # lost task managers to remember for each job
 NOTHING = ResourceProfile(cores=0, memory_mb=0)
 MESSAGES_PER_JOB = 8  # messages about one job that an inbox has room for
-
-Call = Callable[[], Any]
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +129,7 @@ class _Lost:
             del self.instances[next(iter(self.instances))]
 
 
-class ResourceManager(Actor[Call]):
+class ResourceManager(Actor):
     """The only owner of slots and registered task managers.
 
     Every public method puts a call in the inbox; nothing else touches the state.
@@ -199,8 +197,8 @@ class ResourceManager(Actor[Call]):
         self.start_effect("watch", self._watch(), deadline=None)
         await super().run()
 
-    def handle(self, event: Call) -> Any:
-        reply = event()
+    def handle(self, turn: Callable[[], ReplyT]) -> ReplyT:
+        reply = super().handle(turn)
         if self._slots.dirty and not self._match_due and not self._authority.in_doubt:
             self._match_due = True
             self.tell(self._match)  # after the waiting calls, so that a burst is matched once
@@ -214,51 +212,47 @@ class ResourceManager(Actor[Call]):
 
     # --- what the Dispatcher tells ------------------------------------------------------------------------------------
 
+    @told
     def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
-        self.tell(partial(self._slots.add_job, job_id, order, attempt))
+        self._slots.add_job(job_id, order, attempt)
 
+    @told
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
-        self.tell(partial(self._begin_attempt, job_id, attempt))
+        self._lost.pop(job_id, None)
+        self._slots.begin_attempt(job_id, attempt)
 
+    @told
     def end_attempt(self, job_id: JobId, attempt: int) -> None:
-        self.tell(partial(self._slots.end_attempt, job_id, attempt))
+        self._slots.end_attempt(job_id, attempt)
 
+    @told
     def close_requirements(self, job_id: JobId, attempt: int) -> None:
-        self.tell(partial(self._slots.close_requirements, job_id, attempt))
+        self._slots.close_requirements(job_id, attempt)
 
+    @told
     def remove_job(self, job_id: JobId) -> None:
-        self.tell(partial(self._remove_job, job_id))
+        self._lost.pop(job_id, None)
+        self._slots.remove_job(job_id)
 
+    @told
     def request_place(self, job_id: JobId, need: DriverNeed, attempt: int) -> None:
-        self.tell(lambda: self._slots.request_place(job_id, need, attempt, self._clock.now()))
+        self._slots.request_place(job_id, need, attempt, self._clock.now())
 
+    @told
     def withdraw_place(self, job_id: JobId) -> None:
-        self.tell(partial(self._slots.withdraw_place, job_id))
+        self._slots.withdraw_place(job_id)
 
+    @told
     def explain_place(self, job_id: JobId) -> None:
-        self.tell(partial(self._explain_place, job_id))
-
-    def _explain_place(self, job_id: JobId) -> None:
         self._match()  # a place may be free by now: do not report it as missing
         blocked = self._slots.waits_for_blocked(job_id)
         self._told.place_explained(job_id, self._slots.missing(job_id), blocked=blocked)
 
-    def _begin_attempt(self, job_id: JobId, attempt: int) -> None:
-        self._lost.pop(job_id, None)
-        self._slots.begin_attempt(job_id, attempt)
-
-    def _remove_job(self, job_id: JobId) -> None:
-        self._lost.pop(job_id, None)
-        self._slots.remove_job(job_id)
-
     # --- what others ask ----------------------------------------------------------------------------------------------
 
-    async def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
+    @asked
+    def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
         """Take a JobMaster's status about its slots and return the reply. ``status`` is None if it was out of date."""
-        reply: Standing = await self.ask(partial(self._standing, job_id, attempt, job_master, status))
-        return reply
-
-    def _standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
         if status is not None:
             # Executors that leave a blocked or evacuated place do not count: each is wanted elsewhere at once.
             staying = (
@@ -272,35 +266,32 @@ class ResourceManager(Actor[Call]):
         blocked = bool(missing) and self._slots.waits_for_blocked(job_id)
         return Standing(tuple(lost.instances) if lost else (), missing, blocked, tuple(sorted(self._draining)))
 
-    async def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
+    @asked
+    def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
         """Return a text for each of these jobs that names what the cluster cannot provide now."""
-        reply: dict[JobId, str] = await self.ask(lambda: {key: self._slots.missing(key) for key in job_ids})
-        return reply
+        return {key: self._slots.missing(key) for key in job_ids}
 
-    async def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
+    @asked
+    def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
         """Return why no registered task manager could ever run such a job; "" if one could, or none is registered."""
-        reply: str = await self.ask(partial(self._slots.obstacle, need, executor))
-        return reply
+        return self._slots.obstacle(need, executor)
 
-    async def views(self) -> list[TaskManagerView]:
-        reply: list[TaskManagerView] = await self.ask(lambda: [self._view(key) for key in sorted(self._registered)])
-        return reply
+    @asked
+    def views(self) -> list[TaskManagerView]:
+        return [self._view(key) for key in sorted(self._registered)]
 
-    async def ids_by_node(self) -> dict[str, list[TaskManagerId]]:
+    @asked
+    def ids_by_node(self) -> dict[str, list[TaskManagerId]]:
         """Return the ids of the task managers on each node."""
-        reply: dict[str, list[TaskManagerId]] = await self.ask(self._ids_by_node)
-        return reply
-
-    def _ids_by_node(self) -> dict[str, list[TaskManagerId]]:
         found: dict[str, list[TaskManagerId]] = {}
         for key in sorted(self._registered):
             found.setdefault(self._registered[key].info.node_id, []).append(key)
         return found
 
-    async def view(self, task_manager: TaskManagerId) -> TaskManagerView:
+    @asked
+    def view(self, task_manager: TaskManagerId) -> TaskManagerView:
         """Return one task manager. Raises Absent."""
-        reply: TaskManagerView = await self.ask(partial(self._view, task_manager))
-        return reply
+        return self._view(task_manager)
 
     async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
         """Order a task manager to end permanently. Its next report says that it is leaving.
@@ -316,10 +307,10 @@ class ResourceManager(Actor[Call]):
         except Conflict as error:
             raise RetryLater(f"task manager {task_manager} does not end: {error}", hint="try again") from error
 
-    async def supply(self) -> Supply:
+    @asked
+    def supply(self) -> Supply:
         """Return the registered task managers and the demand that they cannot meet now."""
-        reply: Supply = await self.ask(self._slots.supply)
-        return reply
+        return self._slots.supply()
 
     async def retire(self, task_manager: TaskManagerId) -> bool:
         """Order an idle task manager to end permanently, and place nothing new there.
@@ -358,21 +349,21 @@ class ResourceManager(Actor[Call]):
 
     # --- what the blocklist's owner tells -----------------------------------------------------------------------------
 
-    async def block(self, places: BlockedPlaces) -> None:
+    @asked
+    def block(self, places: BlockedPlaces) -> None:
         """Return once nothing new is placed there. Places that are no longer blocked are used again."""
-        await self.ask(partial(self._block, places))
-
-    def _block(self, places: BlockedPlaces) -> None:
         self._places = places
         self._slots.block(places)
 
+    @told
     def unblocked(self, place: Place) -> None:
         """Note that a person has unblocked a place, so that detection does not suspect its node for a while."""
-        self.tell(partial(self._judge, lambda faults, now: faults.unblocked(place, now)))
+        self._judge(lambda faults, now: faults.unblocked(place, now))
 
+    @told
     def succeeded(self, job_id: JobId) -> None:
         """Note that a job has succeeded, for detection."""
-        self.tell(partial(self._judge, lambda faults, _: faults.succeeded(job_id)))
+        self._judge(lambda faults, _: faults.succeeded(job_id))
 
     def _judge(self, say: Callable[[FaultWatch, float], None]) -> None:
         if self._faults is not None:
@@ -400,12 +391,9 @@ class ResourceManager(Actor[Call]):
 
     # --- task managers ------------------------------------------------------------------------------------------------
 
-    async def register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
+    @asked
+    def register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
         """Register a task manager, or take its newer instance. Raises Conflict if another process has this id."""
-        reply: TaskManagerRegistered = await self.ask(partial(self._register, request))
-        return reply
-
-    def _register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
         info, report = request.info, request.report
         replaced = self._slots.register(
             info, report.sequence, report.allocations, _uses(report.drivers), self._clock.now()
@@ -444,12 +432,9 @@ class ResourceManager(Actor[Call]):
             self._tell_vanished(before.info, before.report.drivers, report.drivers)
         self._note_lost([replaced])
 
-    async def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
+    @asked
+    def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
         """Take a heartbeat. Raises Conflict for a process whose id another process has now."""
-        reply: TaskManagerHeartbeatReply = await self.ask(partial(self._heartbeat, request))
-        return reply
-
-    def _heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
         report, now = request.report, self._clock.now()
         registered = self._registered.get(request.id)
         if registered is None:
