@@ -49,7 +49,7 @@ DRAIN_DEATHS = (
 # (how the job is stopped, which call has which fate, what the user reads).
 FAILURES = (
     (("--drain",), "executor prepare_to_shutdown", "raise", "OSError: nobody answers"),
-    (("--drain",), "driver MAX_WATERMARK", "raise", "the drain is given up, as its batch"),
+    (("--drain",), "driver MAX_WATERMARK", "raise", "the drain is abandoned because its batch"),
     (("--drain",), "executor snapshot_state", "lose", "it was lost"),
     (("--drain",), "driver prepare_to_shutdown", "raise", "OSError: nobody answers"),
     ((), "driver snapshot_state", "raise", "OSError: nobody answers"),
@@ -292,7 +292,7 @@ def _refused(jobs: FatedJobs, older: str, drained: str) -> None:
     assert verified.code == 1, verified
     cases = (
         (str(damaged), "windows", f"{victim.name} is damaged"),
-        (drained, "renamed", "holds nothing for query 'renamed', but 'windows'"),
+        (drained, "renamed", "has no state for query 'renamed'; it has state for 'windows'"),
         (older, "windows", "the query was started from an older checkpoint or savepoint"),
     )
     started = [

@@ -26,11 +26,11 @@ def wait_until_available(look: Callable[[], None], what: str, notices: Notices) 
             look()
         except Unavailable as error:
             if not waits:
-                log.warning("waits for a place that is away", what=what, reason=str(error))
-                notices.say(f"waits for its {what}: {error}")
+                log.warning("waiting for storage that is unavailable", what=what, reason=str(error))
+                notices.say(f"waiting for the job's {what}: {error}")
             waits = True
             time.sleep(_PAUSE)
         else:
             break
     if waits:
-        log.info("the place is there again", what=what)
+        log.info("the storage is available again", what=what)

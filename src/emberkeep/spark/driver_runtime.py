@@ -171,7 +171,7 @@ class DriverRuntime:
     def _context(self) -> Any:
         context = self._contexts.context
         if context is None:
-            raise SparkUnavailable("no SparkContext is up in this driver")
+            raise SparkUnavailable("no SparkContext runs in this driver")
         return context
 
 
@@ -249,7 +249,7 @@ def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Ma
         from pyspark.sql import SparkSession
 
         if contexts.context is None:
-            raise SparkUnavailable("no SparkContext is up in this driver")
+            raise SparkUnavailable("no SparkContext runs in this driver")
         return restore.function_states(SparkSession(contexts.context))
 
     return states

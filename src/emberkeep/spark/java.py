@@ -93,7 +93,7 @@ def _major_of(executable: Path) -> int:
     if match is None:
         match = re.search(r'version "([^"]+)"', _version_output(executable))
     if match is None:
-        raise JavaNotFound(f"{executable} does not say its version: is it a Java runtime?", hint=_HOW_TO_GET)
+        raise JavaNotFound(f"{executable} printed no Java version: check that it is a Java runtime", hint=_HOW_TO_GET)
     return parse_major(match.group(1))
 
 
@@ -108,7 +108,7 @@ def _version_output(executable: Path) -> str:
             timeout=_VERSION_TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaNotFound(f"{executable} cannot be run: {error}", hint=_HOW_TO_GET) from error
+        raise JavaNotFound(f"cannot run {executable}: {error}", hint=_HOW_TO_GET) from error
     return done.stderr + done.stdout
 
 

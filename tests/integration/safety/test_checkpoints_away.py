@@ -62,7 +62,7 @@ def test_a_query_waits_for_its_checkpoint_and_goes_on_from_it(cluster: Cluster) 
     mount.mkdir()
     before = max(int(path.name) for path in (elsewhere / "of-the-job/checkpoint/commits").glob("[0-9]*"))
     cluster.wait_for_driver(job_id, attempt=2)
-    waits = f"waits for its checkpoints: {checkpoint} is not there"
+    waits = f"waiting for the job's checkpoints: {checkpoint} does not exist"
     until(lambda: waits in cluster.output(job_id, "driver-stderr", 2), lambda: cluster.story(job_id))
     assert list(mount.iterdir()) == [], "nothing is made in its place"
 

@@ -106,5 +106,5 @@ def test_every_file_is_there_however_short_the_batches_are(drivers: DriverRunner
     assert "failed" not in story, story
     assert story["savepoint"] == str(tmp_path / "work" / "savepoint")
     assert story["held"] == {"plain": True, "rocks": True}, "they went no further than Spark keeps"
-    assert "for the copy, as Spark keeps no more than what its last spark.sql" in story["warning"]
+    assert "for the savepoint's copy, because Spark keeps the files of its last spark.sql" in story["warning"]
     assert story["again"] == {"plain": "", "rocks": ""}, "each goes on from its copy"

@@ -94,7 +94,7 @@ def test_it_is_refused_with_the_reason_and_goes_on_in_micro_batches(tmp_path: Pa
     assert usual.pop("runs as") == "AsyncProgressTrackingMicroBatchExecution"
     for seen in (plain, usual):
         for refusal in (seen["savepoint"], seen["stop"]):
-            assert "in real-time mode: it writes down what a batch reads only when that batch has ended" in refusal
+            assert "in real-time mode: it records the offsets of a batch only when the batch has ended" in refusal
             assert "start it with trigger(processingTime=…) on the same checkpointLocation" in refusal
         assert seen["runs on"], "nothing has touched it"
         assert seen["went on with"] == 1, "what the query had committed is not read again"

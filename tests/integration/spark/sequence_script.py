@@ -159,9 +159,9 @@ class Job:
             late = [kind for kind, query in self.queries.items() if f"query {kind!r}" in str(error)]
             assert late
             steps.start_queries()
-            if "was planned and has not run: the job goes on" in str(error):
+            if "was planned and has not run: the job continues" in str(error):
                 return  # Spark itself has interrupted this batch, and with it the query
-            assert "has not ended in time: the job goes on" in str(error), error
+            assert "did not end in time: the job continues" in str(error), error
             for kind in late:
                 assert str(self.queries[kind].runId) == runs[kind], (kind, "it was not to be started again")
         else:
@@ -171,7 +171,7 @@ class Job:
         try:
             steps.pause(nothing, rng.choice([NO_LIMIT, Limit(time.monotonic() + 0.2)]))
         except ProcedureRefused as error:
-            assert "has not ended in time: the job goes on" in str(error), error
+            assert "did not end in time: the job continues" in str(error), error
             steps.resume()
             return
         steps.resume()

@@ -197,7 +197,7 @@ def test_streaming_queries_without_a_location_go_on_after_a_restart(drivers: Dri
     said = first.stderr.splitlines()
     # One line for each location given, and no noise of Spark's.
     assert len(said) == 2, first.stderr
-    assert all("has no checkpointLocation: it keeps its checkpoint at" in line for line in said)
+    assert all("has no checkpointLocation: its checkpoint is at" in line for line in said)
 
     (incoming / "b.txt").write_text("two\nthree\nfour\n")
     second = drivers.run(_STREAM, str(incoming), str(output), "as it was")

@@ -45,7 +45,7 @@ def test_suspended_restored_killed_while_it_drains_and_read_on(drivers: DriverRu
     for place in ("refused", "kept"):
         assert "Spark's file sink would skip" in older.results()[place]
     for place in ("elsewhere", "new table"):
-        assert "is new to Spark's file sink" in older.results()[place]
+        assert "has no log of Spark's file sink" in older.results()[place]
 
     killed = run("crash", "two", savepoint=f"{uri}/suspended")
     assert killed.report["kind"] == "cancelled", killed.stderr

@@ -241,7 +241,7 @@ class SimSteps:
         left = (request.deadline_ms - self._clock.now_ms()) / 1000
         if request.deadline_ms and left < self._script.batch_seconds:
             await asyncio.sleep(max(0.0, left))
-            raise Fatal("a micro-batch has not ended in time")
+            raise Fatal("a micro-batch did not end in time")
         await asyncio.sleep(self._script.batch_seconds)
 
     def _write(self, request: ProcedureRequest) -> StepDone:

@@ -361,10 +361,10 @@ class TestDeadline:
                 while now_ms() < wanted.deadline_ms + 20_000:
                     assert (await master.beat()).procedure == wanted, "the job has a driver: it decides"
                     await asyncio.sleep(1.0)
-                late = progress(wanted, FAILED, failure="batch 41 has not ended in time")
+                late = progress(wanted, FAILED, failure="batch 41 did not end in time")
                 await told(master, late)
                 view = await service.procedure(JOB, wanted.trigger_id)
-                assert (view.is_over, view.failure) == (True, "batch 41 has not ended in time")
+                assert (view.is_over, view.failure) == (True, "batch 41 did not end in time")
                 assert (await cluster.view(JOB)).status is JobStatus.RUNNING
                 assert store.disk.jobs[JOB].procedure is None
 

@@ -310,10 +310,10 @@ def test_functions_do_not_begin_empty_while_their_states_are_away(
     attempt(1).keep(None, "/s/1", 1, {"sink": b"1"})
     mount.unmount()
     assert attempt(2).begin_with(None, lambda: None) == {"sink": b"1"}
-    assert "emberkeep: waits for its checkpoints: " in capsys.readouterr().err
+    assert "emberkeep: waiting for the job's checkpoints: " in capsys.readouterr().err
     mount.unmount()
     attempt(2).keep(None, "/s/2", 2, {"sink": b"2"})
-    assert "functions in /s/2 cannot be kept for later attempts" in capsys.readouterr().err
+    assert "cannot keep the states of functions in /s/2 for later attempts" in capsys.readouterr().err
     with pytest.raises(Unavailable):
         attempt(2).keep_for_move(None, 2, {"sink": b"2"})
     assert not mount.place.exists(), "nothing is written where it would be hidden"
@@ -330,7 +330,7 @@ def test_a_query_waits_for_a_checkpoint_that_has_batches(
     mount.unmount()
     places.wait_for(None, str(query), str(query))
     assert mount.pauses == 2
-    assert f"{query} is not there, but earlier attempts have committed" in capsys.readouterr().err
+    assert f"{query} does not exist, but earlier attempts have committed" in capsys.readouterr().err
     places.wait_for(None, f"{mount.place}/new", f"{mount.place}/new")
 
 
@@ -354,5 +354,5 @@ def test_a_checkpoint_without_commits_may_be_a_bare_mount_point(
     CheckpointPlaces(lambda: None, {location}, Notices()).wait_for(None, location, str(tmp_path))
     assert pauses == 2
     said = capsys.readouterr().err
-    assert f"{location} holds no commits, but earlier attempts have committed" in said
-    assert f"make the directory {location}/commits" in said
+    assert f"{location} has no commit log, but earlier attempts have committed" in said
+    assert f"create the directory {location}/commits" in said

@@ -150,4 +150,4 @@ def test_a_driver_knows_a_worker_of_the_release_before_and_loses_it_with_its_con
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert driver.snapshot_state() == {"counter@0": b"j6"}, "what it had said last"
-    assert driver.losses() == ["counter in process 7 on there: it was silent for too long"]
+    assert driver.losses() == ["counter in process 7 on there: it did not reconnect in time"]

@@ -250,8 +250,8 @@ def test_the_batch_that_runs_is_the_last_one() -> None:
 @pytest.mark.parametrize(
     ("execution", "trigger", "words"),
     [
-        ("ContinuousExecution", "ContinuousTrigger", "runs as ContinuousExecution, .* trigger other than continuous"),
-        ("AsyncProgressTrackingMicroBatchExecution", "ProcessingTimeTrigger", "without asynchronous progress tracking"),
+        ("ContinuousExecution", "ContinuousTrigger", "runs as ContinuousExecution, .* another trigger than continuous"),
+        ("AsyncProgressTrackingMicroBatchExecution", "ProcessingTimeTrigger", "no asynchronous progress tracking"),
         ("MicroBatchExecution", "RealTimeTrigger", r"in real-time mode: .* start it with trigger\(processingTime"),
         ("AsyncProgressTrackingMicroBatchExecution", "RealTimeTrigger", r"in real-time mode: .* start it with trigger"),
     ],
@@ -278,7 +278,7 @@ def test_a_batch_that_outlasts_the_limit_goes_on_and_its_query_too() -> None:
     late, other = Query(lambda _: release.wait(SECONDS)), Query(lambda _: time.sleep(0.001))
     until(lambda: late.isTriggerActive() and other.batches)
 
-    with pytest.raises(ProcedureRefused, match="query 'late' has not ended in time: the job goes on"):
+    with pytest.raises(ProcedureRefused, match="query 'late' did not end in time: the job continues"):
         end_between_batches([scripts(late, "late"), scripts(other, "other")], nothing, WhenEnded(other))
 
     release.set()

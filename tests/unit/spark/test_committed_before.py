@@ -12,7 +12,7 @@ def test_an_older_checkpoint_is_named_with_both_batches() -> None:
     text = shortfall("file:///c", 41, 12)
     assert "batch 41 was committed to the checkpoint file:///c before" in text
     assert "its newest committed batch is 12" in text
-    assert "there is no committed batch in it" in shortfall("file:///c", 0, -1)
+    assert "it has no committed batch" in shortfall("file:///c", 0, -1)
 
 
 @pytest.mark.parametrize("found", [41, 42])

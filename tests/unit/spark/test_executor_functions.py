@@ -256,7 +256,7 @@ def test_an_instance_that_hangs_is_named(workers: Workers) -> None:
         return Hanging()
 
     process = workers.start(driver.link(), factory)
-    words = rf"snapshot_state of counter in process {process.pid} .* did not answer in 0.2 s"
+    words = rf"snapshot_state of counter in process {process.pid} .* did not answer within 0.2 s"
     with pytest.raises(UserFunctionFailed, match=words):
         driver.snapshot_state()
 

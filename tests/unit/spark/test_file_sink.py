@@ -28,8 +28,8 @@ def test_sink_whose_log_ends_with_the_savepoint_goes_on() -> None:
     ("newest", "reason"),
     [
         (8, "already has batch 8, but the savepoint was made after batch 7"),
-        (6, "has batches up to 6 only"),
-        (-1, "is new to Spark's file sink"),
+        (6, "has only batches up to 6"),
+        (-1, "has no log of Spark's file sink"),
     ],
 )
 @pytest.mark.req("END-5")
@@ -178,6 +178,8 @@ def test_a_table_is_looked_at_where_it_lies() -> None:
     log = {"file:/tables/t/_spark_metadata": [FoundFile("6", 1), FoundFile("7.compact", 1)]}
     files = cast(HadoopFiles, SimpleNamespace(below=lambda directory: log.get(directory, [])))
     check_file_sink(files, writing("t", session), saved)
-    with pytest.raises(RestoreRefused, match="output file:/warehouse/other of query 'q' is new to Spark's file sink"):
+    with pytest.raises(
+        RestoreRefused, match="output file:/warehouse/other of query 'q' has no log of Spark's file sink"
+    ):
         check_file_sink(files, writing("other", session), saved)
     check_file_sink(files, writing("lake.t", session), saved)

@@ -90,7 +90,7 @@ def test_a_savepoint_stands_when_its_states_cannot_be_kept(
     attempt(1).begin_with(None, started_from)
     monkeypatch.setattr(function_states, "HadoopFiles", lambda _: FullDisk())
     attempt(1).keep(None, "/s/own", 1, {"sink": b"2"})
-    assert "functions in /s/own cannot be kept for later attempts: " in capsys.readouterr().err
+    assert "cannot keep the states of functions in /s/own for later attempts: " in capsys.readouterr().err
     assert attempt(2).begin_with(None, gone) == {"sink": b"1"}
     assert "the savepoint /s/first" in capsys.readouterr().err
 

@@ -85,7 +85,7 @@ def check(steps: QueryProcedures, directory: str = "/savepoints/savepoint-1") ->
 def test_a_directory_that_can_be_written_is_left_as_it_was() -> None:
     place = Place()
     steps = of(place, query(), query(None))
-    assert check(steps) == ["trying whether /savepoints/savepoint-1 can be written"]
+    assert check(steps) == ["checking that /savepoints/savepoint-1 is writable"]
     assert place.files == {}
     assert steps.gate.is_open, "nothing is held back yet"
 
@@ -96,14 +96,14 @@ def test_a_directory_that_can_be_written_is_left_as_it_was() -> None:
 def test_one_that_cannot_is_refused_before_anything_is_touched(at: str, failure: EmberkeepError) -> None:
     place = Place(**{at: failure})
     steps = of(place, query())
-    with pytest.raises(ProcedureRefused, match="no savepoint can be written to /savepoints/savepoint-1: "):
+    with pytest.raises(ProcedureRefused, match="cannot write a savepoint to /savepoints/savepoint-1: "):
         check(steps)
     assert steps.gate.is_open
     assert not place.files or at == "remove"
 
 
 def test_a_location_that_means_nothing_is_refused() -> None:
-    with pytest.raises(ProcedureRefused, match=r"no savepoint can be written to s3://: there is no bucket in it"):
+    with pytest.raises(ProcedureRefused, match=r"cannot write a savepoint to s3://: there is no bucket in it"):
         check(of(Place(), query()), "s3://")
 
 
@@ -112,14 +112,14 @@ def test_one_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(procedures, "_TRIAL_SECONDS", 0.1)
     place = Place()
     place.waits.clear()
-    with pytest.raises(ProcedureRefused, match="has not answered in 0 s"):
+    with pytest.raises(ProcedureRefused, match="did not answer within 0 s"):
         check(of(place, query()))
     place.waits.set()
 
 
 @pytest.mark.req("END-6")
 def test_without_a_query_that_could_be_restored_it_is_refused_before_any_is_ended() -> None:
-    for queries, words in (((), "runs no streaming query"), ((query(None),), "nothing to make a savepoint of")):
+    for queries, words in (((), "runs no streaming query"), ((query(None),), "nothing to save")):
         place: Any = Place(write=Fatal("nobody may come here"))
         steps = of(place, *queries)
         with pytest.raises(ProcedureRefused, match=words):
@@ -163,4 +163,5 @@ def test_queries_that_ended_before_a_drain_let_out_what_they_hold_or_it_is_told(
     monkeypatch.setattr(procedures, "check_not_failed", has_failed)
     left = steps.drain(lambda _: None)
     assert asked == ["/c/away", "/c/over"]
-    assert "had ended before, and what it holds is in the savepoint only: query 'failed' has failed" in left
+    assert "had ended before the drain: its remaining state was not emitted" in left
+    assert "and is only in the savepoint: query 'failed' has failed" in left

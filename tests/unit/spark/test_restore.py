@@ -109,7 +109,7 @@ def test_later_attempts_need_the_savepoint_no_more(job: Job) -> None:
     for name in ("a", "b", "new"):
         second.prepare(job.query(name))
     assert job.newest("a") == [41, 42], "it goes on from where it has come to"
-    with pytest.raises(RestoreRefused, match="there is no savepoint"):
+    with pytest.raises(RestoreRefused, match="no savepoint exists at"):
         second.prepare(job.query("other"))
 
 
@@ -119,7 +119,7 @@ def test_what_another_job_has_restored_is_looked_at_anew(job: Job) -> None:
     job.run_a_batch("a", 42)
     other = Job(job.place, 2)
     theirs = query("a", job.place / "job-1" / "a")
-    with pytest.raises(RestoreRefused, match=r"is elsewhere \(batch 42 committed"):
+    with pytest.raises(RestoreRefused, match=r"is at another batch \(batch 42 committed"):
         other.attempt(1).prepare(theirs)
 
 
@@ -189,7 +189,7 @@ def test_a_savepoint_whose_file_system_is_away_is_waited_for(
     job.attempt(attempt).prepare(job.query("a"))
     assert mount.looks == 2
     assert job.newest("a") == [41]
-    assert f"emberkeep: waits for its savepoint: {job.savepoint} cannot be read now" in capsys.readouterr().err
+    assert f"emberkeep: waiting for the job's savepoint: {job.savepoint} cannot be read now" in capsys.readouterr().err
 
 
 @pytest.mark.req("SAFE-1")

@@ -65,11 +65,11 @@ def test_the_jobs_own_waits_stay_with_a_warning() -> None:
     values, warnings = placement_settings({"spark.locality.wait": "1s"})
     assert values == {"spark.shuffle.reduceLocality.enabled": "false"}
     assert len(warnings) == 2
-    assert "spark.locality.wait=1s stays as it is" in warnings[0]
+    assert "spark.locality.wait=1s is kept" in warnings[0]
 
     values, warnings = placement_settings({"spark.locality.wait": "1s", "spark.locality.wait.node": "9s"})
     assert values == {"spark.shuffle.reduceLocality.enabled": "false"}
-    assert any("spark.locality.wait.node=9s stays" in warning for warning in warnings)
+    assert any("spark.locality.wait.node=9s is kept" in warning for warning in warnings)
 
     values, warnings = placement_settings({"spark.shuffle.reduceLocality.enabled": "true"})
     assert set(values) == {"spark.locality.wait.process", "spark.locality.wait.node"}

@@ -31,7 +31,7 @@ def test_what_only_spark_can_reach_stays_with_a_notice(
     locations: GatewayLocations, location: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert locations.for_spark(None, location) == location
-    assert f"no local copies are kept of the checkpoint at {location}" in capsys.readouterr().err
+    assert f"the checkpoint at {location} gets no local copies" in capsys.readouterr().err
 
 
 def test_a_location_of_the_gateway_stays(locations: GatewayLocations) -> None:

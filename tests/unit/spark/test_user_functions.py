@@ -218,11 +218,11 @@ def test_a_function_that_hangs_fails_the_stop_and_is_not_called_twice_at_once() 
     healthy, sick = Traced(), Hanging("snapshot_state")
     driver = functions_of(healthy, sick, seconds=0.2)
     with pytest.raises(
-        UserFunctionFailed, match=r"snapshot_state of .*Hanging in the driver: .* not returned in 0.2 s"
+        UserFunctionFailed, match=r"snapshot_state of .*Hanging in the driver: did not return within 0.2 s"
     ):
         carry_out(driver, Procedure.SUSPEND)
     with pytest.raises(
-        UserFunctionFailed, match=r"prepare_to_shutdown of .*Hanging .* not returned from snapshot_state"
+        UserFunctionFailed, match=r"prepare_to_shutdown of .*Hanging .* previous call, snapshot_state, has not"
     ):
         carry_out(driver, Procedure.DRAIN)
     assert sick.calls == ["open", "snapshot_state"]
@@ -305,7 +305,7 @@ def test_a_function_that_comes_before_spark_gets_its_state_when_spark_is_up() ->
 
     def restored() -> Mapping[str, bytes]:
         if not is_up:
-            raise SparkUnavailable("no SparkContext is up in this driver")
+            raise SparkUnavailable("no SparkContext runs in this driver")
         return states
 
     function = Traced()

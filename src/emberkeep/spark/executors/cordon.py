@@ -28,7 +28,7 @@ def probe(context: Any) -> None:
         _info(context, "probe")
     except (Py4JError, TypeError, AttributeError, LookupError) as error:
         raise SparkInternalsMissing(
-            f"this Spark's scheduler cannot be kept from giving tasks to an executor: {error}",
+            f"cannot stop this Spark's scheduler from giving tasks to an executor: {error}",
             hint="Emberkeep works with PySpark 4.3",
         ) from error
 

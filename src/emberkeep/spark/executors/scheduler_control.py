@@ -32,7 +32,7 @@ def probe(context: Any) -> None:
         _last_heard(context)
     except (Py4JError, TypeError, AttributeError) as error:
         raise SparkInternalsMissing(
-            f"this Spark's scheduler cannot be asked about executors, or be told that they are lost: {error}",
+            f"cannot list or remove executors in this Spark's scheduler: {error}",
             hint="Emberkeep works with PySpark 4.3",
         ) from error
 

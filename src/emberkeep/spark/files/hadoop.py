@@ -148,7 +148,7 @@ class HadoopFiles:
             target = self._path(location)
             system.delete(target, False)
             if not system.rename(path, target):
-                raise Fatal(f"{aside} could not be renamed to {location}", hint="check the permissions there")
+                raise Fatal(f"cannot rename {aside} to {location}", hint="check the permissions there")
             self._sync_directories(system, [path.getParent()])
         return described(location, data)
 
@@ -204,7 +204,7 @@ class HadoopFiles:
             with _translated(directory):
                 path, system = self._reach(directory)
                 if not system.mkdirs(path):
-                    raise Fatal(f"{directory} cannot be made", hint="check the permissions there")
+                    raise Fatal(f"cannot create directory {directory}", hint="check the permissions there")
 
     def sync_tree(self, root: str, directories: Iterable[str]) -> None:
         """Make the entries of these directories below ``root`` survive a power loss, and the directories themselves."""
@@ -275,7 +275,7 @@ def _translated(location: str) -> Iterator[None]:
         if name in ("FileNotFoundException", "NoSuchFileException"):
             raise Absent(f"{location}: {text}") from error
         if name == "FileAlreadyExistsException":
-            raise Conflict(f"{location} is there already: {text}") from error
+            raise Conflict(f"{location} exists already: {text}") from error
         raise Fatal(f"{location}: {name}: {text}", hint="check the file system: space, permissions, address") from error
     except FileNotFoundError as error:
         raise Absent(f"{location} does not exist") from error

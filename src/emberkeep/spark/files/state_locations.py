@@ -47,7 +47,7 @@ class GatewayLocations:
         try:
             return gateway_uri(self._job_id, _qualified(spark, location), self._own_root)
         except InvalidInput as error:
-            self._notices.say(f"no local copies are kept of the checkpoint at {location}: {error.message}")
+            self._notices.say(f"the checkpoint at {location} gets no local copies: {error.message}")
             return location
 
 
@@ -74,10 +74,10 @@ def _plain(spark: Any, location: str) -> str:
         return str(uri.getPath() if uri.getScheme() == "file" else qualified.toString())
     except TypeError as error:
         raise SparkInternalsMissing(
-            f"Hadoop's file systems cannot be asked about {location}: {error}",
+            f"cannot resolve {location} with this Spark's Hadoop: {error}",
             hint="Emberkeep works with PySpark 4.3",
         ) from error
     except Py4JError as error:
         raise InvalidSparkConfiguration(
-            f"the checkpoint location {location} cannot be used: {error}", hint="check it, and fs.defaultFS"
+            f"the checkpoint location {location} cannot be used: {error}", hint="check the location and fs.defaultFS"
         ) from error

@@ -44,16 +44,17 @@ class FunctionCalls:
             before = self._newest.get(name)
             if before is not None and not before.result.done():
                 raise UserFunctionFailed(
-                    f"{where}: it has not returned from {before.method} yet", hint="ask again when it has"
+                    f"{where}: the previous call, {before.method}, has not returned yet",
+                    hint="try again when it has returned",
                 )
             result = self._threads.submit(function, *arguments)
             self._newest[name] = _Call(method, result)
         wait([result], self._seconds)
         if not result.done():
-            log.error("a user function does not return", function=name, method=method, seconds=self._seconds)
+            log.error("a user function did not return in time", function=name, method=method, seconds=self._seconds)
             raise UserFunctionFailed(
-                f"{where}: it has not returned in {self._seconds:g} s",
-                hint="what does it wait for? execution.stop.function-timeout says how long it may take",
+                f"{where}: did not return within {self._seconds:g} s",
+                hint="check what the method waits for, or raise execution.stop.function-timeout",
             )
         error = result.exception()
         if error is not None:
@@ -80,10 +81,8 @@ class FunctionCalls:
             wait([result], max(0.0, patience - time.monotonic()))
         done, hanging = wait(closing, self._seconds)
         for result in hanging:
-            log.error("a user function does not close", function=closing[result], seconds=self._seconds)
+            log.error("a user function did not close in time", function=closing[result], seconds=self._seconds)
         for result in done:
             error = result.exception()
             if error is not None:
-                log.error(
-                    "a user function could not be closed", function=closing[result], reason=str(error), exc_info=error
-                )
+                log.error("closing a user function failed", function=closing[result], reason=str(error), exc_info=error)

@@ -140,7 +140,7 @@ class ExecutorFunctions:
         try:
             self._ask([remote for remote in remotes if not remote.is_silent], "close", [], _CLOSE_SECONDS)
         except UserFunctionFailed as error:
-            log.warning("functions on executors could not be closed", reason=str(error))
+            log.warning("cannot close functions on executors", reason=str(error))
         with self._changed:
             closed, self._remotes = self._remotes, []
             for remote in closed:
@@ -202,8 +202,8 @@ class ExecutorFunctions:
         for remote in remotes:
             reply = self._reply(remote, call.number, deadline)
             if reply is None:
-                what = "was lost" if remote.is_gone else f"did not answer in {seconds:g} s"
-                raise UserFunctionFailed(f"{method} of {remote.place}: it {what}", hint="ask again")
+                what = "was lost" if remote.is_gone else f"did not answer within {seconds:g} s"
+                raise UserFunctionFailed(f"{method} of {remote.place}: the instance {what}", hint="try again")
             if reply.error:
                 raise UserFunctionFailed(f"{method} of {remote.place}: {reply.error}")
             answers.append((remote, reply))
@@ -230,7 +230,7 @@ class ExecutorFunctions:
             channel, hello = recognise(connection, link)
             remote, states = self._let_in(channel, hello, link)
         except EmberkeepError as error:
-            log.warning("a worker was not let in", reason=str(error))
+            log.warning("refused the connection of a worker", reason=str(error))
             connection.close()
             return
         try:
@@ -253,10 +253,10 @@ class ExecutorFunctions:
                 return joined, joined.taken
             older = None if known is None else known.exchange(channel)
         if known is None or older is None:
-            refuse(channel, hello, link, f"this instance of {hello.name} was given up, as it was silent for too long")
-            raise Conflict(f"{hello.name} in process {hello.pid} on {hello.host} was given up before it came again")
+            refuse(channel, hello, link, f"this instance of {hello.name} was lost: it reconnected too late")
+            raise Conflict(f"{hello.name} in process {hello.pid} on {hello.host} was lost before it reconnected")
         older.close()
-        log.info("a function on an executor is connected again", function=known.place)
+        log.info("a function on an executor has reconnected", function=known.place)
         # A known instance that joins as new has not begun: the reply to its first attempt was lost.
         return known, [] if hello.again else known.taken
 
@@ -294,10 +294,12 @@ class ExecutorFunctions:
 
     def _joined(self, channel: Channel, hello: Hello) -> RemoteInstance:
         if len(self._remotes) >= _MOST_INSTANCES:
-            raise UserFunctionFailed(f"there are {_MOST_INSTANCES} instances already")
+            raise UserFunctionFailed(
+                f"this job has {_MOST_INSTANCES} instances of functions on executors already, the most possible"
+            )
         remote = RemoteInstance(channel, hello, self._states().pop(hello.name, []))
         self._remotes.append(remote)
-        log.info("a function lives on an executor", function=remote.place, states=len(remote.taken))
+        log.info("a function on an executor has connected", function=remote.place, states=len(remote.taken))
         return remote
 
     def _left(self, remote: RemoteInstance, reply: Reply) -> None:
@@ -307,14 +309,14 @@ class ExecutorFunctions:
                 return
             remote.farewell = reply
             if reply.error:
-                self._lose(remote, f"it left without its state: {reply.error}")
+                self._lose(remote, f"it ended without handing over its state: {reply.error}")
                 return
             self._remove(remote)
             if reply.state is not None:
                 self._states().setdefault(remote.name, []).append(reply.state)
 
     def _not_begun(self, remote: RemoteInstance, reply: Reply) -> None:
-        log.warning("an instance has not begun", function=remote.place, reason=reply.error)
+        log.warning("an instance failed to start", function=remote.place, reason=reply.error)
         with self._changed:
             if not remote.is_gone:
                 self._remove(remote)
@@ -328,19 +330,23 @@ class ExecutorFunctions:
                 return  # the instance has already reconnected
             remote.is_silent = True
             remote.set_deadline(time.monotonic() + (self._silent_seconds if remote.comes_again else 0.0))
-        log.warning("a function on an executor is silent", function=remote.place, reason=str(error))
+        log.warning("lost the connection to a function on an executor", function=remote.place, reason=str(error))
 
     def _give_up_overdue(self) -> None:
         now = time.monotonic()
         for remote in [remote for remote in self._remotes if remote.until is not None and now >= remote.until]:
-            self._lose(remote, "it was silent for too long" if remote.is_silent else "its executor is gone")
+            self._lose(remote, "it did not reconnect in time" if remote.is_silent else "its executor has ended")
             remote.channel.close()
 
     def _lose(self, remote: RemoteInstance, reason: str) -> None:
         self._remove(remote)
         self._states().setdefault(remote.name, []).extend(remote.taken)
         self._losses.add(f"{remote.place}: {reason}")
-        log.error("an instance is lost with what it has taken", function=remote.place, reason=reason)
+        log.error(
+            "an instance is lost, and the state that it had gathered since its last snapshot",
+            function=remote.place,
+            reason=reason,
+        )
 
     def _remove(self, remote: RemoteInstance) -> None:
         remote.is_gone = True

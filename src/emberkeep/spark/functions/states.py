@@ -127,9 +127,9 @@ class FunctionStates:
             raise
         except (Fatal, msgspec.MsgspecError) as error:
             raise Fatal(
-                f"states of functions cannot be read: {error}",
-                hint=f"remove {self._root}/{_DIRECTORY}, to begin with those of the savepoint that the job was started "
-                "from, or with none",
+                f"cannot read the saved states of functions: {error}",
+                hint=f"remove {self._root}/{_DIRECTORY} to start with the states in the savepoint that the job was "
+                "started from, or with none",
             ) from error
         return kept if kept.job_id == self._job_id else None
 
@@ -147,9 +147,9 @@ class FunctionStates:
         try:
             self._write(session, kept)
         except EmberkeepError as error:
-            log.exception("states of functions cannot be kept", savepoint=kept.savepoint, reason=str(error))
+            log.exception("cannot keep the states of functions", savepoint=kept.savepoint, reason=str(error))
             self._notices.say(
-                f"warning: the states of functions in {kept.savepoint} cannot be kept for later attempts: {error}"
+                f"warning: cannot keep the states of functions in {kept.savepoint} for later attempts: {error}"
             )
 
     def _reach(self, session: Any) -> tuple[HadoopFiles, str]:
@@ -163,6 +163,6 @@ def _notice(attempt: int, kept: KeptStates) -> str:
     at = datetime.fromtimestamp(kept.created_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     when = f"in the savepoint {kept.savepoint}" if kept.savepoint else "when the job's driver moved"
     return (
-        f"attempt {attempt} gives its functions the state that they had {when} ({at}): {shown}. What micro-batches "
-        "have put into it since then is not in it"
+        f"attempt {attempt} gives its functions the state that they had {when} ({at}): {shown}. Changes that "
+        "micro-batches made after that are lost"
     )

@@ -211,7 +211,7 @@ class DriverFunctions:
             if self._beginning.get(entry.name) == threading.get_ident():
                 return
             if not self._changed.wait_for(lambda: entry.name not in self._beginning, self._seconds):
-                raise UserFunctionFailed(f"open of {entry.name}: it has not returned in {self._seconds:g} s")
+                raise UserFunctionFailed(f"open of {entry.name}: did not return within {self._seconds:g} s")
             if entry.name in self._begun:
                 return
             self._beginning[entry.name] = threading.get_ident()
@@ -242,7 +242,7 @@ class DriverFunctions:
         try:
             return self._failed()
         except Exception as error:  # noqa: BLE001 - whatever Py4J raises: without Spark there is no successful end
-            log.warning("Spark does not say how its queries are", reason=str(error))
+            log.warning("cannot tell whether a query has failed: Spark does not answer", reason=str(error))
             return True
 
     def _call_all(self, entries: list[Registered], method: str, *arguments: Any) -> dict[str, Any]:

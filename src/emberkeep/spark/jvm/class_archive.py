@@ -60,7 +60,9 @@ def build_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str
             found = find_class_archive(java, directory, environ)
             return found if found is not None else _build(java, directory, environ)
     except OSError as error:
-        raise ClassArchiveFailed(f"no class archive in {directory}: {error}", hint="check that directory") from error
+        raise ClassArchiveFailed(
+            f"cannot write the class archive to {directory}: {error}", hint="check that directory"
+        ) from error
 
 
 def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
@@ -83,7 +85,7 @@ def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Pa
         raise ClassArchiveFailed(f"the training run took longer than {BUILD_SECONDS:.0f} s") from error
     if done.returncode != 0 or not unfinished.exists():
         said = [line for line in done.stderr.splitlines() if line.strip() and not line[0].isspace()]
-        last = said[-1] if said else "it said nothing"
+        last = said[-1] if said else "it printed nothing"
         raise ClassArchiveFailed(f"the training run ended with exit code {done.returncode}: {last}")
     _publish(unfinished, path)
     _remove_old(directory, path)

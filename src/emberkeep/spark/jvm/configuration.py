@@ -47,8 +47,8 @@ def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str)
         warnings.append(f"spark.master={master} is overridden: this job runs on the executors of its Emberkeep cluster")
     if present.get("spark.dynamicAllocation.enabled", "").lower() == "true":
         warnings.append(
-            "spark.dynamicAllocation.enabled=true is overridden with false: "
-            "the number of executors is set by spark.executor.instances"
+            "spark.dynamicAllocation.enabled=true is overridden with false: spark.executor.instances sets the "
+            "number of executors"
         )
     return MergedConfiguration(_required(settings, master_url), tuple(warnings))
 
@@ -171,7 +171,9 @@ def split_options(key: str, text: str) -> list[str]:
     try:
         options = shlex.split(text)
     except ValueError as error:
-        raise InvalidSparkConfiguration(f"{key}={text!r} cannot be split: {error}", hint="close the quote") from error
+        raise InvalidSparkConfiguration(
+            f"{key}={text!r} cannot be split into words: {error}", hint="close the quote"
+        ) from error
     if any(option.startswith("-Xmx") for option in options):
         memory = key.split(".")[1]
         raise InvalidSparkConfiguration(f"{key} must not set -Xmx ({text})", hint=f"use spark.{memory}.memory instead")

@@ -68,7 +68,7 @@ def split_submit_arguments(text: str) -> SubmitArguments:
             value = inline if equals else next(words, None)
             if option == "--properties-file" or value is None:
                 raise InvalidSparkConfiguration(
-                    f"PYSPARK_SUBMIT_ARGS: {option} cannot be used like this", hint="use --conf key=value"
+                    f"PYSPARK_SUBMIT_ARGS: {option} cannot be used in this form", hint="use --conf key=value"
                 )
             if option in named:
                 conf[named[option]] = value
@@ -269,8 +269,8 @@ def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[s
         if code is not None:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             raise JvmStartFailed(
-                f"the driver's JVM {how} before Spark was up (started as {shlex.join(command[:1])})",
-                hint="its messages stand above; a spark.driver setting or --packages may be wrong",
+                f"the driver's JVM {how} before Spark had started (started as {shlex.join(command[:1])})",
+                hint="see the JVM's messages above; a spark.driver setting or --packages may be wrong",
             )
         time.sleep(_POLL_SECONDS)
     # Spark writes the file aside and renames it, so it is complete as soon as it exists.

@@ -34,7 +34,7 @@ class EmbeddedMaster:
             self._rpc_env, port = _start(jvm, conf)
         except (Py4JError, TypeError) as error:
             raise SparkInternalsMissing(
-                f"this Spark has no {_MASTER_CLASS} that can be started in the driver: {error}",
+                f"cannot start this Spark's {_MASTER_CLASS} in the driver: {error}",
                 hint="Emberkeep works with PySpark 4.3",
             ) from error
         self.url = f"spark://{_LOOPBACK}:{port}"
@@ -46,7 +46,7 @@ class EmbeddedMaster:
         try:
             self._rpc_env.shutdown()
         except (Py4JError, OSError) as error:
-            _log.debug("the embedded Master was gone already: %s", error)
+            _log.debug("the embedded Master had ended already: %s", error)
 
 
 def _start(jvm: Any, conf: Any) -> tuple[Any, int]:

@@ -74,8 +74,8 @@ def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tupl
             values[key] = value
         elif present[own] != value:
             warnings.append(
-                f"{own}={present[own]} stays as it is; {key}={value} is right where nodes hold state: with another "
-                "value tasks may run away from it, or wait long for a node that is gone"
+                f"{own}={present[own]} is kept; {key}={value} is recommended where nodes hold state: with another "
+                "value, tasks may run on nodes without their state, or wait long for a node that has failed"
             )
     return values, tuple(warnings)
 

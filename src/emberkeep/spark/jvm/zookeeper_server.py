@@ -46,12 +46,16 @@ def prepare_server(plan: ServerPlan, environ: Mapping[str, str]) -> list[str]:
     """Write the server's configuration and return its command. Raises Fatal, JavaNotFound, SparkInternalsMissing."""
     jars = spark_home(environ) / "jars"
     if not any(jars.glob("zookeeper-3*.jar")):
-        raise SparkInternalsMissing(f"{jars} holds no ZooKeeper", hint="name an ensemble of your own")
+        raise SparkInternalsMissing(
+            f"{jars} contains no ZooKeeper",
+            hint="install a PySpark that contains ZooKeeper, or set high-availability.zookeeper.quorum to your own "
+            "ensemble",
+        )
     data = plan.directory / "data"
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise Fatal(f"cannot make {data}: {error.strerror}", hint="check its permissions") from error
+        raise Fatal(f"cannot create {data}: {error.strerror}", hint="check its permissions") from error
     configuration = plan.directory / "zoo.cfg"
     write_file(configuration, _configuration(plan, data).encode())
     if plan.peers:

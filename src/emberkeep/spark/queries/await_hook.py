@@ -110,7 +110,7 @@ class AwaitGate:
         with self._changed:
             self._changed.wait_for(lambda: self._state is not _State.HELD)
             if self._state is _State.ENDED:
-                self._notices.say("the job was stopped: its script starts no further query, and ends here")
+                self._notices.say("the job was stopped: the script starts no further query and ends here")
                 raise SystemExit(0)
             self._starting += 1
         try:

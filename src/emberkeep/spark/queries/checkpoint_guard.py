@@ -79,7 +79,7 @@ def _guard(query: Any, may_commit: Callable[[], None], planning: Planning) -> No
             field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit, around))
     except (Py4JError, TypeError, AttributeError) as error:
         raise SparkInternalsMissing(
-            f"this Spark's checkpoint logs cannot be guarded: {error}", hint="Emberkeep works with PySpark 4.3"
+            f"cannot guard this Spark's checkpoint logs: {error}", hint="Emberkeep works with PySpark 4.3"
         ) from error
 
 
@@ -179,7 +179,7 @@ def _class_named(kind: Any, name: str) -> Any:
     while kind is not None and kind.getName() != name:
         kind = kind.getSuperclass()
     if kind is None:
-        raise TypeError(f"a checkpoint log is no {name}")
+        raise TypeError(f"the class of a checkpoint log is not {name}")
     return kind
 
 

@@ -112,5 +112,6 @@ def _compact(value: Any) -> str:
 
 def _unknown(log: str, entry: str) -> SparkInternalsMissing:
     return SparkInternalsMissing(
-        f"this Spark's {log} log has entries of another form: {entry[:200]!r}", hint="Emberkeep works with PySpark 4.3"
+        f"this Spark's {log} log has entries in an unknown format: {entry[:200]!r}",
+        hint="Emberkeep works with PySpark 4.3",
     )

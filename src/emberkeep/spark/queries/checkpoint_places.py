@@ -67,7 +67,7 @@ def _require(checkpoint: Path) -> None:
     """Raise Unavailable if this checkpoint on a local disk has no commit log."""
     # A directory alone proves nothing: it may be the mount point, or have been made in the mount point.
     if not is_directory(checkpoint / _COMMITS):
-        raise _without_commits(str(checkpoint), "holds no commits" if is_directory(checkpoint) else "is not there")
+        raise _without_commits(str(checkpoint), "has no commit log" if is_directory(checkpoint) else "does not exist")
 
 
 def _require_elsewhere(files: HadoopFiles, location: str, reached: str) -> None:
@@ -75,15 +75,15 @@ def _require_elsewhere(files: HadoopFiles, location: str, reached: str) -> None:
     try:
         is_there = files.exists(f"{reached.rstrip('/')}/{_COMMITS}")
     except Fatal as error:  # the start of the query raises it again
-        log.warning("the checkpoint cannot be looked at", location=location, reason=str(error))
+        log.warning("cannot examine the checkpoint", location=location, reason=str(error))
         return
     if not is_there:
-        raise _without_commits(location, "holds no commits")
+        raise _without_commits(location, "has no commit log")
 
 
 def _without_commits(location: str, finding: str) -> Unavailable:
     return Unavailable(
         f"{location} {finding}, but earlier attempts have committed to this checkpoint",
-        hint="check that its file system is mounted; if you removed the checkpoint on purpose, make the directory "
-        f"{location.rstrip('/')}/{_COMMITS}: the query begins from nothing then",
+        hint="check that its file system is mounted; if you removed the checkpoint on purpose, create the "
+        f"directory {location.rstrip('/')}/{_COMMITS}: the query then starts from nothing",
     )

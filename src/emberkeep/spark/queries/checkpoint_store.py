@@ -23,8 +23,8 @@ class CheckpointStore:
             self._files = manager.create(self._path.getParent(), self._configuration)
         except (Py4JError, TypeError) as error:
             raise SparkInternalsMissing(
-                f"no checkpoint files can be managed at {self.root}: {error}",
-                hint="is the checkpoint location right? Emberkeep works with PySpark 4.3",
+                f"cannot access the checkpoint files at {self.root}: {error}",
+                hint="check the checkpoint location; Emberkeep works with PySpark 4.3",
             ) from error
 
     def read(self) -> QueryRecord:
@@ -41,7 +41,7 @@ class CheckpointStore:
                 stream.close()
         except Py4JError as error:
             raise CheckpointIdentityError(
-                f"{self.root}/{RECORD_NAME} cannot be read: {error}", hint="check the checkpoint location's file system"
+                f"cannot read {self.root}/{RECORD_NAME}: {error}", hint="check the checkpoint location's file system"
             ) from error
         return decode(text, f"{self.root}/{RECORD_NAME}")
 
@@ -60,6 +60,6 @@ class CheckpointStore:
             stream.close()
         except Py4JError as error:
             raise CheckpointIdentityError(
-                f"{self.root}/{RECORD_NAME} cannot be written: {error}",
+                f"cannot write {self.root}/{RECORD_NAME}: {error}",
                 hint="check the checkpoint location's file system: space and permissions",
             ) from error

@@ -64,10 +64,10 @@ def record_unnamed(record: QueryRecord, ordinal: int, identity: QueryIdentity, r
         return replace(record, unnamed={**record.unnamed, ordinal: identity})
     if known != identity:
         raise CheckpointIdentityError(
-            f"the unnamed streaming query number {ordinal + 1} of the script now writes {identity}, but its checkpoint "
+            f"unnamed streaming query number {ordinal + 1} of the script now writes {identity}, but its checkpoint "
             f"below {root} belongs to a query that writes {known}",
-            hint="were queries added, removed or put in another order? Give each a .queryName(…) or an own "
-            f"checkpointLocation; or, to start from nothing, remove {root}/{RECORD_NAME} and the checkpoints beside it",
+            hint="if queries were added, removed or reordered, give each a .queryName(…) or a checkpointLocation; "
+            f"to start from nothing, remove {root}/{RECORD_NAME} and the checkpoints next to it",
         )
     return record
 
@@ -88,11 +88,11 @@ def decode(text: str, where: str) -> QueryRecord:
         version, body, digest = data["version"], data["unnamed"], data["sha256"]
         if version != _RECORD_VERSION:
             raise CheckpointIdentityError(
-                f"{where} has format version {version}, this Emberkeep knows {_RECORD_VERSION}",
-                hint="run the job with the Emberkeep that wrote it, or a newer one",
+                f"{where} has format version {version}; this release reads version {_RECORD_VERSION}",
+                hint="run the job with the release that wrote it, or a newer one",
             )
         if digest != _digest(body):
-            raise ValueError("its checksum does not fit")  # noqa: TRY301 - one place says that it is damaged
+            raise ValueError("its checksum does not match")  # noqa: TRY301 - one place says that it is damaged
         unnamed = {
             int(ordinal): QueryIdentity(query["sink"], query["outputMode"], query["target"])
             for ordinal, query in body.items()

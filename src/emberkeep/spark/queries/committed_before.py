@@ -37,11 +37,16 @@ class CommittedBefore:
         try:
             found = newest_committed(spark, reached)
         except Exception as error:  # noqa: BLE001 - the start of the query says whatever is wrong with the location
-            log.warning("the checkpoint cannot be looked at", location=location, reason=str(error))
+            log.warning("cannot examine the checkpoint", location=location, reason=str(error))
             return
         text = shortfall(location, before, found)
         if text:
-            log.warning("checkpoint is older than it was", location=location, committed=before, found=found)
+            log.warning(
+                "the checkpoint lacks batches that were committed to it before",
+                location=location,
+                committed=before,
+                found=found,
+            )
             self._notices.say(text)
 
 
@@ -49,10 +54,11 @@ def shortfall(location: str, before: int, found: int) -> str:
     """Return the warning for a checkpoint whose newest batch is ``found`` (-1: none); "" if no batch is missing."""
     if found >= before:
         return ""
-    now = f"its newest committed batch is {found}" if found >= 0 else "there is no committed batch in it"
+    now = f"its newest committed batch is {found}" if found >= 0 else "it has no committed batch"
     return (
-        f"warning: batch {before} was committed to the checkpoint {location} before, but now {now}. Was an older copy "
-        "put back, or has the storage lost data? The query goes on from what is there: what came after is done again"
+        f"warning: batch {before} was committed to the checkpoint {location} before, but now {now}. An older copy "
+        "may have been restored, or the storage may have lost data. The query continues from the checkpoint as it "
+        "is and repeats later batches"
     )
 
 

@@ -145,7 +145,7 @@ def check_not_failed(query: ScriptQuery, handle: Any) -> None:
     failure = call("exception of a query", handle._jsq.exception)
     if failure.isDefined():
         line = in_one_line(str(failure.get().getMessage()))
-        raise Fatal(f"{query} has failed: {line}", hint="the driver's log says why")
+        raise Fatal(f"{query} has failed: {line}", hint="see the driver's log")
 
 
 def recorded_fields(java: Any) -> list[tuple[Any, Any]]:
@@ -162,7 +162,8 @@ def recorded_fields(java: Any) -> list[tuple[Any, Any]]:
             found.append((each, each.get(java)))
     except (Py4JError, TypeError) as error:
         raise SparkInternalsMissing(
-            f"this Spark's DataStreamWriter cannot be recorded: {error}", hint="Emberkeep works with PySpark 4.3"
+            f"cannot record the settings of this Spark's DataStreamWriter: {error}",
+            hint="Emberkeep works with PySpark 4.3",
         ) from error
     return found
 

@@ -214,7 +214,7 @@ class QueryHook:
             return StartedQuery(f"{configured.rstrip('/')}/{described.name}")  # Spark's own rule
         decided = StartedQuery(self._locate(writer, described, configured or self._root), by_default=True)
         what = f"streaming query {described.name!r}" if described.name else f"unnamed query to {described.identity}"
-        self._notices.say(f"{what} has no checkpointLocation: it keeps its checkpoint at {decided.location}")
+        self._notices.say(f"{what} has no checkpointLocation: its checkpoint is at {decided.location}")
         return decided
 
     def _locate(self, writer: Any, described: _Writer, root: str) -> str:
@@ -278,7 +278,7 @@ def _field(java: Any, name: str) -> Any:
         return field.get(java)
     except Py4JError as error:
         raise SparkInternalsMissing(
-            f"this Spark's DataStreamWriter has no {name}: the query's checkpoint cannot be chosen",
+            f"this Spark's DataStreamWriter has no field {name}, so Emberkeep cannot choose the query's checkpoint",
             hint="set .option('checkpointLocation', …) on it, or use PySpark 4.3",
         ) from error
 

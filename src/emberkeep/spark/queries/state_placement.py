@@ -62,17 +62,17 @@ class StatePlacement:
         Listening ends with the context, because otherwise each batch of each query would call back into Python.
         """
         listener = listener_of_starts(lambda event: self.started(session, str(event.id), str(event.runId)))
-        with _harmless("streaming queries cannot be listened to"):
+        with _harmless("cannot listen to the starts of streaming queries"):
             session.streams.addListener(listener)
         try:
             yield
         finally:
-            with _harmless("a listener stays where it is"):
+            with _harmless("cannot remove the listener of query starts"):
                 session.streams.removeListener(listener)
 
     def started(self, session: Any, query_id: str, run_id: str) -> None:
         """Place a new query's state. Called on the query's thread, so its first batch waits until this returns."""
-        with _harmless("a query's state could not be placed"):
+        with _harmless("cannot place a query's state"):
             query = _Query(session, query_id, run_id)
             if not query.root.startswith(f"webhdfs://{AUTHORITY}/"):
                 return
@@ -89,7 +89,7 @@ class StatePlacement:
 
     def executors_changed(self) -> None:
         """Place the state of running queries again after executors have come or gone. Blocks for an RPC."""
-        with _harmless("state could not be placed again"):
+        with _harmless("cannot place the state of running queries again"):
             running = self._still_running()
             if not running:
                 return

@@ -51,7 +51,7 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
         if waiting and limit.is_over:
             late, waiting = _let_run_on(waiting), []
             if late:
-                raise too_late(", ".join(str(wait.batch) for wait in late) + " has not ended in time")
+                raise too_late(", ".join(str(wait.batch) for wait in late) + " did not end in time")
     for query in queries:
         if not was_interrupted(query):
             check_not_failed(query, query.handle)
@@ -89,8 +89,8 @@ def runs(query: ScriptQuery) -> bool:
 
 def too_late(what: str) -> ProcedureRefused:
     return ProcedureRefused(
-        f"{what}: the job goes on",
-        hint="give it longer: --timeout, or execution.stop.batch-timeout; 'emberkeep cancel' does not wait for batches",
+        f"{what}: the job continues",
+        hint="raise --timeout or execution.stop.batch-timeout; 'emberkeep cancel' does not wait for batches",
     )
 
 
@@ -196,15 +196,15 @@ def _ending_of(execution: Any) -> tuple[Any, Any]:
     # did not choose, so the other message would mislead.
     if str(execution.trigger().getClass().getName()) == _REAL_TIME:
         raise ProcedureRefused(
-            "the query runs in real-time mode: it writes down what a batch reads only when that batch has ended",
-            hint="cancel the job and start it with trigger(processingTime=…) on the same checkpointLocation: it goes "
-            "on after its newest committed batch, and can be stopped and saved",
+            "the query runs in real-time mode: it records the offsets of a batch only when the batch has ended",
+            hint="cancel the job and start it with trigger(processingTime=…) on the same checkpointLocation: it "
+            "continues after its newest committed batch and supports savepoints and stops",
         )
     kind = str(execution.getClass().getName())
     if kind != _EXECUTION:
         raise ProcedureRefused(
             f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
-            hint="use a trigger other than continuous, without asynchronous progress tracking; or cancel the job",
+            hint="use another trigger than continuous and no asynchronous progress tracking, or cancel the job",
         )
     state = execution.state()
     present = state.get().getClass()

@@ -72,7 +72,7 @@ class Drain:
         try:
             self.roll_forward(query, limit)
         except DrainGivenUp as error:
-            log.warning("a drain is given up", query=str(query), reason=error.message)
+            log.warning("a drain is abandoned", query=str(query), reason=error.message)
         else:
             self.undo(query)
 
@@ -115,7 +115,7 @@ class Drain:
             _check(query, batch, state, progress)
             if not _may_bring_more(progress):
                 return True
-        log.warning("timers go on setting timers", query=str(query), batches=DRAIN_BATCHES)
+        log.warning("timers are still setting timers; the drain ends", query=str(query), batches=DRAIN_BATCHES)
         return False
 
     def undo(self, query: ScriptQuery) -> None:
@@ -133,7 +133,7 @@ class Drain:
         """Give all batches of the drain, including one that is only planned, the watermark from before the drain."""
         first = before_drain(files, location, state)
         if first < 0:
-            raise Fatal(f"{query}: nothing is left in {location} of before its drain", hint="restore a savepoint")
+            raise Fatal(f"{query}: {location} has no batch left from before the drain", hint="restore a savepoint")
         watermark = logs.next_watermark(_entry(files, location, "commits", first))
         self._may_commit()
         for batch in range(first + 1, state.committed + 1):
@@ -147,7 +147,7 @@ class Drain:
             files.add_log_entry(
                 f"{location}/offsets/{batch}", logs.with_batch_watermark(text, watermark), overwrite=True
             )
-        log.info("reads on after a drain", location=location, batch=state.committed, watermark_ms=watermark)
+        log.info("the query reads on after a drain", location=location, batch=state.committed, watermark_ms=watermark)
 
     def _plan(self, files: HadoopFiles, location: str, query: ScriptQuery, committed: int, limit: Limit) -> None:
         try:
@@ -158,11 +158,11 @@ class Drain:
             raise ProcedureRefused(f"{query} cannot be drained: {error.message}", hint=error.hint) from error
         self._may_commit()
         if limit.is_over:
-            raise Fatal(f"{query} was not drained in time", hint="give it longer: execution.stop.savepoint-timeout")
+            raise Fatal(f"{query} was not drained in time", hint="raise execution.stop.savepoint-timeout")
         try:
             files.add_log_entry(f"{location}/offsets/{committed + 1}", planned)
         except Conflict as error:
-            raise Conflict(f"{query}: somebody else has planned batch {committed + 1}: {error.message}") from error
+            raise Conflict(f"{query}: another process has planned batch {committed + 1}: {error.message}") from error
 
     def _run_planned(
         self, files: HadoopFiles, location: str, query: ScriptQuery, limit: Limit = NO_LIMIT
@@ -189,9 +189,9 @@ class Drain:
                 return Fatal(f"{failure.message}; its output already has batch {batch} of the drain", hint=way_out)
             self._read_on(files, location, query, state)
         except EmberkeepError as error:
-            return Fatal(f"{failure.message}; and its drain could not be given up: {error}", hint=way_out)
+            return Fatal(f"{failure.message}; its drain cannot be abandoned: {error}", hint=way_out)
         return DrainGivenUp(
-            f"the drain is given up, as its batch {batch} has failed: {failure.message}", hint=failure.hint
+            f"the drain is abandoned because its batch {batch} failed: {failure.message}", hint=failure.hint
         )
 
 
@@ -223,7 +223,10 @@ def _entry(files: HadoopFiles, location: str, log_name: str, batch: int) -> str:
     try:
         return files.read_text(f"{location}/{log_name}/{batch}")
     except Absent as error:
-        raise Fatal(f"{location}/{log_name} has no entry of batch {batch}", hint="was it cleaned up?") from error
+        raise Fatal(
+            f"{location}/{log_name} has no entry for batch {batch}",
+            hint="check whether files of the checkpoint were deleted; if so, restore a savepoint",
+        ) from error
 
 
 def _has_state(files: HadoopFiles, location: str) -> bool:

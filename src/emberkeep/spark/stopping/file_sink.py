@@ -28,7 +28,7 @@ def check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoin
     try:
         newest = newest_batch(files, output)
     except EmberkeepError as error:
-        log.warning("the sink's log cannot be looked at", directory=output, reason=str(error))
+        log.warning("cannot read the sink's log", directory=output, reason=str(error))
         return
     refusal = file_sink_refusal(newest, saved.batch_id)
     if refusal:
@@ -58,7 +58,7 @@ def output_directory(query: ScriptQuery) -> str | None:
     try:
         return _directory_of_table(query.session, identity.target, query.path)
     except (Py4JError, TypeError) as error:
-        log.warning("the table cannot be looked up", table=identity.target, reason=str(error))
+        log.warning("cannot look up the table", table=identity.target, reason=str(error))
         return None
 
 
@@ -96,16 +96,20 @@ def file_sink_refusal(newest: int, batch_id: int) -> tuple[str, str] | None:
     """
     if newest > batch_id:
         return (
-            f"already has batch {newest}, but the savepoint was made after batch {batch_id}: Spark's file sink would "
-            "skip the batches between, and what they put into state",
+            (
+                f"already has batch {newest}, but the savepoint was made after batch {batch_id}: Spark's file sink "
+                "would skip the batches in between, and their state would be lost"
+            ),
             "restore the newest savepoint; to go back to this one, write to a new directory with another sink "
             "(emberkeep.api.RollingFileSink, foreachBatch)",
         )
     if newest < batch_id:
-        has = "is new to Spark's file sink" if newest < 0 else f"has batches up to {newest} only"
+        has = "has no log of Spark's file sink" if newest < 0 else f"has only batches up to {newest}"
         return (
-            f"{has}, but the savepoint was made after batch {batch_id}: Spark's file sink would fail when it compacts "
-            "its log, some batches later, as those before are missing there",
+            (
+                f"{has}, but the savepoint was made after batch {batch_id}: Spark's file sink would fail some batches "
+                "later, when it compacts its log and finds the earlier batches missing"
+            ),
             "write to the directory that the query wrote to before, or with another sink "
             "(emberkeep.api.RollingFileSink, foreachBatch)",
         )

@@ -40,8 +40,8 @@ def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, 
         if limit.is_over:
             _interrupt(query, handle._jsq, thread)
             raise BatchFailed(
-                f"{query}: its planned batch has not ended in time",
-                hint="give it longer: execution.stop.savepoint-timeout",
+                f"{query}: its planned batch did not end in time",
+                hint="raise execution.stop.savepoint-timeout",
             )
     try:
         check_not_failed(query, handle)
@@ -68,7 +68,7 @@ def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
     while call("a planned batch", thread.isAlive):
         if time.monotonic() >= until:
             raise StepHangs(
-                f"{query}: its planned batch has not ended in time, and does not heed that it is interrupted",
+                f"{query}: its planned batch did not end in time and ignores its interruption",
                 hint="the next attempt runs it again",
             )
         time.sleep(_PAUSE)

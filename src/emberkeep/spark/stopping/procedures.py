@@ -103,14 +103,14 @@ class QueryProcedures:
         state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
         self._drain_begun = self._drain_begun or (ending and state.drained)
         if not state.is_between_batches and (state.drained or ending):
-            log.info("a planned batch is run", query=str(query), batch=state.planned)
+            log.info("running a batch that was planned", query=str(query), batch=state.planned)
         if not ending:
             self._drain.settle(query, self._step_limit())
             return True
         try:
             self._drain.roll_forward(query, self._step_limit())
         except DrainGivenUp as error:  # the procedure plans the drain again, and reports it if that fails too
-            log.warning("a drain is given up", query=str(query), reason=error.message)
+            log.warning("a drain is abandoned", query=str(query), reason=error.message)
         return False
 
     def check(self, directory: str, note: Note, limit: Limit = NO_LIMIT) -> None:
@@ -128,7 +128,7 @@ class QueryProcedures:
         for query in queries:
             if runs(query):
                 check_has_boundaries(query)
-        note(f"trying whether {directory} can be written")
+        note(f"checking that {directory} is writable")
         self._may_commit()
         session = self._session()
         failure = trial_failure(
@@ -136,7 +136,7 @@ class QueryProcedures:
         )
         if failure is not None:
             raise ProcedureRefused(
-                f"no savepoint can be written to {directory}: {failure.message}", hint=failure.hint
+                f"cannot write a savepoint to {directory}: {failure.message}", hint=failure.hint
             ) from failure
 
     def finish_batches(self, note: Note, limit: Limit = NO_LIMIT) -> None:
@@ -172,7 +172,7 @@ class QueryProcedures:
             return
         if limit.is_over:
             raise too_late(f"batch {state.planned} of {query} was planned and has not run")
-        log.info("a planned batch is run", query=str(query), batch=state.planned)
+        log.info("running a batch that was planned", query=str(query), batch=state.planned)
         note(f"finishing batch {state.planned} of {query}")
         self._drain.roll_forward(query, self._step_limit())
 
@@ -195,7 +195,7 @@ class QueryProcedures:
             time.sleep(_PAUSE)
             waiting = [(query, batch) for query, batch in waiting if not self._stands(query)]
             if waiting and limit.is_over:
-                raise too_late(f"{batches} has not ended in time")
+                raise too_late(f"{batches} did not end in time")
 
     def retain_batches(self) -> None:
         """Keep what the last committed batch of each paused query needs until ``release_batches``.
@@ -221,8 +221,8 @@ class QueryProcedures:
         if not waited:
             return ""
         return (
-            f"{', '.join(waited)} for the copy, as Spark keeps no more than what its last {_RETAINED} batches need: "
-            "raise that setting to as many batches as begin while a savepoint is copied"
+            f"{', '.join(waited)} for the savepoint's copy, because Spark keeps the files of its last {_RETAINED} "
+            "batches only: raise that setting to the number of batches that begin during a copy"
         )
 
     def resume(self) -> None:
@@ -245,11 +245,14 @@ class QueryProcedures:
                     if not self._drain.drain(query, note, limit):
                         left.append(query)
                 except Fatal as error:  # this query had ended before the stop: the others continue
-                    notes.append(f"{query} had ended before, and what it holds is in the savepoint only: {error}")
+                    notes.append(
+                        f"{query} had ended before the drain: its remaining state was not emitted and is "
+                        f"only in the savepoint: {error}"
+                    )
         if left:
             notes.append(
                 f"timers of {', '.join(map(str, left))} were still setting timers after {DRAIN_BATCHES} planned "
-                "batches: what these wait for has not come out, and is in the savepoint"
+                "batches: what the remaining timers hold back was not emitted and is in the savepoint"
             )
         return "; ".join(notes)
 
@@ -319,7 +322,7 @@ class QueryProcedures:
             if not started and self._asked_before is None:
                 return
             if limit.is_over and not self._drain_begun:
-                raise too_late("the script had not started all its streaming queries in time")
+                raise too_late("the script did not start all its streaming queries in time")
             note("waiting for the script to start its streaming queries")
             self.gate.wait_until_awaited(_PAUSE)
 
@@ -344,9 +347,7 @@ class QueryProcedures:
         def may_write() -> None:
             self._may_commit()
             if limit.is_over:
-                raise Fatal(
-                    "the savepoint was not written in time", hint="give it longer: execution.stop.savepoint-timeout"
-                )
+                raise Fatal("the savepoint was not written in time", hint="raise execution.stop.savepoint-timeout")
 
         return SavepointWriter(files, directory, self._storages.at(directory, files), may_write)
 
@@ -356,7 +357,7 @@ class QueryProcedures:
     def _session(self) -> Any:
         queries = self._queries.all()
         if not queries:
-            raise SparkUnavailable("the script's streaming queries are gone")
+            raise SparkUnavailable("the script has no streaming queries any more")
         return queries[0].session
 
 
@@ -373,14 +374,13 @@ def _retained(query: ScriptQuery) -> int:
 
 def _nothing_to_save() -> ProcedureRefused:
     return ProcedureRefused(
-        "no streaming query of the job has a checkpoint: there is nothing to make a savepoint of",
-        hint="queries to the memory sink keep nothing; 'emberkeep cancel' ends the job",
+        "no streaming query of the job has a checkpoint, so there is nothing to save",
+        hint="queries to the memory sink have no durable state; 'emberkeep cancel' ends the job",
     )
 
 
 def _nothing_runs() -> ProcedureRefused:
     return ProcedureRefused(
         "the job runs no streaming query",
-        hint="if its script has not come to its first one yet, ask again; a batch job ends by itself, or by "
-        "'emberkeep cancel'",
+        hint="if the script has not started its first query yet, try again; to end a batch job, use 'emberkeep cancel'",
     )

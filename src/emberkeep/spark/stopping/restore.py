@@ -153,7 +153,7 @@ class Restore:
     ) -> None:
         if record.job_id != self._job_id:
             raise RestoreRefused(
-                f"{query.started.location} was being restored for job {record.job_id}",
+                f"{query.started.location} has an unfinished restore for job {record.job_id}",
                 hint="cancel that job, or remove the directory if it has ended",
             )
         for part in (*_PARTS, _RECORD):
@@ -169,8 +169,8 @@ class Restore:
                 data = storage.read(MANIFEST_NAME)
             except Absent as error:
                 raise RestoreRefused(
-                    f"there is no savepoint at {self._savepoint}: {error.message}",
-                    hint="'emberkeep savepoint list' shows those that there are",
+                    f"no savepoint exists at {self._savepoint}: {error.message}",
+                    hint="'emberkeep savepoint list' shows existing savepoints",
                 ) from error
             manifest = decode_manifest(data, f"{self._savepoint}/{MANIFEST_NAME}")
             self._check_version(manifest)
@@ -181,8 +181,8 @@ class Restore:
         verdict = judge(manifest.spark_version, spark_version())
         if verdict.refusal:
             raise RestoreRefused(
-                f"the savepoint {self._savepoint} cannot be started from: {verdict.refusal}",
-                hint=f"use Spark {manifest.spark_version} or newer, or a savepoint that this Spark has made",
+                f"cannot start from the savepoint {self._savepoint}: {verdict.refusal}",
+                hint=f"use Spark {manifest.spark_version} or newer, or a savepoint made with this Spark",
             )
         if verdict.warning:
             self._notices.say(f"warning: the savepoint {self._savepoint}: {verdict.warning}")
@@ -194,10 +194,10 @@ class Restore:
             left = [each for each in manifest.queries if each.key not in self._taken]
             if left:
                 raise RestoreRefused(
-                    f"the savepoint {self._savepoint} holds nothing for {query}, but {_named(left)}, which the script "
-                    "has not started so far",
-                    hint="give the query the name that it had, or its place among the unnamed ones; start queries "
-                    "that are new after the others",
+                    f"the savepoint {self._savepoint} has no state for {query}; it has state for {_named(left)}, "
+                    "which the script has not started yet",
+                    hint="give the query its earlier name, or its earlier position among the unnamed queries; start "
+                    "new queries after the others",
                 )
             self._notices.say(f"{query} is not in the savepoint: it starts from nothing")
             return None
@@ -217,12 +217,12 @@ class Restore:
         state = log_state(files, location)
         if found == saved.query_id and state.planned == state.committed == saved.batch_id:
             return True
-        what = "of another query" if found != saved.query_id else f"elsewhere ({state})"
+        what = "of another query" if found != saved.query_id else f"at another batch ({state})"
         raise RestoreRefused(
             f"the checkpoint {query.started.location} of {query} is {what}; the savepoint {self._savepoint} was made "
             f"after batch {saved.batch_id}",
-            hint="give the query an empty checkpointLocation, or start the job without a savepoint to go on from that "
-            "checkpoint",
+            hint="give the query an empty checkpointLocation, or start the job without a savepoint to continue from "
+            "that checkpoint",
         )
 
     def _verify(self, storage: SavepointStorage, manifest: Manifest) -> None:
@@ -296,7 +296,7 @@ class Restore:
             return None
         except msgspec.MsgspecError as error:
             raise RestoreRefused(
-                f"{where} is damaged: {error}", hint="remove the checkpoint, to restore anew"
+                f"{where} is damaged: {error}", hint="remove the checkpoint to restore it again"
             ) from error
 
 
@@ -312,7 +312,7 @@ def _require_readable(savepoint: Path) -> None:
     read_if_there(savepoint / MANIFEST_NAME)
 
 
-_ANOTHER = "use another savepoint, or a copy of this one that is whole"
+_ANOTHER = "use another savepoint, or an undamaged copy of this one"
 
 
 def _named(queries: Sequence[QuerySavepoint]) -> str:

@@ -207,7 +207,7 @@ def _part(files: HadoopFiles, query: ScriptQuery, pinned: int | None) -> _Part:
         needed += referenced_files(snapshot, files.read_zip_entry(f"{location}/{snapshot}", "metadata"))
     missing = [name for name in needed if name not in sizes]
     if missing:
-        raise RetryLater(f"{location}/{missing[0]} is needed and not there")
+        raise RetryLater(f"{location}/{missing[0]} is needed but does not exist")
     return _Part(described, location, tuple((name, sizes[name]) for name in dict.fromkeys(needed)))
 
 

@@ -111,7 +111,7 @@ def _of_partition(directory: str, tails: list[str], version: int) -> list[str]:
     if missing:
         raise RetryLater(
             f"{directory} lacks version {missing[0]} of the state",
-            hint="was it cleaned up meanwhile? Then raise spark.sql.streaming.minBatchesToRetain",
+            hint="if Spark's cleanup removed it during the copy, raise spark.sql.streaming.minBatchesToRetain",
         )
     return [
         tail for tail, found, number in reached if number > base or (number == base and found.group(3) in _SNAPSHOTS)

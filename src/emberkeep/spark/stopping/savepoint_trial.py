@@ -31,14 +31,14 @@ def trial_failure(place: Callable[[], SavepointStorage], seconds: float) -> Embe
         except EmberkeepError as error:
             failures.append(error)
         except Exception as error:
-            log.exception("a savepoint's place cannot be tried")
+            log.exception("the pre-flight check of a savepoint's directory failed")
             failures.append(Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback"))
 
     thread = threading.Thread(target=run, name=f"{OWN_THREAD_PREFIX}-trial", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        return RetryLater(f"it has not answered in {seconds:.0f} s", hint="is the storage there?")
+        return RetryLater(f"it did not answer within {seconds:.0f} s", hint="check that the storage is reachable")
     return failures[0] if failures else None
 
 
