@@ -89,7 +89,7 @@ class BlobWorld:
             else:
                 self.free_since.setdefault(place, self.turns)
         self.machine.check_invariants()
-        for deletion in self.machine.take():
+        for deletion in self.machine.clean_up.take():
             self._asked_to_delete(deletion)
 
     def _asked_to_delete(self, deletion: Deletion) -> None:
@@ -121,7 +121,7 @@ class BlobWorld:
     def check_stores(self) -> None:
         """The machine believes nothing to be in a store that is not, of what somebody may rely on."""
         for owner, key in self.told - self.delayed:
-            record = self.machine.owners[owner].records[key]
+            record = self.machine.state.owners[owner].records[key]
             assert not record.in_local or (owner, key) in self.local, f"{key} of {owner} is not in the local store"
             assert not record.in_ha or (owner, key) in self.ha, f"{key} of {owner} is not in the HA store"
 
@@ -139,10 +139,10 @@ class BlobWorld:
         if works:
             self.ha -= gone
             self.delayed -= gone | {(deletion.owner, key) for key in deletion.keys}
-            self.machine.deleted(deletion)
+            self.machine.clean_up.deleted(deletion)
         else:
             self.delayed |= gone
-            self.machine.not_deleted(deletion)
+            self.machine.clean_up.not_deleted(deletion)
         self.note()
 
     def end_copy(self, place: Place) -> None:

@@ -29,7 +29,7 @@ class BlobLife(RuleBasedStateMachine):
 
     def _may_upload(self, owner: JobId, key: BlobKey) -> bool:
         """What the server itself sees to before it begins an upload."""
-        return (self.world.listed or not key.is_permanent) and not self.world.machine.is_blocked(owner, key)
+        return (self.world.listed or not key.is_permanent) and not self.world.machine.state.is_blocked(owner, key)
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ class BlobLife(RuleBasedStateMachine):
         if not world.listed:
             return
         try:
-            missing = world.machine.open_group(owner, [content(key) for key in sorted(members)])
+            missing = world.machine.uploads.open_group(owner, [content(key) for key in sorted(members)])
         except Conflict:
             assert job.ended
             return
@@ -61,7 +61,7 @@ class BlobLife(RuleBasedStateMachine):
         holders, attempt = (set(), 0) if key.is_permanent else (holders, attempt)
         job = world.jobs[owner]
         try:
-            number = world.machine.begin_upload(owner, key, holders, attempt)
+            number = world.machine.uploads.begin(owner, key, holders, attempt)
         except Conflict:
             assert job.ended or job.is_over(attempt)
             return
@@ -86,7 +86,9 @@ class BlobLife(RuleBasedStateMachine):
         self._write(place)
         job = world.jobs[place[0]]
         refused = job.ended or job.is_over(world.attempts.get(number, 0))
-        assert world.machine.stored(number, SIZE) is not refused, "uploads for what has ended are refused, no others"
+        assert world.machine.uploads.stored(number, SIZE) is not refused, (
+            "uploads for what has ended are refused, no others"
+        )
         if not refused:
             world.told.add(place)
             if holders:
@@ -117,7 +119,7 @@ class BlobLife(RuleBasedStateMachine):
         place, _ = world.uploads.pop(number)
         if leftovers:
             world.local.add(place)
-        world.machine.failed(number, leftovers=leftovers)
+        world.machine.uploads.failed(number, leftovers=leftovers)
         world.note(touched=[place])
 
     @rule(owner=owners, named=st.sets(permanents), times=st.integers(1, 2))
@@ -169,7 +171,7 @@ class BlobLife(RuleBasedStateMachine):
             return
         for key in sorted(members | others):
             if (owner, key) not in world.told and self._may_upload(owner, key):
-                number = world.machine.begin_upload(owner, key)
+                number = world.machine.uploads.begin(owner, key)
                 world.strangers.discard(owner)
                 world.uploads[number] = ((owner, key), set())
                 self._store(number)
@@ -268,7 +270,7 @@ class BlobLife(RuleBasedStateMachine):
         world = self.world
         place, number = data.draw(st.sampled_from(world.readers))
         world.readers.remove((place, number))
-        record = world.machine.owners[place[0]].records[place[1]]
+        record = world.machine.state.owners[place[0]].records[place[1]]
         dropped = dropped and (record.in_ha or record.stored > number)
         if dropped and record.stored == number:
             world.local.discard(place)
@@ -318,7 +320,7 @@ class BlobLife(RuleBasedStateMachine):
     def counts_are_the_worlds(self) -> None:
         world = self.world
         for owner, job in world.jobs.items():
-            known = world.machine.owners.get(owner)
+            known = world.machine.state.owners.get(owner)
             for key in KEYS:
                 record = None if known is None else known.records.get(key)
                 assert (record.holders if record else set()) == job.holders.get(key, set())
@@ -333,7 +335,7 @@ class BlobLife(RuleBasedStateMachine):
             self._give_up(owner)
         for number, (place, _) in list(world.uploads.items()):
             del world.uploads[number]
-            world.machine.failed(number, leftovers=False)
+            world.machine.uploads.failed(number, leftovers=False)
             world.note(touched=[place])
         while world.readers:
             world.end_copy(world.readers[-1][0])
@@ -343,7 +345,7 @@ class BlobLife(RuleBasedStateMachine):
                 world.carry_out(world.deletions[0], works=True, half=False)
         left = world.local | world.ha
         assert left == {place for place in left if world.holders(place)}, "the unreferenced are gone"
-        assert all(not job.ended or owner not in world.machine.owners for owner, job in world.jobs.items())
+        assert all(not job.ended or owner not in world.machine.state.owners for owner, job in world.jobs.items())
 
 
 TestBlobLife = BlobLife.TestCase

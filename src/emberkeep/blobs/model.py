@@ -82,3 +82,8 @@ class StoredBlob(msgspec.Struct, frozen=True, kw_only=True):
     key: BlobKey
     size: int
     modified_ms: int = 0
+
+
+def key_of(content: BlobContent) -> BlobKey:
+    """Return the content's key. Raises ValueError for an invalid SHA-256."""
+    return BlobKey(kind=content.kind, sha256=content.sha256)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.server_records import Condition, Owner, Record
-
-if TYPE_CHECKING:
-    from emberkeep.blobs.server_state import ServerState
+from emberkeep.blobs.server_state import ServerState
 
 
 def check(state: ServerState) -> None:

@@ -79,7 +79,7 @@ class JobManagerSite:
     rpc: HttpRpcClient
 
     def references(self, owner: JobId) -> int:
-        owners = self.server._machine.owners
+        owners = self.server._machine.state.owners
         return sum(len(record.holders) for record in owners[owner].records.values()) if owner in owners else 0
 
 

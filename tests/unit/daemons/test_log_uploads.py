@@ -86,7 +86,9 @@ class Bench:
 
     def references(self) -> int:
         return sum(
-            len(record.holders) for owner in self.server._machine.owners.values() for record in owner.records.values()
+            len(record.holders)
+            for owner in self.server._machine.state.owners.values()
+            for record in owner.records.values()
         )
 
 

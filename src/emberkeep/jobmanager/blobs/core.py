@@ -106,7 +106,7 @@ class BlobCore:
 
     def refuse_unlisted(self) -> None:
         """Raise RetryLater until the HA store has listed its BLOBs."""
-        if not self.machine.ha_listed:
+        if not self.machine.state.ha_listed:
             raise RetryLater(
                 f"the HA store {self.ha.location} has not answered since this JobManager started",
                 hint="see its log; permanent BLOBs cannot be stored before",
@@ -120,7 +120,7 @@ class BlobCore:
         Returns one future per deletion, with the number of BLOBs deleted.
         """
         results = []
-        for deletion in self.machine.take():
+        for deletion in self.machine.clean_up.take():
             for key in (None,) if deletion.whole else deletion.keys:
                 self.peers.forget(deletion.owner, key)
             result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -140,9 +140,9 @@ class BlobCore:
             works = await self._delete(deletion)
             if works:
                 self.counters.deleted += len(deletion.keys)
-                self.machine.deleted(deletion)
+                self.machine.clean_up.deleted(deletion)
             else:
-                self.machine.not_deleted(deletion)
+                self.machine.clean_up.not_deleted(deletion)
             self.decide()
             if not result.done():
                 result.set_result(len(deletion.keys) if works else 0)
@@ -174,7 +174,7 @@ class BlobCore:
         right after this JobManager was confirmed as the leader.
         """
         permanent = [key for key in deletion.keys if key.is_permanent]
-        if not self.machine.has_ended(deletion.owner):
+        if not self.machine.state.has_ended(deletion.owner):
             if permanent or deletion.whole:
                 await self.delete_needless(deletion.owner, permanent)
         elif deletion.whole:

@@ -20,10 +20,10 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.deliveries import LONGEST_DELIVERY, Deliveries
 from emberkeep.blobs.groups import check_group
-from emberkeep.blobs.model import BlobContent, BlobKey, transient
+from emberkeep.blobs.model import BlobContent, BlobKey, key_of, transient
 from emberkeep.blobs.peers import Direct, Peers
 from emberkeep.blobs.ports import BlobStorage, LocalStore
-from emberkeep.blobs.server_machine import ServerMachine, key_of
+from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.jobmanager.blobs.copies import BlobCopies
 from emberkeep.jobmanager.blobs.core import CONFIRMED_SECONDS, BlobCore, Disk, ThreadedDisk
 from emberkeep.jobmanager.blobs.uploads import BlobUploads
@@ -98,7 +98,7 @@ class BlobServer:
     def strangers(self) -> set[JobId]:
         """Return the owners of BLOBs in the HA store that this server does not know. Raises RetryLater."""
         self._core.refuse_unlisted()
-        return self._machine.strangers
+        return self._machine.state.strangers
 
     def give_up(self, strangers: Iterable[JobId]) -> None:
         """Let the clean-up decide about the BLOBs of these owners, which no job has needed for a long time."""
@@ -120,7 +120,7 @@ class BlobServer:
 
     async def _list_until_known(self) -> None:
         pause = self._settles_in or LISTING_PAUSE
-        while not self._machine.ha_listed:
+        while not self._machine.state.ha_listed:
             await asyncio.sleep(pause)
             await self._list_ha()
             self._core.decide()
@@ -132,7 +132,7 @@ class BlobServer:
         while True:
             await asyncio.sleep(LONGEST_DELIVERY / 6)
             now = asyncio.get_running_loop().time()
-            for owner, key, holder in deliveries.overdue(self._machine.references(), now):
+            for owner, key, holder in deliveries.overdue(self._machine.state.references(), now):
                 log.info("a message's reference is ended: its sender is gone", owner=owner, holder=holder)
                 self._machine.release(owner, key, holder)
             self._core.decide()
@@ -165,7 +165,7 @@ class BlobServer:
             async with asyncio.timeout(CLOSING):
                 await self._uploads.abort_all()
                 await self._copies.wait()
-                for owner, keys in self._machine.needless().items():
+                for owner, keys in self._machine.state.needless().items():
                     await core.delete_needless(owner, keys)
                 for owner in await core.local.listing():
                     await core.local.delete_owner(owner)
@@ -197,7 +197,7 @@ class BlobServer:
         self._core.refuse_closed()
         self._core.refuse_unlisted()
         check_group(contents, self._max_size)
-        missing = self._machine.open_group(owner, contents)
+        missing = self._machine.uploads.open_group(owner, contents)
         self._core.decide()
         sizes = {key_of(content): content.size for content in contents}
         places = asyncio.Semaphore(SHARES)
@@ -212,7 +212,9 @@ class BlobServer:
                 shared.add(key)
 
         shared: set[BlobKey] = set()
-        await asyncio.gather(*(share(key) for key in missing if self._machine.is_elsewhere(owner, key, sizes[key])))
+        await asyncio.gather(
+            *(share(key) for key in missing if self._machine.state.is_elsewhere(owner, key, sizes[key]))
+        )
         return tuple(key.sha256 for key in missing if key not in shared)
 
     async def upload(
@@ -263,7 +265,7 @@ class BlobServer:
         return await self._copies.path(owner, key)
 
     def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        self._machine.get(owner, key)
+        self._machine.state.get(owner, key)
         answer = self._core.peers.ask(owner, key, requester)
         if answer is Direct.WAIT:
             raise RetryLater(f"BLOB {key} is on its way to as many caches as can be served", hint="ask again shortly")
@@ -277,7 +279,7 @@ class BlobServer:
 
     def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
         try:
-            self._machine.get(owner, key)
+            self._machine.state.get(owner, key)
         except Absent:
             return  # deleted in the meantime
         self._core.peers.ready(owner, key, peer)
@@ -294,7 +296,7 @@ class BlobServer:
     # --- for operators ------------------------------------------------------------------------------------------------
 
     async def blobs(self, owner: JobId | None = None) -> list[BlobView]:
-        owners = self._machine.owners
+        owners = self._machine.state.owners
         return [
             BlobView(
                 owner=known,
@@ -303,7 +305,7 @@ class BlobServer:
                 in_local_store=record.in_local,
                 in_ha_store=record.in_ha,
                 references=tuple(sorted(record.holders)),
-                state=self._machine.state_of(known, key),
+                state=self._machine.state.state_of(known, key),
             )
             for known in sorted(owners if owner is None else owners.keys() & {owner})
             for key, record in sorted(owners[known].records.items())
@@ -326,7 +328,7 @@ class BlobServer:
 
     def statistics(self) -> BlobStatistics:
         counters = self._core.counters
-        owners = self._machine.owners.values()
+        owners = self._machine.state.owners.values()
         stored = [record for owner in owners for record in owner.records.values() if record.is_stored]
         return BlobStatistics(
             blobs=len(stored),

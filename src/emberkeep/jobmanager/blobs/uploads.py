@@ -120,10 +120,10 @@ class BlobUploads:
         core.refuse_closed()
         if key.is_permanent:
             core.refuse_unlisted()
-        while core.machine.is_blocked(owner, key):
+        while core.machine.state.is_blocked(owner, key):
             await core.deletion_ended()
             core.refuse_closed()
-        number = core.machine.begin_upload(owner, key, holders, attempt)
+        number = core.machine.uploads.begin(owner, key, holders, attempt)
         task = asyncio.create_task(self._store(number, owner, key, take), name=f"upload of {key}")
         self._under_way[task] = (owner, source)
         task.add_done_callback(self._over)
@@ -151,12 +151,12 @@ class BlobUploads:
             if key.is_permanent:
                 await core.ha.put(owner, key, await core.local.path(owner, key))
         except BaseException as error:
-            core.machine.failed(number, leftovers=leftovers)
+            core.machine.uploads.failed(number, leftovers=leftovers)
             deletions = core.decide()
             if deletions and isinstance(error, Exception):
                 await asyncio.wait(deletions)  # delete what is left before the client learns of the failure
             raise
-        stored = core.machine.stored(number, size)
+        stored = core.machine.uploads.stored(number, size)
         core.decide()
         if not stored:
             raise Conflict(

@@ -30,7 +30,7 @@ class Verification:
 
     async def run(self, owner: JobId | None) -> BlobVerification:
         """Verify all BLOBs, or one owner's, one after the other, so that other work continues beside it."""
-        owners = self._core.machine.owners
+        owners = self._core.machine.state.owners
         wanted = sorted(owners if owner is None else owners.keys() & {owner})
         for place in [(one, key) for one in wanted for key in sorted(owners[one].records)]:
             try:
