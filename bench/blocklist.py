@@ -56,7 +56,7 @@ class _Round:
         nodes = [info.node_id for info in cluster.infos]
         entries = tuple(_entry(node) for node in nodes[::_SHARE])
         places = BlockedPlaces(entries)
-        self.told = timed(lambda: cluster.slots.block(places))[0] * 1e3
+        self.told = timed(lambda: cluster.slots.restrictions.block(places))[0] * 1e3
         self.slot_blocked, self.slot_free = _one_slot(cluster), _one_slot(other)
         self.matching_blocked, self.matching_free = _all_slots(cluster), _all_slots(other)
         self.question = (
@@ -84,11 +84,11 @@ def _one_slot(cluster: Cluster) -> float:
     seconds = []
     for number in range(_PAIRS):
         job_id = JobId(f"{number:032x}")
-        cluster.slots.add_job(job_id, number, 1)
+        cluster.slots.jobs.add(job_id, number, 1)
         requirement = SlotRequirement(count=1, profile=ONE_CORE, runtime=RUNTIME)
 
         def decide(job_id: JobId = job_id, requirement: SlotRequirement = requirement) -> int:
-            cluster.slots.require(job_id, 1, "127.0.0.1:1000", (requirement,), {})
+            cluster.slots.jobs.require(job_id, 1, "127.0.0.1:1000", (requirement,), {})
             return len(cluster.match().slots)
 
         spent, given = timed(decide)
@@ -101,9 +101,9 @@ def _one_slot(cluster: Cluster) -> float:
 def _all_slots(cluster: Cluster) -> float:
     """Slots per second while one job takes all that are left."""
     job_id = JobId("f" * 32)
-    cluster.slots.add_job(job_id, _PAIRS, 1)
+    cluster.slots.jobs.add(job_id, _PAIRS, 1)
     count = len(cluster.infos) * SLOTS
     requirement = SlotRequirement(count=count, profile=ONE_CORE, runtime=RUNTIME)
-    cluster.slots.require(job_id, 1, "127.0.0.1:1000", (requirement,), {})
+    cluster.slots.jobs.require(job_id, 1, "127.0.0.1:1000", (requirement,), {})
     seconds, matches = timed(cluster.match)
     return len(matches.slots) / seconds

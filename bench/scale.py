@@ -16,8 +16,9 @@ from bench.measure import Figure
 from bench.plan import Plan
 from bench.simulated import ONE_CORE, RUNTIME, SLOTS, task_manager
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.slots.ledger import DriverNeed
+from emberkeep.slots.ledger import DriverNeed, HeldReport
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.slot_manager import Matches, SlotManager
 
 T = TypeVar("T")
@@ -53,14 +54,14 @@ class Cluster:
     """A slot manager, and task managers that report what they are told to hold."""
 
     def __init__(self, count: int) -> None:
-        self.slots = SlotManager(lost_after=_LOST_AFTER, orphan_timeout=_ORPHAN_TIMEOUT, pending_timeout=20.0)
+        self.slots = SlotManager(SilenceLimits(_LOST_AFTER, _ORPHAN_TIMEOUT), pending_timeout=20.0)
         self.infos = [task_manager(index) for index in range(count)]
         self._ids = itertools.count()
         for info in self.infos:
             self.register(info)
 
     def register(self, info: TaskManagerInfo, now: float = 0.0) -> None:
-        self.slots.register(info, 0, (), (), now)
+        self.slots.task_managers.register(info, HeldReport(0), now)
 
     def match(self, now: float = 0.0) -> Matches:
         return self.slots.match(now, lambda: AllocationId(f"{next(self._ids):032x}"))
@@ -68,9 +69,9 @@ class Cluster:
     def want(self, jobs: int, slots_each: int) -> None:
         for order in range(jobs):
             job_id = JobId(f"{order:032x}")
-            self.slots.add_job(job_id, order, 1)
+            self.slots.jobs.add(job_id, order, 1)
             requirement = SlotRequirement(count=slots_each, profile=ONE_CORE, runtime=RUNTIME)
-            self.slots.require(job_id, 1, "127.0.0.1:1000", (requirement,), {})
+            self.slots.jobs.require(job_id, 1, "127.0.0.1:1000", (requirement,), {})
 
     def by_task_manager(self, matches: Matches) -> dict[TaskManagerInfo, list[Allocation]]:
         held: dict[TaskManagerInfo, list[Allocation]] = {info: [] for info in self.infos}
@@ -105,11 +106,11 @@ class _Round:
 
         def report() -> None:
             for info, allocations in held:
-                cluster.slots.report(info.id, info.instance, 1, allocations, (), 1.0)
+                cluster.slots.task_managers.take_report(info.id, info.instance, HeldReport(1, allocations), 1.0)
 
         def beat() -> None:
             for info, _ in held:
-                cluster.slots.heard(info.id, info.instance, 2, 2.0)
+                cluster.slots.task_managers.take_heartbeat(info.id, info.instance, 2, 2.0)
 
         self.changed = timed(report)[0] / len(held) * 1e6
         self.unchanged = timed(beat)[0] / len(held) * 1e6
@@ -118,7 +119,7 @@ class _Round:
         """The first task manager falls silent while all slots are taken; a new one has registered before."""
         spare = task_manager(len(cluster.infos))
         for info in cluster.infos[1:]:
-            cluster.slots.heard(info.id, info.instance, 3, 2.0 + _LOST_AFTER)
+            cluster.slots.task_managers.take_heartbeat(info.id, info.instance, 3, 2.0 + _LOST_AFTER)
         cluster.register(spare, 2.0 + _LOST_AFTER)
 
         def replace() -> Matches:
@@ -136,8 +137,8 @@ class _Round:
         _expect(len(obstacle), 0)
         self.obstacle = seconds * 1e3
         job_id = JobId("f" * 32)
-        cluster.slots.add_job(job_id, 0, 0)
-        cluster.slots.request_place(job_id, need, 1, 0.0)
+        cluster.slots.jobs.add(job_id, 0, 0)
+        cluster.slots.jobs.request_place(job_id, need, 1, 0.0)
         self.explanation = timed(lambda: cluster.slots.missing(job_id))[0] * 1e3
         seconds, matches = timed(cluster.match)
         _expect(len(matches.places), 1)
@@ -152,7 +153,7 @@ def _memory_kib(count: int) -> float:
         cluster = Cluster(count)
         cluster.want(count // 10, 10 * SLOTS)
         for info, allocations in cluster.by_task_manager(cluster.match()).items():
-            cluster.slots.report(info.id, info.instance, 1, tuple(allocations), (), 1.0)
+            cluster.slots.task_managers.take_report(info.id, info.instance, HeldReport(1, tuple(allocations)), 1.0)
         gc.collect()
         return (tracemalloc.get_traced_memory()[0] - before) / count / 1024
     finally:

@@ -17,9 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
-from emberkeep.slots.ledger import DriverNeed, DriverUse, Member
+from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport, Member
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.place_queue import Granted
+from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.slot_manager import Allotted, SlotManager
 from tests.campaign import examples
 
@@ -93,7 +94,7 @@ class Cluster(RuleBasedStateMachine):
         super().__init__()
         self.now = 100.0
         self.slots = SlotManager(
-            lost_after=LOST_AFTER, orphan_timeout=ORPHAN, pending_timeout=PENDING, patience=PATIENCE
+            SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN), pending_timeout=PENDING, patience=PATIENCE
         )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count(1))
         self.nodes: dict[TaskManagerId, Node] = {}
@@ -117,9 +118,9 @@ class Cluster(RuleBasedStateMachine):
         for count in counts:
             tenant = self._new_tenant()
             tenant.attempt = 1
-            self.slots.add_job(tenant.job_id, tenant.order, 1)
+            self.slots.jobs.add(tenant.job_id, tenant.order, 1)
             tenant.requirements = (SlotRequirement(count=count, profile=PROFILES[0], runtime=RUNTIMES[0]),)
-            self.slots.require(tenant.job_id, 1, "jm:1", tenant.requirements, {})
+            self.slots.jobs.require(tenant.job_id, 1, "jm:1", tenant.requirements, {})
         if settled:
             self.match()
             while self.orders:
@@ -159,8 +160,8 @@ class Cluster(RuleBasedStateMachine):
         node.sequence += 1
         drivers = tuple(node.drivers.values())
         allocations = tuple(node.allocations.values())
-        self.slots.register(node.info, node.sequence, allocations, drivers, self.now)
-        self.slots.holds_state(node.info.id, dict(node.state))
+        self.slots.task_managers.register(node.info, HeldReport(node.sequence, allocations, drivers), self.now)
+        self.slots.task_managers.take_local_state(node.info.id, dict(node.state))
         node.delivered(node.sequence, allocations)
 
     @precondition(lambda self: self.nodes)
@@ -170,7 +171,7 @@ class Cluster(RuleBasedStateMachine):
         silent."""
         node = data.draw(st.sampled_from(list(self.nodes.values())))
         before, node.lives = node.info, node.lives + 1
-        member = self.slots.member(before.id)
+        member = self.slots.task_managers.get(before.id)
         heard = member is not None and not member.away
         self.disturbed = True
         node.info = msgspec.structs.replace(
@@ -187,14 +188,14 @@ class Cluster(RuleBasedStateMachine):
         for tenant in self.tenants.values():
             if tenant.place is not None and tenant.place.info.id == before.id:
                 tenant.place = None
-                self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+                self.slots.jobs.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data(), later=st.booleans(), moved=st.booleans())
     def stranger_claims_an_id(self, data: st.DataObject, later: bool, moved: bool) -> None:
         """Refused while the first one is heard, and nothing has changed then."""
         node = data.draw(st.sampled_from(list(self.nodes.values())))
-        member = self.slots.member(node.info.id)
+        member = self.slots.task_managers.get(node.info.id)
         if member is None or member.away:
             return
         stranger = msgspec.structs.replace(
@@ -205,16 +206,16 @@ class Cluster(RuleBasedStateMachine):
             started_ms=node.info.started_ms + (1 if later else -1),
         )
         with pytest.raises(Conflict):
-            self.slots.register(stranger, 1, (), (), self.now)
-        assert self.slots.member(node.info.id) is member
+            self.slots.task_managers.register(stranger, HeldReport(1), self.now)
+        assert self.slots.task_managers.get(node.info.id) is member
 
     @precondition(lambda self: self.nodes and self.tenants)
     @rule(data=st.data(), size=st.sampled_from([0, 100, 250, 1000]))
     def state_grows(self, data: st.DataObject, size: int) -> None:
         node = data.draw(st.sampled_from(list(self.nodes.values())))
         node.state[data.draw(st.sampled_from(list(self.tenants)))] = size
-        if self.slots.member(node.info.id) is not None:
-            self.slots.holds_state(node.info.id, dict(node.state))
+        if self.slots.task_managers.get(node.info.id) is not None:
+            self.slots.task_managers.take_local_state(node.info.id, dict(node.state))
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data(), late=st.booleans())
@@ -254,11 +255,12 @@ class Cluster(RuleBasedStateMachine):
         allocations: tuple[Allocation, ...],
         drivers: tuple[DriverUse, ...],
     ) -> None:
+        report = HeldReport(sequence, allocations, drivers)
         if info != node.info:
             with contextlib.suppress(Conflict):
-                known = self.slots.report(info.id, info.instance, sequence, allocations, drivers, self.now)
+                known = self.slots.task_managers.take_report(info.id, info.instance, report, self.now)
                 assert not known, "a life that is over is not listened to"
-        elif self.slots.report(info.id, info.instance, sequence, allocations, drivers, self.now):
+        elif self.slots.task_managers.take_report(info.id, info.instance, report, self.now):
             node.delivered(sequence, allocations)
         else:
             self._register(node)
@@ -269,7 +271,7 @@ class Cluster(RuleBasedStateMachine):
         order = self.orders.pop(data.draw(st.integers(0, len(self.orders) - 1)))
         self.disturbed = self.disturbed or fate != "arrives"
         if fate == "refused":
-            self.slots.refused(order.allocation.id, self.now)
+            self.slots.take_refusal(order.allocation.id, self.now)
         elif fate == "arrives":
             self.disturbed = self.disturbed or not self.slots.is_pending(order.allocation.id)
             self._allocate(order)
@@ -285,7 +287,7 @@ class Cluster(RuleBasedStateMachine):
         fits = slots < node.info.slots and cores + wanted.cores <= total.cores
         if not fits or memory + wanted.memory_mb > total.memory_mb:
             assert self.disturbed, "resources are never exceeded, unless an order that was given up still arrived"
-            self.slots.refused(order.allocation.id, self.now)
+            self.slots.take_refusal(order.allocation.id, self.now)
             return
         node.allocations[order.allocation.id] = order.allocation
 
@@ -301,8 +303,8 @@ class Cluster(RuleBasedStateMachine):
     @rule(memory=st.sampled_from([512, 1500, 4096]), python=st.sampled_from(["", "3.11", "3.12"]))
     def job_arrives(self, memory: int, python: str) -> None:
         tenant = self._new_tenant()
-        self.slots.add_job(tenant.job_id, tenant.order, 0)
-        self.slots.request_place(tenant.job_id, DriverNeed(memory, python), 1, self.now)
+        self.slots.jobs.add(tenant.job_id, tenant.order, 0)
+        self.slots.jobs.request_place(tenant.job_id, DriverNeed(memory, python), 1, self.now)
 
     def _new_tenant(self) -> Tenant:
         self.jobs_made += 1
@@ -316,10 +318,10 @@ class Cluster(RuleBasedStateMachine):
         tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.place]))
         assert tenant.place is not None
         tenant.attempt += 1
-        self.slots.begin_attempt(tenant.job_id, tenant.attempt)
+        self.slots.jobs.begin_attempt(tenant.job_id, tenant.attempt)
         node = self.nodes[tenant.place.info.id]
         tenant.place = None
-        member = self.slots.member(node.info.id)
+        member = self.slots.task_managers.get(node.info.id)
         reserved = member.reservations.get(tenant.job_id) if member else None
         if reserved is not None:
             driver = DriverUse(tenant.job_id, tenant.attempt, reserved.memory_mb, live=True)
@@ -333,28 +335,30 @@ class Cluster(RuleBasedStateMachine):
             SlotRequirement(count=count, profile=profile, runtime=runtime)
             for count, profile in zip(counts, PROFILES, strict=True)
         )
-        held = {key: member.info.id for key, member in self.slots._jobs[tenant.job_id].held.items()}
-        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
+        held = {key: member.info.id for key, member in self.slots.jobs.by_id[tenant.job_id].held.items()}
+        self.slots.jobs.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
 
-    @precondition(lambda self: self.tenants and any(each.away or each.evacuated for each in self.slots.members()))
+    @precondition(
+        lambda self: self.tenants and any(each.away or each.is_evacuated for each in self.slots.task_managers.all())
+    )
     @rule(data=st.data())
     def job_master_gives_up(self, data: st.DataObject) -> None:
         """Some slots on task managers that are away or evacuated; replacements are wanted at once."""
         holders = {
             job_id: None
             for job_id in self.tenants
-            for each in self.slots._jobs[job_id].spread
-            if each.away or each.evacuated
+            for each in self.slots.jobs.by_id[job_id].spread
+            if each.away or each.is_evacuated
         }
         tenant = self.tenants[data.draw(st.sampled_from([*holders] or [*self.tenants]))]
-        account = self.slots._jobs[tenant.job_id]
+        account = self.slots.jobs.by_id[tenant.job_id]
         if account.over or not tenant.attempt:
             return
-        going = [key for key, member in account.held.items() if member.away or member.evacuated]
+        going = [key for key, member in account.held.items() if member.away or member.is_evacuated]
         given_up = set(data.draw(st.lists(st.sampled_from(going), min_size=1, unique=True))) if going else set()
         held = {key: member.info.id for key, member in account.held.items() if key not in given_up}
         self.given_up |= given_up
-        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
+        self.slots.jobs.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
         assert not given_up & account.held.keys()
         assert held.keys() == account.held.keys(), "nothing else is given up"
 
@@ -364,40 +368,42 @@ class Cluster(RuleBasedStateMachine):
         """A slot that it had given up, as the evacuation is over before its executor was told to leave."""
         key, member = data.draw(st.sampled_from(self._kept_after_all()))
         tenant = self.tenants[member.allocations[key].job_id]
-        account = self.slots._jobs[tenant.job_id]
+        account = self.slots.jobs.by_id[tenant.job_id]
         held = {key: member.info.id for key, member in account.held.items()}
         self.given_up.discard(key)
-        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, {**held, key: member.info.id})
+        self.slots.jobs.require(
+            tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, {**held, key: member.info.id}
+        )
         assert account.held.keys() == {*held, key}, "it counts again"
 
     def _kept_after_all(self) -> list[tuple[AllocationId, Member]]:
         """What was given up, is still reported, and belongs to an attempt that goes on."""
         return [
             (key, member)
-            for member in self.slots.members()
+            for member in self.slots.task_managers.all()
             for key, slot in member.allocations.items()
             if key in self.given_up
-            and not (member.away or member.evacuated)
+            and not (member.away or member.is_evacuated)
             and slot.job_id in self.tenants
-            and slot.attempt == self.slots._jobs[slot.job_id].attempt
-            and not self.slots._jobs[slot.job_id].over
+            and slot.attempt == self.slots.jobs.by_id[slot.job_id].attempt
+            and not self.slots.jobs.by_id[slot.job_id].over
         ]
 
     @precondition(lambda self: any(tenant.attempt for tenant in self.tenants.values()))
     @rule(data=st.data(), ends=st.booleans())
     def attempt_ends(self, data: st.DataObject, ends: bool) -> None:
         tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.attempt]))
-        self.slots.end_attempt(tenant.job_id, tenant.attempt)
+        self.slots.jobs.end_attempt(tenant.job_id, tenant.attempt)
         tenant.place = None
         self.disturbed = True
         for node in self.nodes.values():  # task managers free what is over
             node.drivers = {key: use for key, use in node.drivers.items() if key[0] != tenant.job_id}
             node.allocations = {key: slot for key, slot in node.allocations.items() if slot.job_id != tenant.job_id}
         if ends:
-            self.slots.remove_job(tenant.job_id)
+            self.slots.jobs.remove(tenant.job_id)
             del self.tenants[tenant.job_id]
         else:
-            self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+            self.slots.jobs.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
 
     @rule(seconds=st.sampled_from([1.0, 3.0, 11.0, 31.0]), alive=st.booleans())
     def time_passes(self, seconds: float, alive: bool) -> None:
@@ -405,53 +411,53 @@ class Cluster(RuleBasedStateMachine):
         self.disturbed = self.disturbed or seconds > PENDING / 2 or not alive
         if alive:
             for node in self.nodes.values():
-                self.slots.heard(node.info.id, node.info.instance, 0, self.now)
+                self.slots.task_managers.take_heartbeat(node.info.id, node.info.instance, 0, self.now)
         lapsed = self.slots.expire(self.now)
         lost = {info.id for info, _ in lapsed.lost} | {info.id for info in lapsed.away}
         for tenant in self.tenants.values():
             if tenant.place is not None and tenant.place.info.id in lost:
                 tenant.place = None
-                self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+                self.slots.jobs.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
 
     @rule(blocked=st.frozensets(st.sampled_from([f"tm-{number}" for number in range(4)]), max_size=2), data=st.data())
     def nodes_are_blocked(self, blocked: frozenset[str], data: st.DataObject) -> None:
         self.blocked = blocked
         evacuated = frozenset(node for node in sorted(blocked) if data.draw(st.sampled_from([True, True, False])))
-        self.slots.block(Places(blocked, evacuated))
-        for member in self.slots.members():
-            assert member.evacuated == (member.info.id in evacuated or member.draining)
+        self.slots.restrictions.block(Places(blocked, evacuated))
+        for member in self.slots.task_managers.all():
+            assert member.is_evacuated == (member.info.id in evacuated or member.is_draining)
         if evacuated and self.tenants:
             self.job_master_gives_up(data)
         # What was decided is given up, and may arrive all the same.
         self.disturbed = self.disturbed or any(order.info.id in blocked for order in self.orders)
 
-    @precondition(lambda self: self.nodes and not any(member.leaving for member in self.slots.members()))
+    @precondition(lambda self: self.nodes and not any(member.is_leaving for member in self.slots.task_managers.all()))
     @rule(data=st.data(), drains=st.booleans())
     def node_is_about_to_end(self, data: st.DataObject, drains: bool) -> None:
         """Its next life is not."""
-        members = self.slots.members()
+        members = self.slots.task_managers.all()
         if members:
             member = data.draw(st.sampled_from(members))
-            self.slots.leaves(member.info.id, drains=drains)
-            self.slots.leaves(member.info.id, drains=drains)
-            assert self.slots.draining() == ({member.info.id} if drains else set())
+            self.slots.restrictions.take_leaving(member.info.id, drains=drains)
+            self.slots.restrictions.take_leaving(member.info.id, drains=drains)
+            assert self.slots.restrictions.draining() == ({member.info.id} if drains else set())
             self.disturbed = self.disturbed or any(order.info.id == member.info.id for order in self.orders)
 
     # --- decisions ----------------------------------------------------------------------------------------------------
 
     @rule()
     def match(self) -> None:
-        room = {member.info.id: _room(self.slots, member.info.id) for member in self.slots.members()}
-        avoided = {member.info.id for member in self.slots.members() if member.avoided or member.away}
+        room = {member.info.id: _room(self.slots, member.info.id) for member in self.slots.task_managers.all()}
+        avoided = {member.info.id for member in self.slots.task_managers.all() if member.avoided or member.away}
         avoided |= {TaskManagerId(name) for name in self.blocked}
-        leaving = {member.info.id for member in self.slots.members() if member.leaving}
+        leaving = {member.info.id for member in self.slots.task_managers.all() if member.is_leaving}
         avoided |= leaving
         spread = {
             (job_id, member.info.id): count
             for job_id in self.tenants
-            for member, count in self.slots._jobs[job_id].spread.items()
+            for member, count in self.slots.jobs.by_id[job_id].spread.items()
         }
-        held = {job_id: len(self.slots._jobs[job_id].held) for job_id in self.tenants}
+        held = {job_id: len(self.slots.jobs.by_id[job_id].held) for job_id in self.tenants}
         wants = {job_id: self._wants(job_id) for job_id in self.tenants}
         matches = self.slots.match(self.now, lambda: next(self.ids))
         for granted in matches.places:
@@ -461,7 +467,7 @@ class Cluster(RuleBasedStateMachine):
             assert granted.info.id not in leaving, "nor to one that is about to end"
             tenant.place = granted
         if not matches.places:  # else the room has changed before the slots were given
-            for member in self.slots.members():
+            for member in self.slots.task_managers.all():
                 room[member.info.id][2] -= member.claimed_memory  # kept for a driver that has waited for long
             self._judge(matches.slots, room, avoided, held, wants, spread)
         for allotted in matches.slots:
@@ -472,12 +478,12 @@ class Cluster(RuleBasedStateMachine):
 
     def _wants(self, job_id: JobId) -> list[tuple[SlotRequirement, int]]:
         """What a job lacks, counted here from what the task managers are known to hold for it."""
-        account, tenant = self.slots._jobs[job_id], self.tenants[job_id]
+        account, tenant = self.slots.jobs.by_id[job_id], self.tenants[job_id]
         if account.over:
             return []
         mine = [
             slot.profile
-            for member in self.slots.members()
+            for member in self.slots.task_managers.all()
             for slot in {**member.allocations, **member.pending}.values()
             if slot.job_id == job_id and slot.attempt == tenant.attempt and slot.id not in self.given_up
         ]
@@ -533,19 +539,21 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def the_newest_report_counts(self) -> None:
-        for member in self.slots.members():
+        for member in self.slots.task_managers.all():
             assert set(member.allocations) == self.nodes[member.info.id].newest[1], "late reports change nothing"
 
     @invariant()
     def what_is_held_is_kept_while_its_task_manager_is_away(self) -> None:
-        for member in self.slots.members():
+        for member in self.slots.task_managers.all():
             if member.away:
-                assert self.now - self.slots._away[member] < ORPHAN + 31.0  # as long as time passes in one step
+                assert (
+                    self.now - self.slots.task_managers._away[member] < ORPHAN + 31.0
+                )  # as long as time passes in one step
 
     def teardown(self) -> None:
         """When every job ends and every task manager reports, nothing stays reserved."""
         for job_id in list(self.tenants):
-            self.slots.remove_job(job_id)
+            self.slots.jobs.remove(job_id)
         for node in self.nodes.values():
             node.allocations.clear()
             node.drivers.clear()
@@ -553,16 +561,16 @@ class Cluster(RuleBasedStateMachine):
             self._deliver(node, node.info, node.sequence, (), ())
         self.slots.expire(self.now)
         self.slots.check_invariants()
-        for member in self.slots.members():
+        for member in self.slots.task_managers.all():
             everything = (member.info.total.cores, member.info.total.memory_mb)
             assert (member.free_cores, member.free_memory) == everything, "nothing leaks"
-            slots, places = (0, 0) if member.leaving else (member.info.slots, member.info.driver_places)
+            slots, places = (0, 0) if member.is_leaving else (member.info.slots, member.info.driver_places)
             assert (member.free_slots, member.free_places) == (slots, places), "no slot and no driver place leaks"
             assert member.claimed_by is None
 
 
 def _room(slots: SlotManager, name: TaskManagerId) -> list[int]:
-    member = slots.member(name)
+    member = slots.task_managers.get(name)
     assert member is not None
     taken = [slot.profile for slot in {**member.allocations, **member.pending}.values()]
     drivers = [driver.memory_mb for driver in member.drivers] + [r.memory_mb for r in member.reservations.values()]

@@ -25,8 +25,9 @@ from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
 from emberkeep.jobs.newest_attempt import NewestAttempt
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
+from emberkeep.slots.job_accounts import JobAccounts
 from emberkeep.slots.pool.machine import SlotPool
-from emberkeep.slots.slot_manager import SlotManager
+from emberkeep.slots.restrictions import Restrictions
 from emberkeep.slots.table.fences import Fences
 from emberkeep.slots.table.machine import SlotTable
 from tests.simulation.test_procedures import troubled
@@ -256,16 +257,16 @@ PLANTS = {
     "a restarted task manager is taken to have lost its executors": Plant(
         SlotPool, "_bind_again", start_anew_always, ("p", "b"), "agents"
     ),
-    "a silent task manager is lost at once": Plant(SlotManager, "_is_needed", everything_is_lost, ("p",), "agents"),
+    "a silent task manager is lost at once": Plant(JobAccounts, "use", everything_is_lost, ("p",), "agents"),
     "nobody tells a task manager which attempts are over": Plant(
-        SlotManager, "is_void", returning(False), ("c", "f"), "split"
+        JobAccounts, "is_void", returning(False), ("c", "f"), "split"
     ),
     "nobody counts attempts that the job store does not know": Plant(
         NewestAttempt, "attempt_seen", returning(None), ("g",), "older"
     ),
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
-    "blocked nodes are not told to the slot manager": Plant(SlotManager, "block", returning(None), ("i",), "block"),
+    "blocked nodes are not told to the slot manager": Plant(Restrictions, "block", returning(None), ("i",), "block"),
     "a block takes no driver place back": Plant(Dispatcher, "_review_places", returning(None), ("i", "a"), "block"),
     "a new JobManager does not read the blocklist": Plant(
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"

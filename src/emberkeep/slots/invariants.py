@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.ledger import JobAccount, Member
@@ -11,11 +12,11 @@ from emberkeep.slots.ledger import JobAccount, Member
 def check(
     members: Mapping[TaskManagerId, Member],
     jobs: Mapping[JobId, JobAccount],
-    pending: Mapping[AllocationId, tuple[Member, float]],
+    pending: AbstractSet[AllocationId],
 ) -> None:
     """Raise AssertionError naming the broken invariant."""
     in_members = {allocation_id for member in members.values() for allocation_id in member.pending}
-    _hold(in_members == set(pending), "each pending slot is kept once, on its task manager")
+    _hold(in_members == pending, "each pending slot is kept once, on its task manager")
     for member in members.values():
         _check_member(member, jobs)
     for job in jobs.values():
@@ -25,14 +26,13 @@ def check(
 def _check_member(member: Member, jobs: Mapping[JobId, JobAccount]) -> None:
     where = member.info.id
     _hold(not set(member.pending) & set(member.allocations), f"{where}: nothing is both pending and reported")
-    _hold(not (member.blocked and member.pending), f"{where}: blocked, and no slot is decided for it")
-    _hold(not (member.leaving and member.pending), f"{where}: about to end, and no slot is decided for it")
-    _hold(member.blocked or member.draining or not member.evacuated, f"{where}: evacuated, and so blocked or draining")
+    _hold(not (member.is_blocked and member.pending), f"{where}: blocked, and no slot is decided for it")
+    _hold(not (member.is_leaving and member.pending), f"{where}: about to end, and no slot is decided for it")
     for job_id, reserved in member.reservations.items():
         job = jobs.get(job_id)
         _hold(job is not None and job.reserved_on is member, f"{where}: reserved for {job_id}, which knows of it")
         ordered = job is not None and job.attempt >= reserved.attempt
-        _hold(ordered or not member.blocked, f"{where}: blocked, and no place is kept for the driver of {job_id}")
+        _hold(ordered or not member.is_blocked, f"{where}: blocked, and no place is kept for the driver of {job_id}")
     for driver in member.drivers:
         reservation = member.reservations.get(driver.job_id)
         shown = reservation is not None and driver.attempt >= reservation.attempt

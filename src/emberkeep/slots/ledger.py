@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
@@ -40,6 +41,32 @@ class Reservation:
     memory_mb: int
 
 
+@dataclass(frozen=True)
+class HeldReport:
+    """What a task manager reports that it holds. ``sequence`` grows with each report of one instance."""
+
+    sequence: int
+    allocations: tuple[Allocation, ...] = ()
+    drivers: tuple[DriverUse, ...] = ()
+
+
+class BlockState(enum.Enum):
+    """What the blocklist says about a task manager."""
+
+    NONE = "none"
+    BLOCKED = "blocked"  # it gets nothing new
+    EVACUATED = "evacuated"  # work that runs there moves elsewhere, too
+
+
+class EndingState(enum.Enum):
+    """How far a task manager is on the way to its end. It gets nothing new unless it stays."""
+
+    STAYS = "stays"
+    RETIRING = "retiring"  # idle and asked to end, which a failed request revokes
+    LEAVING = "leaving"  # it reported that it is about to end
+    DRAINING = "draining"  # also leaving; what runs there moves elsewhere first
+
+
 @dataclass(eq=False)
 class Member:
     """One registered task manager. ``ordinal`` grows with each registration and breaks ties."""
@@ -53,11 +80,8 @@ class Member:
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     avoided: bool = False  # it refused a slot or was unreachable a moment ago
     away: bool = False  # silent for too long: gets nothing new, keeps what jobs hold there
-    blocked: bool = False  # by the blocklist: gets nothing new
-    evacuated: bool = False  # work that runs there moves elsewhere, too
-    retiring: bool = False  # idle and asked to end: gets nothing new
-    leaving: bool = False  # reported that it is about to end: gets nothing new
-    draining: bool = False  # also leaving; what runs there moves elsewhere first
+    block: BlockState = BlockState.NONE
+    ending: EndingState = EndingState.STAYS
     claimed_by: JobId | None = None  # kept free for a driver that has waited for a long time
     claimed_memory: int = 0  # MiB that this driver needs, withheld from slots
     free_slots: int = 0
@@ -65,6 +89,36 @@ class Member:
     free_memory: int = 0
     free_places: int = 0
     level: int = 0  # one-core slots that it could give now; 0 while nothing may be placed here
+
+    @property
+    def is_blocked(self) -> bool:
+        """True if the blocklist allows nothing new here."""
+        return self.block is not BlockState.NONE
+
+    @property
+    def is_leaving(self) -> bool:
+        """True if the task manager reported that it is about to end."""
+        return self.ending in (EndingState.LEAVING, EndingState.DRAINING)
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the task manager ends once its work has moved elsewhere."""
+        return self.ending is EndingState.DRAINING
+
+    @property
+    def is_evacuated(self) -> bool:
+        """True if work that runs here moves elsewhere."""
+        return self.block is BlockState.EVACUATED or self.is_draining
+
+    @property
+    def stays_open(self) -> bool:
+        """True if nothing longer than a moment keeps new work away: neither silence, the blocklist nor its end."""
+        return not (self.away or self.is_blocked) and self.ending is EndingState.STAYS
+
+    @property
+    def is_open(self) -> bool:
+        """True if something new may be placed here now, provided that it fits."""
+        return self.stays_open and not self.avoided
 
     def recount(self) -> bool:
         """Compute the free resources. Return True if any of them has grown."""
@@ -86,7 +140,7 @@ class Member:
         self.free_cores = info.total.cores - cores
         self.free_memory = info.total.memory_mb - memory
         self.free_places = info.driver_places - places
-        if self.leaving:
+        if self.is_leaving:
             self.free_slots = self.free_places = 0
         return (
             self.free_slots > before[0]
@@ -103,8 +157,7 @@ class Member:
         self.free_memory -= allocation.profile.memory_mb
 
     def usable_level(self) -> int:
-        closed = self.avoided or self.away or self.blocked or self.retiring
-        if closed or self.free_memory - self.claimed_memory <= 0:
+        if not self.is_open or self.free_memory - self.claimed_memory <= 0:
             return 0
         return max(0, min(self.free_slots, self.free_cores))
 

@@ -241,8 +241,7 @@ class PlaceRound:
 
 def takes_drivers(member: Member) -> bool:
     """True if a driver may be placed there, provided that its memory fits."""
-    closed = member.avoided or member.away or member.blocked or member.retiring
-    return member.free_places > 0 and not closed and member.claimed_by is None
+    return member.free_places > 0 and member.is_open and member.claimed_by is None
 
 
 def _settle(heap: list[tuple[int, int, Member]]) -> None:

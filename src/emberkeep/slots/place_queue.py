@@ -14,22 +14,11 @@ from dataclasses import dataclass
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots import shortage
-from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Reservation
+from emberkeep.slots.ledger import DriverNeed, EndingState, JobAccount, Member, Reservation
 from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import PlaceRound
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.shelves import Shelves
-
-
-@dataclass
-class Due:
-    """The rounds of matching that may have something to assign."""
-
-    slots: bool = False
-    places: bool = False
-
-    def both(self) -> None:
-        self.slots = self.places = True
+from emberkeep.slots.shelves import Due, Shelves
 
 
 @dataclass(frozen=True)
@@ -79,28 +68,20 @@ class PlaceQueue:
         self.waiting.pop(job, None)
         if self._claim is not None and self._claim[0] is job:
             self._drop_claim()
-        member = job.reserved_on
-        if member is not None:
-            self.unreserve(job)
-            if self._shelves.update(member):
-                self._due.both()
+        self.unreserve(job)
 
     def unreserve(self, job: JobAccount) -> None:
-        """Drop the reservation: a report lists the driver, or the place is gone. The caller recounts the member."""
-        if job.reserved_on is not None:
-            job.reserved_on.reservations.pop(job.job_id, None)
+        """Drop the job's reservation, because a report lists its driver or the place is withdrawn."""
+        member = job.reserved_on
+        if member is not None:
+            member.reservations.pop(job.job_id, None)
             job.reserved_on = None
+            self._shelves.update(member)
 
     def member_closed(self, member: Member) -> None:
         """Drop the claim on a member that accepts nothing new any more."""
         if self._claim is not None and self._claim[1] is member:
             self._drop_claim()
-
-    def member_gone(self, member: Member) -> None:
-        """Drop the claim on a member that is no longer on the shelves."""
-        if self._claim is not None and self._claim[1] is member:
-            self._claim = None
-            member.claimed_by, member.claimed_memory = None, 0
 
     def match(self, now: float) -> list[Granted]:
         """Assign the free places to waiting jobs."""
@@ -146,7 +127,7 @@ class PlaceQueue:
         return not any(
             shortage.could_host(other.info, need)
             for other in self._members.values()
-            if other.info.node_id != member.info.node_id and not (other.retiring or other.leaving)
+            if other.info.node_id != member.info.node_id and other.ending is EndingState.STAYS
         )
 
     def _may_claim(self, job: JobAccount, now: float) -> bool:
@@ -155,10 +136,7 @@ class PlaceQueue:
 
     def _make_claim(self, job: JobAccount, need: DriverNeed, now: float) -> None:
         able = [
-            member
-            for member in self._members.values()
-            if not (member.away or member.blocked or member.retiring or member.leaving)
-            and shortage.could_host(member.info, need)
+            member for member in self._members.values() if member.stays_open and shortage.could_host(member.info, need)
         ]
         if able:
             member = max(able, key=lambda member: (member.free_memory, -member.ordinal))
@@ -172,8 +150,7 @@ class PlaceQueue:
             _, member = self._claim
             self._claim = None
             member.claimed_by, member.claimed_memory = None, 0
-            self._shelves.update(member)
-            self._due.both()
+            self._shelves.reopen(member)
 
     def expire(self, now: float) -> None:
         """Drop an expired claim, and make a round due once a waiting job may make a claim."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from emberkeep.slots.ledger import Member
+from emberkeep.slots.ledger import BlockState, Member
 from emberkeep.slots.model import Allocation, RuntimeVersions
 
 
@@ -32,7 +33,7 @@ class Shelf:
 
     def count(self, member: Member, sign: int) -> None:
         """Add (1) or subtract (-1) a member's free or blocked capacity in the sums."""
-        if member.blocked:
+        if member.is_blocked:
             self.blocked_slots += sign * member.info.slots
             self.blocked_places += sign * member.info.driver_places
         else:
@@ -46,13 +47,35 @@ class Shelf:
             self.put(member, level)
 
 
-class Shelves:
-    """All registered task managers by runtime, except those that are ``away``, which give nothing."""
+@dataclass
+class Due:
+    """The rounds of matching that may have something to assign."""
 
-    def __init__(self) -> None:
+    slots: bool = False
+    places: bool = False
+
+    def both(self) -> None:
+        self.slots = self.places = True
+
+
+class Shelves:
+    """All registered task managers by runtime, except those that are ``away``, which give nothing.
+
+    Makes both rounds of matching ``due`` whenever something becomes free. ``version`` grows whenever a task manager is
+    put on a shelf or taken off.
+    """
+
+    def __init__(self, due: Due) -> None:
         self.away = 0
+        self.version = 0
         self.by_runtime: dict[RuntimeVersions, Shelf] = {}
         self._shelf_of: dict[Member, Shelf] = {}
+        self._due = due
+
+    @property
+    def members(self) -> Iterable[Member]:
+        """Registered task managers that are not away."""
+        return self._shelf_of.keys()
 
     def add(self, member: Member) -> None:
         shelf = self.by_runtime.setdefault(member.info.runtime, Shelf())
@@ -63,8 +86,31 @@ class Shelves:
         member.recount()
         shelf.count(member, 1)
         shelf.put(member, member.usable_level())
+        self.version += 1
+        self._due.both()
 
     def remove(self, member: Member) -> None:
+        """Take a member off its shelf, or out of the number of those that are away."""
+        if member.away:
+            self.away -= 1
+        else:
+            self._take_off(member)
+
+    def send_away(self, member: Member) -> None:
+        """Take a silent member off its shelf until ``take_back``."""
+        self._take_off(member)
+        self.away += 1
+        member.away = True
+        member.level = 0
+        member.recount()
+
+    def take_back(self, member: Member) -> None:
+        """Put a member that was away on its shelf again."""
+        self.away -= 1
+        member.away = False
+        self.add(member)
+
+    def _take_off(self, member: Member) -> None:
         shelf = self._shelf_of.pop(member)
         del shelf.members[member]
         del shelf.levels[member.level][member]
@@ -73,23 +119,38 @@ class Shelves:
         shelf.count(member, -1)
         if not shelf.members:
             del self.by_runtime[member.info.runtime]
+        self.version += 1
 
-    def update(self, member: Member) -> bool:
-        """Count a changed member again. True if more is free than before and the member is not blocked."""
-        shelf = self._shelf_of[member]
+    def update(self, member: Member) -> None:
+        """Count a changed member again."""
+        shelf = self._shelf_of.get(member)
+        if shelf is None:
+            member.recount()
+            return
         shelf.count(member, -1)
         gained = member.recount()
         shelf.count(member, 1)
         shelf.move(member)
-        return gained and not member.blocked
+        if gained and not member.is_blocked:
+            self._due.both()
 
-    def set_blocked(self, member: Member, blocked: bool) -> None:
-        """Mark a member as blocked or not, and move its capacity to the matching sums."""
-        shelf = self._shelf_of[member]
+    def reopen(self, member: Member) -> None:
+        """Count a member again that something kept closed until now."""
+        self.update(member)
+        self._due.both()
+
+    def set_block(self, member: Member, block: BlockState) -> None:
+        """Follow the blocklist, and move the member's capacity to the matching sums."""
+        shelf = self._shelf_of.get(member)
+        if shelf is None:
+            member.block = block
+            return
         shelf.count(member, -1)
-        member.blocked = blocked
+        member.block = block
         shelf.count(member, 1)
         shelf.move(member)
+        if not member.is_blocked:
+            self._due.both()
 
     def promise(self, member: Member, allocation: Allocation) -> None:
         """Account for a newly decided slot, in constant time."""

@@ -106,7 +106,7 @@ def may_place_later(need: DriverNeed, shelves: Shelves) -> bool:
     """True if a task manager that is blocked could host the driver."""
     able = (shelf for runtime, shelf in shelves.by_runtime.items() if need.python in ("", runtime.python))
     return any(
-        member.blocked and could_host(member.info, need)
+        member.is_blocked and could_host(member.info, need)
         for shelf in able
         if shelf.blocked_places
         for member in shelf.members
@@ -118,7 +118,7 @@ def may_give_later(requirement: SlotRequirement, shelves: Shelves) -> bool:
     shelf = shelves.by_runtime.get(requirement.runtime)
     if shelf is None or not shelf.blocked_slots:
         return False
-    return any(member.blocked and _large_enough(member.info, requirement.profile) for member in shelf.members)
+    return any(member.is_blocked and _large_enough(member.info, requirement.profile) for member in shelf.members)
 
 
 def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[TaskManagerInfo]) -> str:

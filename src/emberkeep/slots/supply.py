@@ -91,7 +91,7 @@ def room_of(spec: TaskManagerSpec) -> Room:
 def standing_of(member: Member) -> Standing:
     """Return the supply's view of a registered task manager."""
     spare = None
-    if member.avoided and not (member.away or member.blocked or member.retiring or member.leaving):
+    if member.avoided and member.stays_open:
         spare = Room(
             max(0, member.free_slots),
             max(0, member.free_places),
@@ -104,7 +104,7 @@ def standing_of(member: Member) -> Standing:
         slots=member.info.slots,
         idle=member.is_idle,
         away=member.away,
-        blocked=member.blocked or member.leaving,
+        blocked=member.is_blocked or member.is_leaving,
         spare=spare,
     )
 

@@ -134,7 +134,7 @@ def test_the_next_driver_is_placed_elsewhere() -> None:
 
 
 def granted(rig: Rig, job: JobId, *shunned: str, memory_mb: int = 1024) -> tuple[str, bool]:
-    rig.slots.request_place(job, DriverNeed(memory_mb, "", frozenset(shunned)), 2, 0.0)
+    rig.slots.jobs.request_place(job, DriverNeed(memory_mb, "", frozenset(shunned)), 2, 0.0)
     (found,) = rig.slots.match(0.0, lambda: next(rig.ids)).places
     return found.info.id, found.only_node
 

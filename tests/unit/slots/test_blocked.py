@@ -36,11 +36,11 @@ class Places:
 
 def require(rig: Rig, job_id: str, count: int, held: dict[AllocationId, TaskManagerId]) -> None:
     wanted = (SlotRequirement(count=count, profile=SMALL, runtime=RUNTIME),)
-    rig.slots.require(job_id, 1, "jm:1", wanted, held)  # type: ignore[arg-type]
+    rig.slots.jobs.require(job_id, 1, "jm:1", wanted, held)  # type: ignore[arg-type]
 
 
 def test_slots_and_places_go_elsewhere_until_it_is_given_back(rig: Rig) -> None:
-    rig.slots.block(Places("tm-1"))
+    rig.slots.restrictions.block(Places("tm-1"))
     for name in ("tm-1", "tm-2"):
         rig.add(name)
     job_id = rig.job(6)
@@ -50,7 +50,7 @@ def test_slots_and_places_go_elsewhere_until_it_is_given_back(rig: Rig) -> None:
     for number in range(3):
         rig.ask(rig.job(), 512)
         assert set(rig.places().values()) == ({"tm-2"} if number < 2 else set())
-    rig.slots.block(Places())
+    rig.slots.restrictions.block(Places())
     assert {allotted.info.id for allotted in rig.match()} == {"tm-1"}
     assert rig.slots.missing(job_id) == ""
 
@@ -62,21 +62,21 @@ def test_what_was_decided_and_is_not_there_yet_is_withdrawn(rig: Rig) -> None:
     on_first = [allocation for allocation, where in decided.items() if where == "tm-1"]
     assert len(on_first) == 2
     rig.report(first, on_first[0])
-    rig.slots.block(Places("tm-1"))
+    rig.slots.restrictions.block(Places("tm-1"))
     assert not rig.slots.is_pending(on_first[1].id)
     assert [allotted.info.id for allotted in rig.match()] == ["tm-2"], "the reported one stays, the other moves"
     assert rig.slots.missing(job_id) == ""
 
 
 def test_all_blocked_is_said(rig: Rig) -> None:
-    rig.slots.block(Places("tm-1"))
+    rig.slots.restrictions.block(Places("tm-1"))
     rig.add("tm-1", slots=1, driver_places=1)
     job_id = rig.job(1)
     assert not rig.match()
     assert rig.slots.missing(job_id).endswith("is missing: the only slot is on a blocked node")
     rig.ask(rig.job(), 512)
     rig.places()
-    rig.slots.block(Places("tm-1", "tm-2"))
+    rig.slots.restrictions.block(Places("tm-1", "tm-2"))
     rig.add("tm-2", slots=1, driver_places=1)
     assert not rig.match()
     assert rig.slots.missing(job_id).endswith("all 2 slots are on blocked nodes")
@@ -93,15 +93,17 @@ def test_nobody_is_kept_free_on_a_blocked_task_manager(rig: Rig) -> None:
     rig.ask(holder, 512)
     assert rig.places() == {holder: "tm-1"}
     rig.ask(waiting, 512)
-    rig.slots.heard(TaskManagerId("tm-1"), rig.slots.members()[0].info.instance, 1, PATIENCE)
+    rig.slots.task_managers.take_heartbeat(
+        TaskManagerId("tm-1"), rig.slots.task_managers.all()[0].info.instance, 1, PATIENCE
+    )
     assert rig.places(PATIENCE) == {}
-    assert rig.slots.members()[0].claimed_by == waiting
-    rig.slots.block(Places("tm-1"))
+    assert rig.slots.task_managers.all()[0].claimed_by == waiting
+    rig.slots.restrictions.block(Places("tm-1"))
     rig.slots.check_invariants()
-    assert rig.slots.members()[0].claimed_by is None
+    assert rig.slots.task_managers.all()[0].claimed_by is None
     rig.slots.expire(PATIENCE)
     assert rig.places(PATIENCE) == {}
-    assert rig.slots.members()[0].claimed_by is None
+    assert rig.slots.task_managers.all()[0].claimed_by is None
 
 
 def test_a_job_that_has_left_an_evacuated_task_manager_gets_others_before_that_one_says_so(rig: Rig) -> None:
@@ -111,7 +113,7 @@ def test_a_job_that_has_left_an_evacuated_task_manager_gets_others_before_that_o
     rig.report(first, *slots)
     held = {slot.id: TaskManagerId("tm-1") for slot in slots}
     rig.add("tm-2")
-    rig.slots.block(Places("tm-1!"))
+    rig.slots.restrictions.block(Places("tm-1!"))
     require(rig, job_id, 2, held)
     assert not rig.match(), "it has not heard of it yet"
     require(rig, job_id, 2, {})
@@ -127,20 +129,20 @@ def test_who_misses_something_waits_also_for_blocked_nodes_whose_task_managers_a
     rig.ask(waiting, 512)
     assert rig.places() == {}
     assert not rig.slots.waits_for_blocked(waiting)
-    rig.slots.block(Places("tm-1"))
+    rig.slots.restrictions.block(Places("tm-1"))
     first = rig.add("tm-1")
     rig.places()
     assert rig.slots.waits_for_blocked(waiting)
     assert "without a task manager" not in rig.slots.missing(waiting)
 
-    rig.slots.leave(first.id)
+    rig.slots.task_managers.remove(first.id)
     rig.places()
     assert rig.slots.missing(waiting) == (
         "no place for the driver (512 MiB): no task manager is registered; "
         "blocked and without a task manager now: node tm-1"
     )
     assert rig.slots.waits_for_blocked(waiting)
-    rig.slots.block(Places(*(f"node-{number}" for number in range(5))))
+    rig.slots.restrictions.block(Places(*(f"node-{number}" for number in range(5))))
     assert rig.slots.missing(waiting).endswith("now: node node-0, node node-1, node node-2 and 2 more")
-    rig.slots.block(Places())
+    rig.slots.restrictions.block(Places())
     assert not rig.slots.waits_for_blocked(waiting)

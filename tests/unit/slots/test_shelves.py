@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.slots.ledger import DriverUse, Member, Reservation
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
-from emberkeep.slots.shelves import Shelves
+from emberkeep.slots.shelves import Due, Shelves
 
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 
@@ -29,7 +29,7 @@ def member(name: str, driver_places: int) -> Member:
 
 
 def test_driver_places_are_counted_as_they_are_taken_and_given_back() -> None:
-    shelves = Shelves()
+    shelves = Shelves(Due())
     first, second = member("a", 2), member("b", 1)
     shelves.add(first)
     shelves.add(second)

@@ -10,9 +10,11 @@ import pytest
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
-from emberkeep.slots.ledger import DriverNeed, DriverUse
+from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
-from emberkeep.slots.slot_manager import AVOIDED_FOR, Allotted, SlotManager
+from emberkeep.slots.registered_task_managers import SilenceLimits
+from emberkeep.slots.restrictions import AVOIDED_FOR
+from emberkeep.slots.slot_manager import Allotted, SlotManager
 
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 SMALL = ResourceProfile(cores=1, memory_mb=1024)
@@ -43,7 +45,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.slots = SlotManager(
-            lost_after=LOST_AFTER, orphan_timeout=ORPHAN, pending_timeout=PENDING, patience=PATIENCE
+            SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN), pending_timeout=PENDING, patience=PATIENCE
         )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count())
         self.sequences: Counter[str] = Counter()
@@ -52,20 +54,20 @@ class Rig:
     def add(self, name: str, **changes: Any) -> TaskManagerInfo:
         registered = info(name, **changes)
         self.sequences[name] += 1
-        self.slots.register(registered, self.sequences[name], (), (), 0.0)
+        self.slots.task_managers.register(registered, HeldReport(self.sequences[name]), 0.0)
         return registered
 
     def report(
         self, registered: TaskManagerInfo, *allocations: Allocation, drivers: tuple[DriverUse, ...] = (), now: float = 0
     ) -> None:
         self.sequences[registered.id] += 1
-        sequence = self.sequences[registered.id]
-        assert self.slots.report(registered.id, registered.instance, sequence, allocations, drivers, now)
+        report = HeldReport(self.sequences[registered.id], allocations, drivers)
+        assert self.slots.task_managers.take_report(registered.id, registered.instance, report, now)
 
     def job(self, count: int = 0, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME) -> JobId:
         self.jobs += 1
         job_id = JobId(f"{self.jobs:032x}")
-        self.slots.add_job(job_id, self.jobs, 1)
+        self.slots.jobs.add(job_id, self.jobs, 1)
         if count:
             self.want(job_id, count, profile, runtime)
         return job_id
@@ -74,11 +76,11 @@ class Rig:
         self, job_id: JobId, count: int, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME
     ) -> None:
         wanted = (SlotRequirement(count=count, profile=profile, runtime=runtime),)
-        self.slots.require(job_id, 1, "jm:1", wanted, {})
+        self.slots.jobs.require(job_id, 1, "jm:1", wanted, {})
 
     def state(self, name: str, **sizes: int) -> None:
         """Local state of the first job."""
-        self.slots.holds_state(TaskManagerId(name), {JobId(f"{1:032x}"): sizes["size"]})
+        self.slots.task_managers.take_local_state(TaskManagerId(name), {JobId(f"{1:032x}"): sizes["size"]})
 
     def match(self, now: float = 0.0) -> list[Allotted]:
         found = list(self.slots.match(now, lambda: next(self.ids)).slots)
@@ -91,7 +93,7 @@ class Rig:
         return {place.job_id: place.info.id for place in granted}
 
     def ask(self, job_id: JobId, memory_mb: int, now: float = 0.0, python: str = "") -> None:
-        self.slots.request_place(job_id, DriverNeed(memory_mb, python), 2, now)
+        self.slots.jobs.request_place(job_id, DriverNeed(memory_mb, python), 2, now)
 
 
 @pytest.fixture
@@ -152,8 +154,8 @@ class TestFairness:
         rig.report(first)
         rig.job(1)
         assert [allotted.info.id for allotted in rig.match()] == ["b", "a"]
-        rig.slots.begin_attempt(job_id, 2)
-        rig.slots.require(job_id, 2, "jm:1", (SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME),), {})
+        rig.slots.jobs.begin_attempt(job_id, 2)
+        rig.slots.jobs.require(job_id, 2, "jm:1", (SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME),), {})
         assert [allotted.info.id for allotted in rig.match()] == ["a"]
 
     def test_slots_spread_also_onto_task_managers_where_the_job_has_lost_some(self, rig: Rig) -> None:
@@ -169,7 +171,7 @@ class TestFairness:
         rig.add("tm-1", total=ResourceProfile(cores=8, memory_mb=16_384))
         job_id = rig.job()
         wanted = tuple(SlotRequirement(count=2, profile=profile, runtime=RUNTIME) for profile in (SMALL, LARGE))
-        rig.slots.require(job_id, 1, "jm:1", wanted, {})
+        rig.slots.jobs.require(job_id, 1, "jm:1", wanted, {})
         assert Counter(allotted.allocation.profile for allotted in rig.match()) == {SMALL: 2, LARGE: 1}
         assert rig.slots.missing(job_id).startswith("1 of 2 slots (4 cores and 8192 MiB each) is missing")
 
@@ -179,11 +181,11 @@ class TestAccounts:
         rig.add("tm-1", slots=1)
         first, second = rig.job(1), rig.job(1)
         assert per_job(rig.match()) == {first: 1}
-        rig.slots.heard(TaskManagerId("tm-1"), InstanceId("tm-1/1"), 1, PENDING - 1)
+        rig.slots.task_managers.take_heartbeat(TaskManagerId("tm-1"), InstanceId("tm-1/1"), 1, PENDING - 1)
         rig.slots.expire(PENDING - 1)
         assert not rig.match()
-        rig.slots.heard(TaskManagerId("tm-1"), InstanceId("tm-1/1"), 1, PENDING)
-        rig.slots.close_requirements(first, 1)
+        rig.slots.task_managers.take_heartbeat(TaskManagerId("tm-1"), InstanceId("tm-1/1"), 1, PENDING)
+        rig.slots.jobs.close_requirements(first, 1)
         rig.slots.expire(PENDING)
         assert per_job(rig.match()) == {second: 1}
 
@@ -202,14 +204,14 @@ class TestAccounts:
         rig.job(1)
         slot = rig.match()[0].allocation
         rig.report(registered, slot)
-        assert rig.slots.report(registered.id, registered.instance, 1, (), (), 0.0)
+        assert rig.slots.task_managers.take_report(registered.id, registered.instance, HeldReport(1), 0.0)
         assert not rig.match()
 
     def test_a_task_manager_that_refused_is_avoided_for_a_moment(self, rig: Rig) -> None:
         rig.add("tm-1", slots=2)
         rig.job(1)
         slot = rig.match()[0].allocation
-        rig.slots.refused(slot.id, 1.0)
+        rig.slots.take_refusal(slot.id, 1.0)
         assert not rig.match(1.0)
         rig.slots.expire(1.0 + AVOIDED_FOR)
         assert len(rig.match(1.0 + AVOIDED_FOR)) == 1
@@ -219,7 +221,7 @@ class TestAccounts:
         first = rig.job(1)
         slot = rig.match()[0].allocation
         second = rig.job(1)
-        rig.slots.end_attempt(first, 1)
+        rig.slots.jobs.end_attempt(first, 1)
         assert not rig.slots.is_pending(slot.id)
         assert per_job(rig.match()) == {second: 1}
         rig.want(first, 1)
@@ -229,17 +231,17 @@ class TestAccounts:
         registered = rig.add("tm-1", slots=2)
         job_id = rig.job(1)
         rig.report(registered, rig.match()[0].allocation)
-        rig.slots.begin_attempt(job_id, 2)
-        assert rig.slots.is_void(job_id, 1)
+        rig.slots.jobs.begin_attempt(job_id, 2)
+        assert rig.slots.jobs.is_void(job_id, 1)
         wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
-        rig.slots.require(job_id, 2, "jm:2", wanted, {})
+        rig.slots.jobs.require(job_id, 2, "jm:2", wanted, {})
         assert per_job(rig.match()) == {job_id: 1}
         assert "all 2 slots are taken" in rig.slots.missing(job_id)
 
     def test_requirements_that_were_closed_stay_closed(self, rig: Rig) -> None:
         rig.add("tm-1")
         job_id = rig.job(1)
-        rig.slots.close_requirements(job_id, 1)
+        rig.slots.jobs.close_requirements(job_id, 1)
         rig.want(job_id, 2)
         assert not rig.match()
 
@@ -253,18 +255,18 @@ class TestAccounts:
         assert not rig.match()
         missing = "2 of 2 slots (1 core and 1024 MiB each) are missing: no task manager is registered"
         assert rig.slots.missing(job_id) == missing
-        assert not rig.slots.heard(registered.id, registered.instance, 1, LOST_AFTER)
+        assert not rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 1, LOST_AFTER)
 
     def test_a_new_life_replaces_the_old_one(self, rig: Rig) -> None:
         old = rig.add("tm-1")
         job_id = rig.job(1)
         rig.match()
         new = info("tm-1", instance=InstanceId("tm-1/2"), predecessor=old.instance, started_ms=-5)
-        assert rig.slots.register(new, 1, (), (), 0.0) == (old, (job_id,))
+        assert rig.slots.task_managers.register(new, HeldReport(1), 0.0) == (old, (job_id,))
         with pytest.raises(Conflict, match="started again"):
-            rig.slots.heard(old.id, old.instance, 9, 0.0)
+            rig.slots.task_managers.take_heartbeat(old.id, old.instance, 9, 0.0)
         with pytest.raises(Conflict, match="older one"):
-            rig.slots.register(old, 9, (), (), 0.0)
+            rig.slots.task_managers.register(old, HeldReport(9), 0.0)
 
     @pytest.mark.req("SAFE-16")
     @pytest.mark.parametrize("host", ["tm-1", "elsewhere"])
@@ -282,16 +284,16 @@ class TestAccounts:
         second = info("tm-1", instance=InstanceId("tm-1/2"), pid=22, host=host, predecessor=life, started_ms=started_ms)
         for now in (0.0, LOST_AFTER / 2):
             with pytest.raises(Conflict, match=rf"pid 11 on tm-1 .* pid 22 on {host} .* claims it"):
-                rig.slots.register(second, 1, (), (), now)
-        assert rig.slots.heard(first.id, first.instance, 9, LOST_AFTER / 2)
+                rig.slots.task_managers.register(second, HeldReport(1), now)
+        assert rig.slots.task_managers.take_heartbeat(first.id, first.instance, 9, LOST_AFTER / 2)
         rig.slots.expire(LOST_AFTER)
         with pytest.raises(Conflict):
-            rig.slots.register(second, 1, (), (), LOST_AFTER)
+            rig.slots.task_managers.register(second, HeldReport(1), LOST_AFTER)
         rig.slots.expire(2 * LOST_AFTER)
-        rig.slots.register(second, 1, (), (), 2 * LOST_AFTER)
+        rig.slots.task_managers.register(second, HeldReport(1), 2 * LOST_AFTER)
         rig.slots.check_invariants()
         with pytest.raises(Conflict):
-            rig.slots.heard(first.id, first.instance, 10, 2 * LOST_AFTER)
+            rig.slots.task_managers.take_heartbeat(first.id, first.instance, 10, 2 * LOST_AFTER)
 
 
 @pytest.mark.req("LOC-5")
@@ -316,7 +318,7 @@ class TestTaskManagersThatAreAway:
         assert rig.slots.missing(other).endswith("no task manager is registered but 1 that is away")
         rig.ask(other, 512)
         assert rig.places() == {}
-        assert rig.slots.heard(registered.id, registered.instance, 2, LOST_AFTER + 1)
+        assert rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 2, LOST_AFTER + 1)
         assert [allotted.allocation.job_id for allotted in rig.match(LOST_AFTER + 1)] == [other]
 
     def test_it_is_lost_after_the_orphan_timeout(self, rig: Rig) -> None:
@@ -330,17 +332,17 @@ class TestTaskManagersThatAreAway:
         registered, job_id, (kept, lost) = self.away(rig)
         rig.add("tm-2")
         wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
-        rig.slots.require(job_id, 1, "jm:1", wanted, {kept.id: registered.id})
+        rig.slots.jobs.require(job_id, 1, "jm:1", wanted, {kept.id: registered.id})
         assert [allotted.info.id for allotted in rig.match()] == ["tm-2"]
         # Back again, it still reports the slot, until its JobMaster has refused it.
         new = info("tm-1", instance=InstanceId("tm-1/2"), predecessor=registered.instance, host="elsewhere")
-        assert rig.slots.register(new, 1, (kept, lost), (), 20.0) == (registered, ())
+        assert rig.slots.task_managers.register(new, HeldReport(1, (kept, lost)), 20.0) == (registered, ())
         rig.slots.check_invariants()
 
     def test_it_is_lost_when_nobody_holds_anything_there_any_more(self, rig: Rig) -> None:
         registered, job_id, _ = self.away(rig)
         wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
-        rig.slots.require(job_id, 1, "jm:1", wanted, {})
+        rig.slots.jobs.require(job_id, 1, "jm:1", wanted, {})
         assert rig.slots.expire(LOST_AFTER + 1).lost == ((registered, (job_id,)),)
 
     def test_a_driver_alone_keeps_it(self, rig: Rig) -> None:
@@ -352,7 +354,7 @@ class TestTaskManagersThatAreAway:
     def test_its_next_life_keeps_what_it_reports(self, rig: Rig) -> None:
         registered, _, (first, second) = self.away(rig)
         new = info("tm-1", instance=InstanceId("tm-1/2"), predecessor=registered.instance, started_ms=-5)
-        assert rig.slots.register(new, 1, (first,), (), 20.0) == (registered, ())
+        assert rig.slots.task_managers.register(new, HeldReport(1, (first,)), 20.0) == (registered, ())
         (again,) = rig.match(20.0)
         assert again.info == new
         assert again.allocation.id not in (first.id, second.id)
@@ -360,12 +362,12 @@ class TestTaskManagersThatAreAway:
     def test_a_next_life_that_took_nothing_over_has_lost_everything(self, rig: Rig) -> None:
         registered, job_id, _ = self.away(rig)
         new = info("tm-1", instance=InstanceId("tm-1/2"), started_ms=2)
-        assert rig.slots.register(new, 1, (), (), 20.0) == (registered, (job_id,))
+        assert rig.slots.task_managers.register(new, HeldReport(1), 20.0) == (registered, (job_id,))
 
     def test_its_id_may_be_taken_on_another_host(self, rig: Rig) -> None:
         registered, job_id, _ = self.away(rig)
         new = info("tm-1", instance=InstanceId("tm-1/2"), host="elsewhere", node_id="elsewhere")
-        assert rig.slots.register(new, 1, (), (), 20.0) == (registered, (job_id,))
+        assert rig.slots.task_managers.register(new, HeldReport(1), 20.0) == (registered, (job_id,))
         rig.slots.check_invariants()
 
     def test_slots_on_task_managers_that_a_new_leader_has_not_met_are_not_replaced(self, rig: Rig) -> None:
@@ -373,9 +375,9 @@ class TestTaskManagersThatAreAway:
         job_id = rig.job()
         wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
         held = {AllocationId("a"): TaskManagerId("tm-1"), AllocationId("b"): TaskManagerId("tm-1")}
-        rig.slots.require(job_id, 1, "jm:1", wanted, held)
+        rig.slots.jobs.require(job_id, 1, "jm:1", wanted, held)
         assert not rig.match()
-        rig.slots.require(job_id, 1, "jm:1", wanted, {})
+        rig.slots.jobs.require(job_id, 1, "jm:1", wanted, {})
         assert len(rig.match()) == 2
 
 
@@ -413,7 +415,7 @@ class TestLocality:
         rig.ask(job_id, 1024)
         rig.ask(other, 1024)
         assert rig.places() == {job_id: "tm-1", other: "tm-3"}
-        rig.slots.withdraw_place(job_id)
+        rig.slots.jobs.withdraw_place(job_id)
         rig.state("tm-1", size=0)
         rig.ask(job_id, 1024)
         assert rig.places() == {job_id: "tm-2"}, "else to the one with the most state"
@@ -446,7 +448,7 @@ class TestDriverPlaces:
         rig.ask(first, 1024)
         rig.places()
         rig.ask(second, 1024)
-        rig.slots.withdraw_place(first)
+        rig.slots.jobs.withdraw_place(first)
         assert rig.places() == {second: "tm-1"}
 
     def test_a_large_driver_holds_up_no_small_one_at_first_and_does_not_starve(self, rig: Rig) -> None:
@@ -457,7 +459,7 @@ class TestDriverPlaces:
         rig.ask(large, 6000)
         rig.ask(small, 1000)
         assert rig.places() == {small: "tm-1"}
-        rig.slots.heard(registered.id, registered.instance, 2, PATIENCE)
+        rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 2, PATIENCE)
         rig.slots.expire(PATIENCE)
         assert rig.places(PATIENCE) == {}
         rig.ask(later, 500, PATIENCE)
@@ -537,7 +539,7 @@ class TestClaims:
         running, waiting = rig.job(), rig.job()
         rig.report(registered, drivers=(DriverUse(running, 1, 512, True),))
         rig.ask(waiting, memory_mb)
-        rig.slots.heard(registered.id, registered.instance, 0, PATIENCE)
+        rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 0, PATIENCE)
         rig.slots.expire(PATIENCE)
         assert rig.places(PATIENCE) == {}
         return registered, running
@@ -551,6 +553,6 @@ class TestClaims:
         registered, running = self.claim(rig, 8192)
         rig.want(running, 2)
         assert rig.match(PATIENCE) == []
-        rig.slots.heard(registered.id, registered.instance, 0, 2 * PATIENCE)
+        rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 0, 2 * PATIENCE)
         rig.slots.expire(2 * PATIENCE)
         assert per_job(rig.match(2 * PATIENCE)) == {running: 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -39,8 +39,9 @@ from emberkeep.protocol.messages import (
     TaskManagerReport,
 )
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots.ledger import DriverNeed, DriverUse
+from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.slots.registered_task_managers import RemovedTaskManager, SilenceLimits
 from emberkeep.slots.slot_manager import Allotted, SlotManager
 from emberkeep.slots.supply import Supply
 
@@ -164,11 +165,10 @@ class ResourceManager(Actor):
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         lost_after = configuration[options.HEARTBEAT_TIMEOUT]
         self._slots = SlotManager(
-            lost_after=lost_after,
-            orphan_timeout=configuration[options.ORPHAN_TIMEOUT],
+            SilenceLimits(lost_after=lost_after, orphan_timeout=configuration[options.ORPHAN_TIMEOUT]),
             pending_timeout=self._rpc_timeout + lost_after,
         )
-        self._slots.block(blocked or BlockedPlaces())
+        self._slots.restrictions.block(blocked or BlockedPlaces())
         self._registered: dict[TaskManagerId, _Registered] = {}
         self._lost: dict[JobId, _Lost] = {}
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
@@ -199,7 +199,7 @@ class ResourceManager(Actor):
 
     def handle(self, turn: Callable[[], ReplyT]) -> ReplyT:
         reply = super().handle(turn)
-        if self._slots.dirty and not self._match_due and not self._authority.in_doubt:
+        if self._slots.is_due and not self._match_due and not self._authority.in_doubt:
             self._match_due = True
             self.tell(self._match)  # after the waiting calls, so that a burst is matched once
         return reply
@@ -214,33 +214,33 @@ class ResourceManager(Actor):
 
     @told
     def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
-        self._slots.add_job(job_id, order, attempt)
+        self._slots.jobs.add(job_id, order, attempt)
 
     @told
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
         self._lost.pop(job_id, None)
-        self._slots.begin_attempt(job_id, attempt)
+        self._slots.jobs.begin_attempt(job_id, attempt)
 
     @told
     def end_attempt(self, job_id: JobId, attempt: int) -> None:
-        self._slots.end_attempt(job_id, attempt)
+        self._slots.jobs.end_attempt(job_id, attempt)
 
     @told
     def close_requirements(self, job_id: JobId, attempt: int) -> None:
-        self._slots.close_requirements(job_id, attempt)
+        self._slots.jobs.close_requirements(job_id, attempt)
 
     @told
     def remove_job(self, job_id: JobId) -> None:
         self._lost.pop(job_id, None)
-        self._slots.remove_job(job_id)
+        self._slots.jobs.remove(job_id)
 
     @told
     def request_place(self, job_id: JobId, need: DriverNeed, attempt: int) -> None:
-        self._slots.request_place(job_id, need, attempt, self._clock.now())
+        self._slots.jobs.request_place(job_id, need, attempt, self._clock.now())
 
     @told
     def withdraw_place(self, job_id: JobId) -> None:
-        self._slots.withdraw_place(job_id)
+        self._slots.jobs.withdraw_place(job_id)
 
     @told
     def explain_place(self, job_id: JobId) -> None:
@@ -259,7 +259,7 @@ class ResourceManager(Actor):
                 executor for executor in status.executors if executor.departure is None and not executor.outgoing
             )
             held = {executor.allocation_id: executor.task_manager for executor in staying}
-            self._slots.require(job_id, attempt, job_master, status.requirements, held)
+            self._slots.jobs.require(job_id, attempt, job_master, status.requirements, held)
             self._judge(lambda faults, now: faults.take(job_id, attempt, status, now))
         lost = self._lost.get(job_id)
         missing = self._slots.missing(job_id)
@@ -319,20 +319,20 @@ class ResourceManager(Actor):
 
         Raises RetryLater (it has certainly not received the order and is used as before), Absent, UnknownOutcome.
         """
-        if not await self.ask(partial(self._slots.retire, task_manager)):
+        if not await self.ask(partial(self._slots.restrictions.retire, task_manager)):
             return False
         try:
             await self.stop(task_manager, 0.0)
         except (Absent, UnknownOutcome):
             raise
         except EmberkeepError as error:
-            await self.ask(partial(self._slots.recall, task_manager))
+            await self.ask(partial(self._slots.restrictions.recall, task_manager))
             raise RetryLater(f"task manager {task_manager} was not told to end: {error}") from error
         return True
 
     def _view(self, task_manager: TaskManagerId) -> TaskManagerView:
         registered = self._registered.get(task_manager)
-        member = self._slots.member(task_manager)
+        member = self._slots.task_managers.get(task_manager)
         if registered is None or member is None:
             raise Absent(f"no task manager {task_manager} is registered", hint="GET /v1/taskmanagers lists them")
         return TaskManagerView(
@@ -343,8 +343,8 @@ class ResourceManager(Actor):
             free_driver_places=0 if member.away else max(0, member.free_places),
             free_resources=NOTHING if member.away else member.free(),
             away=member.away,
-            blocked=member.blocked,
-            evacuated=member.evacuated,
+            blocked=member.is_blocked,
+            evacuated=member.is_evacuated,
         )
 
     # --- what the blocklist's owner tells -----------------------------------------------------------------------------
@@ -353,7 +353,7 @@ class ResourceManager(Actor):
     def block(self, places: BlockedPlaces) -> None:
         """Return once nothing new is placed there. Places that are no longer blocked are used again."""
         self._places = places
-        self._slots.block(places)
+        self._slots.restrictions.block(places)
 
     @told
     def unblocked(self, place: Place) -> None:
@@ -395,9 +395,7 @@ class ResourceManager(Actor):
     def register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
         """Register a task manager, or take its newer instance. Raises Conflict if another process has this id."""
         info, report = request.info, request.report
-        replaced = self._slots.register(
-            info, report.sequence, report.allocations, _uses(report.drivers), self._clock.now()
-        )
+        replaced = self._slots.task_managers.register(info, _held(report), self._clock.now())
         self._hearing.heard(info.id, self._clock.now())
         if replaced is not None:
             self._succeed(info, report, replaced)
@@ -411,16 +409,14 @@ class ResourceManager(Actor):
         if before is None or report.sequence > before.report.sequence:
             registered = self._registered[info.id] = _Registered(info, report, self._clock.now_ms())
             registered.take(report, self._clock.now_ms())
-            self._slots.holds_state(info.id, _sizes(report))
+            self._slots.task_managers.take_local_state(info.id, _sizes(report))
             self._note_leaving(info.id, report)
             self._tell_drivers(info, before.report.drivers if before else (), report.drivers)
         return TaskManagerRegistered(
             epoch=self._epoch, heartbeat_interval=self._heartbeat_interval, lineage=self._lineage
         )
 
-    def _succeed(
-        self, info: TaskManagerInfo, report: TaskManagerReport, replaced: tuple[TaskManagerInfo, tuple[JobId, ...]]
-    ) -> None:
+    def _succeed(self, info: TaskManagerInfo, report: TaskManagerReport, replaced: RemovedTaskManager) -> None:
         """Replace the previous instance of a task manager that was restarted.
 
         What the new instance has taken over continues. Only jobs without a slot in its report learn of a loss. Drivers
@@ -440,20 +436,18 @@ class ResourceManager(Actor):
         if registered is None:
             return TaskManagerHeartbeatReply(epoch=self._epoch, known=False, lineage=self._lineage)
         self._hearing.heard(request.id, now)
-        before, away = registered.report, self._is_away(request.id)
+        before, away = registered.report, self._slots.task_managers.is_away(request.id)
         late = report.sequence <= before.sequence
         if late or (report.allocations == before.allocations and report.drivers == before.drivers):
-            self._slots.heard(request.id, request.instance, report.sequence, now)
+            self._slots.task_managers.take_heartbeat(request.id, request.instance, report.sequence, now)
             if not late:
                 registered.report = report
             registered.heard_ms = self._clock.now_ms()
         else:
-            self._slots.report(
-                request.id, request.instance, report.sequence, report.allocations, _uses(report.drivers), now
-            )
+            self._slots.task_managers.take_report(request.id, request.instance, _held(report), now)
             registered.take(report, self._clock.now_ms())
         if not late and report.local_state != before.local_state:
-            self._slots.holds_state(request.id, _sizes(report))
+            self._slots.task_managers.take_local_state(request.id, _sizes(report))
         self._note_leaving(request.id, report)
         if away:
             logger.info("task manager %s at %s is heard again", request.id, registered.info.address)
@@ -471,14 +465,14 @@ class ResourceManager(Actor):
 
     def _note_leaving(self, task_manager: TaskManagerId, report: TaskManagerReport) -> None:
         if report.leaving:
-            self._slots.leaves(task_manager, drains=report.draining)
+            self._slots.restrictions.take_leaving(task_manager, drains=report.draining)
         if report.draining is not (task_manager in self._draining):
             self._review_draining()
 
     def _review_draining(self) -> None:
         before = (self._draining, self._movable)
-        self._draining = self._slots.draining()
-        self._movable = self._slots.movable() if self._draining else frozenset()
+        self._draining = self._slots.restrictions.draining()
+        self._movable = self._slots.restrictions.movable() if self._draining else frozenset()
         if (self._draining, self._movable) != before:
             self._told.task_managers_draining(self._draining, self._movable)
 
@@ -486,7 +480,7 @@ class ResourceManager(Actor):
         """Drop a task manager that has shut down and holds nothing, without waiting for a timeout."""
         logger.info("task manager %s at %s has shut down", info.id, info.address)
         self._hearing.left(info.id)
-        self._note_lost([self._slots.leave(info.id)])
+        self._note_lost([self._slots.task_managers.remove(info.id)])
 
     def _verdict(self, registered: _Registered) -> TaskManagerHeartbeatReply:
         slots = self._slots
@@ -499,19 +493,15 @@ class ResourceManager(Actor):
             acknowledged=tuple(
                 AttemptKey(job_id=job_id, attempt=attempt)
                 for job_id, attempt in registered.exited
-                if slots.is_settled(job_id, attempt)
+                if slots.jobs.is_settled(job_id, attempt)
             ),
             stale=tuple(
                 AttemptKey(job_id=job_id, attempt=attempt)
                 for job_id, attempt in registered.keys
-                if slots.is_void(job_id, attempt)
+                if slots.jobs.is_void(job_id, attempt)
             ),
-            ended=tuple(job_id for job_id in registered.report.left[:LEFT_JOBS] if not slots.has_job(job_id)),
+            ended=tuple(job_id for job_id in registered.report.left[:LEFT_JOBS] if job_id not in slots.jobs),
         )
-
-    def _is_away(self, task_manager: TaskManagerId) -> bool:
-        member = self._slots.member(task_manager)
-        return member is not None and member.away
 
     def _tell_drivers(
         self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
@@ -528,10 +518,10 @@ class ResourceManager(Actor):
         if vanished:
             self._told.drivers_changed(info, (), vanished)
 
-    def _note_lost(self, lost: list[tuple[TaskManagerInfo, tuple[JobId, ...]]]) -> None:
+    def _note_lost(self, lost: Iterable[RemovedTaskManager]) -> None:
         for info, holders in lost:
             self._registered.pop(info.id, None)
-            for job_id in filter(self._slots.has_job, holders):
+            for job_id in filter(self._slots.jobs.__contains__, holders):
                 self._lost.setdefault(job_id, _Lost()).add(info.instance)
         self._told.task_managers_lost(tuple(info.instance for info, _ in lost))
         if self._draining:
@@ -557,7 +547,7 @@ class ResourceManager(Actor):
         for info, _ in lapsed.lost:
             logger.warning("task manager %s at %s is lost: no heartbeat for too long", info.id, info.address)
         if lapsed.lost:
-            self._note_lost(list(lapsed.lost))
+            self._note_lost(lapsed.lost)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the accounts contradict each other. For tests and the simulator."""
@@ -578,7 +568,7 @@ class ResourceManager(Actor):
     async def _allocate(self, allotted: Allotted) -> None:
         allocation = allotted.allocation
         if not await self._authority.confirmed():
-            self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
+            self.tell(lambda: self._slots.take_refusal(allocation.id, self._clock.now()))
             return
         if not self._slots.is_pending(allocation.id):
             return  # it expired while this waited its turn
@@ -598,7 +588,7 @@ class ResourceManager(Actor):
             logger.info("allocation on task manager %s is uncertain: %s", allotted.info.id, error)
         except EmberkeepError as error:
             logger.info("task manager %s does not take an allocation: %s", allotted.info.id, error)
-            self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
+            self.tell(lambda: self._slots.take_refusal(allocation.id, self._clock.now()))
 
 
 def _attempts_of(report: TaskManagerReport) -> tuple[AttemptKey, ...]:
@@ -607,11 +597,12 @@ def _attempts_of(report: TaskManagerReport) -> tuple[AttemptKey, ...]:
     return tuple(AttemptKey(job_id=job_id, attempt=attempt) for job_id, attempt in dict.fromkeys(held))
 
 
-def _uses(drivers: tuple[DriverReport, ...]) -> tuple[DriverUse, ...]:
-    return tuple(
+def _held(report: TaskManagerReport) -> HeldReport:
+    drivers = (
         DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
-        for driver in drivers
+        for driver in report.drivers
     )
+    return HeldReport(report.sequence, report.allocations, tuple(drivers))
 
 
 def _sizes(report: TaskManagerReport) -> dict[JobId, int]:

@@ -1,0 +1,212 @@
+"""The accounts of all jobs: which attempt is the newest, what it needs, and what it holds. Part of the SlotManager.
+
+A job's accounts follow the reports of task managers. Where a task manager is silent, or a job's work moves away from
+it, they follow the job's JobMaster instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
+from emberkeep.slots.lacking_jobs import LackingJobs
+from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport, JobAccount, Member
+from emberkeep.slots.model import Allocation, SlotRequirement
+from emberkeep.slots.pending_slots import PendingSlots
+from emberkeep.slots.place_queue import PlaceQueue
+
+
+class JobAccounts:
+    """A job holds slots of its newest attempt only. ``members`` belongs to the SlotManager."""
+
+    def __init__(
+        self,
+        members: Mapping[TaskManagerId, Member],
+        pending: PendingSlots,
+        places: PlaceQueue,
+        lacking: LackingJobs,
+    ) -> None:
+        self.by_id: dict[JobId, JobAccount] = {}
+        self._members = members
+        self._pending = pending
+        self._places = places
+        self._lacking = lacking
+
+    def __contains__(self, job_id: JobId) -> bool:
+        return job_id in self.by_id
+
+    # --- jobs and their attempts --------------------------------------------------------------------------------------
+
+    def add(self, job_id: JobId, order: int, attempt: int) -> None:
+        """Add a job that may have drivers and slots. ``attempt``: the newest one recorded, 0 for none."""
+        self.by_id[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt)
+
+    def begin_attempt(self, job_id: JobId, attempt: int) -> None:
+        """Follow a newer recorded attempt. The slots and drivers of older attempts are no longer valid."""
+        job = self.by_id[job_id]
+        if attempt > job.attempt:
+            self._void(job)
+            job.attempt = attempt
+            job.over = False
+
+    def end_attempt(self, job_id: JobId, attempt: int) -> None:
+        """Invalidate this attempt's slots and driver, wherever they are reported, and release its reservations."""
+        job = self.by_id.get(job_id)
+        if job is not None and attempt == job.attempt:
+            self._void(job)
+            job.over = True
+            self._places.withdraw(job)
+
+    def remove(self, job_id: JobId) -> None:
+        """Forget a job that has ended. Its slots and driver are no longer valid."""
+        job = self.by_id.get(job_id)
+        if job is not None:
+            self._places.withdraw(job)
+            self._void(job)
+            del self.by_id[job_id]
+
+    def _void(self, job: JobAccount) -> None:
+        self._lacking.drop(job)
+        for allocation_id, member in list(job.held.items()):
+            if allocation_id in member.pending:
+                self._pending.withdraw(allocation_id)
+        job.drop_all()
+
+    def is_void(self, job_id: JobId, attempt: int) -> bool:
+        """True if this attempt has ended, so that its slots must be freed and its driver ended."""
+        job = self.by_id.get(job_id)
+        return job is None or attempt < job.attempt or (attempt == job.attempt and job.over)
+
+    def is_settled(self, job_id: JobId, attempt: int) -> bool:
+        """True if the consequences of the attempt's end are durable, so its exit need not be reported any more."""
+        job = self.by_id.get(job_id)
+        return job is None or attempt < job.attempt
+
+    # --- what jobs need -----------------------------------------------------------------------------------------------
+
+    def request_place(self, job_id: JobId, need: DriverNeed, attempt: int, now: float) -> None:
+        """Ask for a driver place for ``attempt`` (or a newer one)."""
+        self._places.request(self.by_id[job_id], need, attempt, now)
+
+    def withdraw_place(self, job_id: JobId) -> None:
+        """Cancel the request, or release the place if no report lists its driver yet."""
+        job = self.by_id.get(job_id)
+        if job is not None:
+            self._places.withdraw(job)
+
+    def require(
+        self,
+        job_id: JobId,
+        attempt: int,
+        job_master: str,
+        requirements: tuple[SlotRequirement, ...],
+        held: Mapping[AllocationId, TaskManagerId],
+    ) -> None:
+        """Set what the attempt needs in total, and the slots that its JobMaster ``held`` at that time.
+
+        Ignored unless the attempt is the current one, has not ended and has not closed its requirements.
+        """
+        job = self.by_id.get(job_id)
+        if job is None or attempt != job.attempt or job.over or attempt <= job.closed:
+            return
+        self._take_held(job, held)
+        if job.job_master == job_master and job.requirements == requirements:
+            return
+        job.job_master, job.requirements = job_master, requirements
+        self._lacking.review(job)
+
+    def close_requirements(self, job_id: JobId, attempt: int) -> None:
+        """Drop the attempt's requirements permanently: late messages do not bring them back."""
+        job = self.by_id.get(job_id)
+        if job is not None and attempt == job.attempt:
+            job.closed = attempt
+            self._lacking.drop(job)
+
+    # --- what jobs hold -----------------------------------------------------------------------------------------------
+
+    def _take_held(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
+        """Correct the job's holdings by what its JobMaster holds, where a task manager is away, blocked or evacuated.
+
+        An away task manager cannot be asked. On a blocked or evacuated one, ``held`` has no slots that are about to
+        leave, so the job gets as many elsewhere while it still holds those.
+        """
+        emptying = {member for member in job.spread if member.away or member.is_evacuated or member.is_blocked}
+        if emptying:
+            for allocation_id, member in list(job.held.items()):
+                if member in emptying and allocation_id not in held:
+                    self._drop(member.allocations[allocation_id])
+        for allocation_id, task_manager in held.items():
+            known = self._members.get(task_manager)
+            if known is not None and allocation_id in known.allocations and allocation_id not in job.held:
+                self._add(known.allocations[allocation_id], known)  # it was about to leave, and stays
+        elsewhere = sum(task_manager not in self._members for task_manager in held.values())
+        if elsewhere != job.elsewhere:
+            job.elsewhere = elsewhere
+            self._lacking.review(job)
+
+    def take_report(self, member: Member, report: HeldReport) -> None:
+        """Set what a task manager holds to what it reports. The caller counts the member again."""
+        old, member.allocations = member.allocations, {allocation.id: allocation for allocation in report.allocations}
+        for allocation in old.values():
+            if allocation.id not in member.allocations:
+                self._drop(allocation)
+        for allocation in report.allocations:
+            if allocation.id not in old and not self._pending.take_reported(allocation.id, member):
+                self._add(allocation, member)
+        member.drivers = report.drivers
+        for driver in report.drivers:
+            self._take_driver(driver, member)
+
+    def _take_driver(self, driver: DriverUse, member: Member) -> None:
+        job = self.by_id.get(driver.job_id)
+        if job is not None and driver.attempt == job.attempt:
+            job.last_place = member.info.id
+        reservation = member.reservations.get(driver.job_id)
+        if reservation is not None and driver.attempt >= reservation.attempt:
+            self._places.unreserve(self.by_id[driver.job_id])
+
+    def _add(self, allocation: Allocation, member: Member) -> None:
+        job = self.by_id.get(allocation.job_id)
+        if job is not None and allocation.attempt == job.attempt and not job.over:
+            job.add(allocation, member)
+            self._lacking.review(job)
+
+    def _drop(self, allocation: Allocation) -> None:
+        job = self.by_id.get(allocation.job_id)
+        if job is not None:
+            job.drop(allocation)
+            self._lacking.review(job)
+
+    def drop_all_on(self, member: Member) -> tuple[JobId, ...]:
+        """Drop what jobs hold on a task manager that has ended; return those jobs, in the order of the slots."""
+        slots = (*member.allocations.values(), *member.pending.values())
+        for allocation in member.allocations.values():
+            self._drop(allocation)
+        self.withdraw_all_on(member)
+        return tuple(dict.fromkeys(allocation.job_id for allocation in slots))
+
+    def withdraw_all_on(self, member: Member) -> None:
+        """Withdraw the slots and driver places on a task manager that no report shows yet."""
+        self._pending.withdraw_from(member)
+        for job_id in list(member.reservations):
+            self._places.unreserve(self.by_id[job_id])
+        self._places.member_closed(member)
+
+    def withdraw_unordered_on(self, member: Member) -> None:
+        """Withdraw the slots that no report shows yet, and driver places for which no driver was ordered.
+
+        A driver that was ordered may run there, until a report says otherwise.
+        """
+        self._pending.withdraw_from(member)
+        for job_id, reservation in list(member.reservations.items()):
+            if self.by_id[job_id].attempt < reservation.attempt:
+                self._places.unreserve(self.by_id[job_id])
+        self._places.member_closed(member)
+
+    def use(self, member: Member) -> bool:
+        """True if a job holds a slot on this task manager, has a pending one, or has a live driver there."""
+        slots = (*member.allocations.values(), *member.pending.values())
+        jobs = ((allocation.id, self.by_id.get(allocation.job_id)) for allocation in slots)
+        if any(job is not None and allocation_id in job.held for allocation_id, job in jobs):
+            return True
+        return any(driver.live and not self.is_void(driver.job_id, driver.attempt) for driver in member.drivers)

@@ -1,0 +1,43 @@
+"""The jobs that lack slots: those that the next round of matching serves. Part of the SlotManager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emberkeep.slots.ledger import JobAccount
+from emberkeep.slots.shelves import Due
+
+
+class LackingJobs:
+    """A job is in here exactly while it has wants. A job that gets new wants makes the next round for slots ``due``."""
+
+    def __init__(self, due: Due) -> None:
+        self._jobs: dict[JobAccount, None] = {}
+        self._due = due
+
+    def __iter__(self) -> Iterator[JobAccount]:
+        return iter(self._jobs)
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    def review(self, job: JobAccount) -> None:
+        """Compute again what a job lacks, because its requirements or its slots have changed."""
+        job.review()
+        if job.wants:
+            self._jobs[job] = None
+            self._due.slots = True
+        else:
+            self._jobs.pop(job, None)
+
+    def drop(self, job: JobAccount) -> None:
+        """Drop a job's requirements."""
+        job.requirements, job.wants = (), []
+        self._jobs.pop(job, None)
+
+    def end_round(self) -> None:
+        """Remove the jobs that a round of matching has given everything."""
+        for job in list(self._jobs):
+            job.wants = [want for want in job.wants if want.missing]
+            if not job.wants:
+                del self._jobs[job]

@@ -1,0 +1,143 @@
+"""Closes task managers to new work: by the blocklist, before their end, and for a moment after a refusal.
+
+Part of the SlotManager. What runs on a closed task manager stays, unless the task manager is evacuated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
+from emberkeep.slots.job_accounts import JobAccounts
+from emberkeep.slots.ledger import BlockState, DriverUse, EndingState, Member
+from emberkeep.slots.matching import takes_drivers
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.shelves import Shelves
+
+AVOIDED_FOR = 2.0  # seconds without new work for a task manager that refused or was unreachable
+
+
+class Restrictions:
+    """All times are monotonic seconds. ``members``, ``shelves`` and ``jobs`` belong to the SlotManager."""
+
+    def __init__(self, members: Mapping[TaskManagerId, Member], shelves: Shelves, jobs: JobAccounts) -> None:
+        self.blocked: BlockedPlaces = NothingBlocked()
+        self._members = members
+        self._shelves = shelves
+        self._jobs = jobs
+        self._avoided: dict[Member, float] = {}  # until when, oldest first
+        self._vacant: tuple[str, ...] = ()
+        self._vacant_at = 0  # version of the shelves from which ``_vacant`` was computed
+
+    # --- blocklist ----------------------------------------------------------------------------------------------------
+
+    def block(self, places: BlockedPlaces) -> None:
+        """Follow a new blocklist: place nothing new on the task managers that ``places`` blocks.
+
+        Withdraw pending slots there, and driver places for which no driver was ordered yet. Task managers that are no
+        longer blocked get work again.
+        """
+        self.blocked = places
+        self._vacant_at = -1
+        for member in self._members.values():
+            before, block = member.block, self.block_of(member.info)
+            if block is before:
+                continue
+            self._shelves.set_block(member, block)
+            if before is BlockState.NONE:
+                self._jobs.withdraw_unordered_on(member)
+
+    def block_of(self, info: TaskManagerInfo) -> BlockState:
+        """Return what the blocklist says about a task manager."""
+        where = (info.id, info.node_id)
+        if self.blocked.is_evacuated(*where):
+            return BlockState.EVACUATED
+        return BlockState.BLOCKED if self.blocked.is_blocked(*where) else BlockState.NONE
+
+    def vacant(self) -> tuple[str, ...]:
+        """Return the blocked places without a task manager that sends heartbeats."""
+        if self._vacant_at != self._shelves.version:
+            present = ((member.info.id, member.info.node_id) for member in self._shelves.members)
+            self._vacant, self._vacant_at = self.blocked.vacant(present), self._shelves.version
+        return self._vacant
+
+    # --- before the end of a task manager -----------------------------------------------------------------------------
+
+    def retire(self, task_manager: TaskManagerId) -> bool:
+        """Place nothing new on a task manager that will be asked to end. Return False if it is busy or unknown."""
+        member = self._members.get(task_manager)
+        if member is None or not member.is_idle:
+            return False
+        if member.ending is EndingState.STAYS:
+            member.ending = EndingState.RETIRING
+            self._shelves.update(member)
+        return True
+
+    def recall(self, task_manager: TaskManagerId) -> None:
+        """Use a task manager as before: the request to end certainly did not reach it."""
+        member = self._members.get(task_manager)
+        if member is not None and member.ending is EndingState.RETIRING:
+            member.ending = EndingState.STAYS
+            self._shelves.reopen(member)
+
+    def take_leaving(self, task_manager: TaskManagerId, *, drains: bool) -> None:
+        """Place nothing new on a task manager that reports its coming end.
+
+        ``drains``: True if its running work moves elsewhere first.
+        """
+        member = self._members[task_manager]
+        if not member.is_leaving:
+            member.ending = EndingState.LEAVING
+            self._jobs.withdraw_unordered_on(member)
+            self._shelves.update(member)
+        if drains:
+            member.ending = EndingState.DRAINING
+
+    def draining(self) -> frozenset[TaskManagerId]:
+        """Return the task managers that are about to end and whose work moves elsewhere first."""
+        return frozenset(key for key, member in self._members.items() if member.is_draining)
+
+    def movable(self) -> frozenset[JobId]:
+        """Return the jobs with a driver on a draining task manager for which another one has room.
+
+        Memory that the job's own slots use on the other task manager counts as free.
+        """
+        return frozenset(
+            driver.job_id
+            for member in self._members.values()
+            if member.is_draining
+            for driver in member.drivers
+            if driver.live and self._has_room(driver, member)
+        )
+
+    def _has_room(self, driver: DriverUse, home: Member) -> bool:
+        for member in self._members.values():
+            if takes_drivers(member) and member.info.runtime.python == home.info.runtime.python:
+                own = (one.profile.memory_mb for one in member.allocations.values() if one.job_id == driver.job_id)
+                if member.free_memory + sum(own) >= driver.memory_mb:
+                    return True
+        return False
+
+    # --- after a refusal ----------------------------------------------------------------------------------------------
+
+    def avoid(self, member: Member, now: float) -> None:
+        """Place nothing new for a moment on a task manager that refused a slot or was unreachable."""
+        self._avoided.pop(member, None)
+        self._avoided[member] = now + AVOIDED_FOR
+        member.avoided = True
+        self._shelves.update(member)
+
+    def forget(self, member: Member) -> None:
+        """End the avoidance of a task manager that is away or was removed."""
+        self._avoided.pop(member, None)
+        member.avoided = False
+
+    def expire(self, now: float) -> None:
+        """Use task managers again that were avoided for long enough."""
+        while self._avoided:
+            member, until = next(iter(self._avoided.items()))
+            if now < until:
+                break
+            self.forget(member)
+            self._shelves.reopen(member)
