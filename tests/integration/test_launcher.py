@@ -18,7 +18,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.base.process_identity import identify
 from emberkeep.blobs.model import BlobKey
-from emberkeep.daemons.taskmanager.launcher import Node, ProcessLauncher
+from emberkeep.daemons.taskmanager.launcher import LaunchNode, ProcessLauncher
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.java import JavaRuntime
@@ -82,7 +82,7 @@ class Bench:
     def _launcher(self, supervisor: ProcessSupervisor, gateway: str | None = None) -> ProcessLauncher:
         libraries = LibraryCache(self.blobs, self.archives, retention=3600.0)
         java = JavaRuntime(None, self.java, 17)
-        node = Node("tm", "127.0.0.1", self.directory, self.token, java, Configuration())
+        node = LaunchNode("tm", "127.0.0.1", self.directory, self.token, java, Configuration())
         launcher = ProcessLauncher(node, supervisor, libraries, None if gateway is None else Gateway(gateway))
         launcher.on_exit(self.exits.append)
         return launcher

@@ -20,7 +20,7 @@ from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.ids import SystemIds
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.leadership.model import LeaderAddress, Standing
-from emberkeep.leadership.takeover import Probe
+from emberkeep.leadership.takeover import PortProbe
 from tests.integration.zookeepers import Ensemble, connected, eventually, expire, settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("HA-1")]
@@ -157,9 +157,9 @@ async def test_a_leader_whose_port_refuses_is_followed_before_its_session_runs_o
     reached: set[tuple[str, str]] = set()
 
     def noting(name: str) -> Prober:
-        async def look(address: str) -> Probe:
+        async def look(address: str) -> PortProbe:
             found = await probe(address)
-            if found is Probe.ACCEPTED:
+            if found is PortProbe.ACCEPTED:
                 reached.add((name, address))
             return found
 
@@ -187,9 +187,9 @@ async def test_two_that_refuse_each_others_connections_do_not_depose_each_other_
     probes = [0, 0]
 
     def refusing(index: int) -> Prober:
-        async def look(_: str) -> Probe:
+        async def look(_: str) -> PortProbe:
             probes[index] += 1
-            return Probe.ACCEPTED if probes[index] == 1 else Probe.REFUSED
+            return PortProbe.ACCEPTED if probes[index] == 1 else PortProbe.REFUSED
 
         return look
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from emberkeep.api.file_sink.arrivals import Arrival
-from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
-from emberkeep.api.file_sink.part_writer import PartWriter, Places
-from emberkeep.api.file_sink.ports import FoundFile
+from emberkeep.api.file_sink.model import FileFormat, Limits, SinkWriter
+from emberkeep.api.file_sink.part_writer import PartWriter, SinkPlaces
+from emberkeep.api.file_sink.ports import ListedFile
 from emberkeep.api.file_sink.rolling import needed
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 
@@ -67,11 +67,11 @@ class MemoryFiles:
         below = [path.removeprefix(f"{directory}/") for path in self.content if path.startswith(f"{directory}/")]
         return sorted({path.split("/")[0] for path in below})
 
-    def files(self, directory: str) -> list[FoundFile]:
+    def files(self, directory: str) -> list[ListedFile]:
         if not self.names(directory):
             raise RetryLater(directory)
         return [
-            FoundFile(path=path.removeprefix(f"{directory}/"), size=len(data))
+            ListedFile(path=path.removeprefix(f"{directory}/"), size=len(data))
             for path, data in sorted(self.content.items())
             if path.startswith(f"{directory}/")
         ]
@@ -164,8 +164,8 @@ class World:
     def restart(self, restored: tuple[str, int] | None = None) -> PartWriter:
         """A new attempt; whoever wrote before is not told. Returns its writer."""
         self.attempt += 1
-        owner = Owner(job_id="job", attempt=self.attempt, writer=f"w{self.attempt}")
-        places = Places(output=OUTPUT, work=WORK)
+        owner = SinkWriter(job_id="job", attempt=self.attempt, writer=f"w{self.attempt}")
+        places = SinkPlaces(output=OUTPUT, work=WORK)
         self.writer = PartWriter(
             self.files, self.frames, places, owner, self.form, self.limits, lambda: self.now_ms, restored=restored
         )

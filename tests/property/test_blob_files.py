@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, permanent, transient
 from tests.campaign import examples
 
@@ -262,7 +262,7 @@ class BlobFilesMachine(RuleBasedStateMachine):
 
     def look(self, place: Place) -> None:
         content: bytes | None = None
-        with contextlib.suppress(Absent, Damaged):
+        with contextlib.suppress(Absent, DamagedBlob):
             content = self.runner.run(self.store.path(*place)).read_bytes()
         if content is None:
             assert self.known[place] is not Known.THERE

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from emberkeep.api.file_sink.arrivals import Arrival
 from emberkeep.api.file_sink.errors import BatchesMissing, OutputIsAhead, OutputOfAnotherQuery, SinkFenced
 from emberkeep.api.file_sink.model import FileFormat, Limits, Piece, SinkState
-from emberkeep.api.file_sink.model import Owner as Writer
-from emberkeep.api.file_sink.part_writer import PartWriter, Places
+from emberkeep.api.file_sink.model import SinkWriter as Writer
+from emberkeep.api.file_sink.part_writer import PartWriter, SinkPlaces
 from emberkeep.api.file_sink.rolling import Merge, Take, due
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from tests.campaign import examples
@@ -382,7 +382,7 @@ def test_a_superseded_writer_is_told_so() -> None:
     late = PartWriter(
         world.files,
         world.frames,
-        Places(output=OUTPUT, work=WORK),
+        SinkPlaces(output=OUTPUT, work=WORK),
         Writer(job_id="job", attempt=1, writer="late"),
         FileFormat.PARQUET,
         SMALL,
@@ -399,7 +399,7 @@ def test_another_query_continues_the_output_where_that_is_wanted() -> None:
     world = World(SMALL)
     world.run_batch(["a"] * 3)
     world.run_batch(["a"])
-    places = Places(output=OUTPUT, work=WORK)
+    places = SinkPlaces(output=OUTPUT, work=WORK)
     owner = Writer(job_id="another", attempt=1, writer="new")
     writer = PartWriter(world.files, world.frames, places, owner, FileFormat.PARQUET, SMALL, lambda: 0, adopted="q")
     for batch in range(2):

@@ -19,7 +19,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport, Member
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
-from emberkeep.slots.place_queue import Granted
+from emberkeep.slots.place_queue import DriverPlaceGranted
 from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.slot_manager import Allotted, SlotManager
 from tests.campaign import examples
@@ -66,7 +66,7 @@ class Tenant:
     job_id: JobId
     order: int
     attempt: int = 0
-    place: Granted | None = None
+    place: DriverPlaceGranted | None = None
     requirements: tuple[SlotRequirement, ...] = ()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
 
 Step = Callable[[str], Awaitable[None]]
@@ -135,7 +135,7 @@ class MemoryLocalStore(_Layout):
         content = self.files.read(file)
         actual = sha256 or hashlib.sha256(content).hexdigest()
         if actual != key.sha256:
-            raise Damaged(owner, key, actual, str(file))
+            raise DamagedBlob(owner, key, actual, str(file))
         self.files.contents[self.file(owner, key)] = self.files.contents.pop(file)
         await self.step("adopt done")
         return len(content)
@@ -157,7 +157,7 @@ class MemoryLocalStore(_Layout):
         actual = hashlib.sha256(self.files.read(file)).hexdigest()
         if actual != key.sha256:
             del self.files.contents[file]
-            raise Damaged(owner, key, actual, str(file))
+            raise DamagedBlob(owner, key, actual, str(file))
         await self.step("path done")
         return file
 
@@ -181,7 +181,7 @@ class MemoryBlobStorage(_Layout):
         content = self._machine.read(file)
         actual = hashlib.sha256(content).hexdigest()
         if actual != key.sha256:
-            raise Damaged(owner, key, actual, str(file))
+            raise DamagedBlob(owner, key, actual, str(file))
         self.files.contents[self.file(owner, key)] = content
         await self.step("put done")
 

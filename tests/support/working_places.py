@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from emberkeep.base.configuration.layout import WorkingDirectory
-from emberkeep.base.files.ownership import Owner, PlaceKind
+from emberkeep.base.files.ownership import OwnedPlaceKind, Owner
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 
 
@@ -14,7 +14,7 @@ def working_place(root: Path, task_manager: str = "tm", cluster: str = "c") -> W
     """Return a working place, always the same one for the same path. Accesses no disk."""
     owner = Owner(
         cluster_id=cluster,
-        kind=PlaceKind.WORKING_DIRECTORY,
+        kind=OwnedPlaceKind.WORKING_DIRECTORY,
         created_at_ms=1,
         holder=task_manager,
         place_id=hashlib.sha256(str(root).encode()).hexdigest()[:32],

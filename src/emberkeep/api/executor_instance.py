@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from emberkeep.api.function_channel import Channel
-from emberkeep.api.function_link import FAREWELL, NOT_BEGUN, WITHOUT_RETURN, Call, Link, Reply, join_driver
+from emberkeep.api.function_link import FAREWELL, NOT_BEGUN, WITHOUT_RETURN, FunctionCall, Link, Reply, join_driver
 from emberkeep.api.function_state import decode_state, encode_state
 from emberkeep.api.functions import close_once, open_once
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
@@ -112,7 +112,7 @@ class Instance:
         if self._farewell is not None:
             self._send(self._farewell)
         while True:
-            call = self._channel.receive(Call)
+            call = self._channel.receive(FunctionCall)
             if call.number == FAREWELL:
                 self._farewell_has_come.set()
                 return
@@ -125,7 +125,7 @@ class Instance:
         except Fatal as error:  # too large: report why to the driver; the connection stays
             self._channel.send(Reply(number=reply.number, error=f"the state of {self._name}: {error}"))
 
-    def _answer(self, call: Call) -> Reply:
+    def _answer(self, call: FunctionCall) -> Reply:
         try:
             if call.method == "close":
                 self._close()
@@ -153,7 +153,7 @@ class Instance:
         try:
             if not self._driver_is_there():
                 return
-            self._farewell = self._answer(Call(number=FAREWELL, method="snapshot_state"))
+            self._farewell = self._answer(FunctionCall(number=FAREWELL, method="snapshot_state"))
             with suppress(EmberkeepError):  # the other thread reconnects and sends it
                 self._send(self._farewell)
             if self._comes_again:  # else the driver does not acknowledge it

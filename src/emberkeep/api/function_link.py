@@ -85,7 +85,7 @@ class State(Compatible, frozen=True, kw_only=True):
     state: bytes
 
 
-class Call(Compatible, frozen=True, kw_only=True):
+class FunctionCall(Compatible, frozen=True, kw_only=True):
     number: int
     method: str
     arguments: list[int] = msgspec.field(default_factory=list)

@@ -13,10 +13,10 @@ from typing import Any
 
 from emberkeep.api.file_sink.age_watch import AgeWatch
 from emberkeep.api.file_sink.errors import BatchesMissing, OutputUnavailable, SinkClosed
-from emberkeep.api.file_sink.hadoop_files import HadoopFiles
+from emberkeep.api.file_sink.hadoop_files import HadoopSinkFiles
 from emberkeep.api.file_sink.local_files import LocalFiles
-from emberkeep.api.file_sink.model import NOTHING_YET, FileFormat, Limits, Owner
-from emberkeep.api.file_sink.part_writer import PartWriter, Places
+from emberkeep.api.file_sink.model import NOTHING_YET, FileFormat, Limits, SinkWriter
+from emberkeep.api.file_sink.part_writer import PartWriter, SinkPlaces
 from emberkeep.api.file_sink.ports import SinkFiles
 from emberkeep.api.file_sink.spark_frames import SparkFrames
 from emberkeep.api.functions import FollowsQueries
@@ -182,7 +182,7 @@ class RollingFileSink(FollowsQueries):
                 (lambda path: f"file:{path}") if local else (lambda path: path),
             )
             job = current_job()
-            owner = Owner(job_id=job.job_id, attempt=job.attempt, writer=secrets.token_hex(4))
+            owner = SinkWriter(job_id=job.job_id, attempt=job.attempt, writer=secrets.token_hex(4))
             writer = PartWriter(
                 files, self._frames, places, owner, self._form, self._limits, _now_ms, self._adopt, self._restored
             )
@@ -192,7 +192,7 @@ class RollingFileSink(FollowsQueries):
             self._watch.start()
         return self._writer
 
-    def _reach(self, session: Any) -> tuple[SinkFiles, Places]:
+    def _reach(self, session: Any) -> tuple[SinkFiles, SinkPlaces]:
         from py4j.protocol import Py4JError
 
         try:
@@ -211,8 +211,8 @@ class RollingFileSink(FollowsQueries):
             work = f"{parent}/_emberkeep-{name}"
         elif local:
             work = str(system.makeQualified(session._jvm.org.apache.hadoop.fs.Path(work)).toUri().getPath())
-        files: SinkFiles = LocalFiles() if local else HadoopFiles(session)
-        return files, Places(output=output, work=str(PurePosixPath(work)) if local else work.rstrip("/"))
+        files: SinkFiles = LocalFiles() if local else HadoopSinkFiles(session)
+        return files, SinkPlaces(output=output, work=str(PurePosixPath(work)) if local else work.rstrip("/"))
 
     def _show(self) -> None:
         with self._lock:

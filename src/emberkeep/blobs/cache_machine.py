@@ -28,7 +28,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     key: BlobKey
 
 
-class Deletion(msgspec.Struct, frozen=True, kw_only=True):
+class CacheDeletion(msgspec.Struct, frozen=True, kw_only=True):
     """What clean-up must delete for one owner. ``whole``: the owner's directory with everything in it."""
 
     owner: JobId
@@ -107,13 +107,15 @@ class CacheMachine:
         for key in list(self._owners.get(owner, {})):
             self.release(owner, key, holder)
 
-    def turn(self) -> list[Deletion]:
+    def turn(self) -> list[CacheDeletion]:
         """End one retention interval: return what must be deleted now and forget it here (BLOB-10)."""
         due: dict[JobId, list[BlobKey]] = {}
         for owner, key in self._staging.turn():
             due.setdefault(owner, []).append(key)
             self._forget(owner, key)
-        return [Deletion(owner=owner, keys=tuple(keys), whole=owner not in self._owners) for owner, keys in due.items()]
+        return [
+            CacheDeletion(owner=owner, keys=tuple(keys), whole=owner not in self._owners) for owner, keys in due.items()
+        ]
 
     def references(self, owner: JobId, key: BlobKey) -> int:
         """Return how many holders a BLOB has."""

@@ -7,7 +7,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 
 
-class Damaged(Fatal):
+class DamagedBlob(Fatal):
     """A stored file does not have the content that its key names. The file was deleted where that was possible.
 
     ``actual``: SHA-256 of the bytes that were found, "" if they cannot be read.

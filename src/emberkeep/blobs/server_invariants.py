@@ -6,7 +6,7 @@ from collections import Counter
 
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
-from emberkeep.blobs.server_records import Condition, Owner, Record
+from emberkeep.blobs.server_records import Condition, OwnerRecord, Record
 from emberkeep.blobs.server_state import ServerState
 
 
@@ -30,7 +30,7 @@ def _lists(state: ServerState, owner_id: JobId, key: BlobKey) -> int:
     return state.staging.is_staged((owner_id, key)) + state.staging.is_due((owner_id, key))
 
 
-def _check_record(state: ServerState, owner_id: JobId, owner: Owner, key: BlobKey, record: Record) -> None:
+def _check_record(state: ServerState, owner_id: JobId, owner: OwnerRecord, key: BlobKey, record: Record) -> None:
     name, listed = f"{key} of {owner_id}", _lists(state, owner_id, key)
     kept = bool(record.holders or record.uploads or owner.waits_for(key) or owner.strange)
     usable = record.condition is Condition.KEPT and not owner.over

@@ -24,7 +24,7 @@ from emberkeep.blobs.attempt_fences import NO_ATTEMPT, AttemptFences
 from emberkeep.blobs.clean_up import StagedCleanUp
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, StoredBlob, key_of
-from emberkeep.blobs.server_records import Condition, Owner
+from emberkeep.blobs.server_records import Condition, OwnerRecord
 from emberkeep.blobs.server_state import ENDED_REMEMBERED, ServerState
 from emberkeep.blobs.server_uploads import ServerUploads
 
@@ -119,7 +119,7 @@ class ServerMachine:
 
         Raises NotUploaded for the first that is missing, InvalidInput for a wrong size.
         """
-        owner = self.state.owners.get(owner_id) or Owner()
+        owner = self.state.owners.get(owner_id) or OwnerRecord()
         for index, content in enumerate(contents):
             record = owner.records.get(key_of(content))
             if owner.over or record is None or not record.is_there:
@@ -164,7 +164,7 @@ class ServerMachine:
         self.uploads.close_group(owner_id, owner)
         self._end_claims(owner_id, owner)
 
-    def _end_claims(self, owner_id: JobId, owner: Owner) -> None:
+    def _end_claims(self, owner_id: JobId, owner: OwnerRecord) -> None:
         for record in owner.records.values():
             record.holders.discard(SUBMISSION)
         self.clean_up.settle_all(owner_id, owner.records)

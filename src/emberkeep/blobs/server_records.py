@@ -63,7 +63,7 @@ class Record:
 
 
 @dataclass(eq=False)
-class Owner:
+class OwnerRecord:
     """One job's BLOBs, and why they are kept even without references."""
 
     records: dict[BlobKey, Record] = field(default_factory=dict)

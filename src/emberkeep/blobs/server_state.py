@@ -9,7 +9,7 @@ from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.deliveries import Reference
 from emberkeep.blobs.model import BlobKey
-from emberkeep.blobs.server_records import Condition, Deletion, Owner, Record, Upload
+from emberkeep.blobs.server_records import Condition, Deletion, OwnerRecord, Record, Upload
 from emberkeep.blobs.staging import Staging
 
 ENDED_REMEMBERED = 10_000  # jobs
@@ -23,7 +23,7 @@ class ServerState:
     """
 
     remembered: int = ENDED_REMEMBERED
-    owners: dict[JobId, Owner] = field(default_factory=dict)
+    owners: dict[JobId, OwnerRecord] = field(default_factory=dict)
     staging: Staging[tuple[JobId, BlobKey]] = field(default_factory=Staging)
     uploads: dict[int, Upload] = field(default_factory=dict)  # in progress
     owners_of: dict[BlobKey, set[JobId]] = field(default_factory=dict)
@@ -99,9 +99,9 @@ class ServerState:
         """Unknown owners in the HA store: none of their BLOBs is deleted until ``give_up`` names the owner."""
         return {owner_id for owner_id, owner in self.owners.items() if owner.strange}
 
-    def owner(self, owner_id: JobId) -> Owner:
+    def owner(self, owner_id: JobId) -> OwnerRecord:
         """Return the owner, which begins to exist if it is not known."""
-        return self.owners.setdefault(owner_id, Owner())
+        return self.owners.setdefault(owner_id, OwnerRecord())
 
     def record(self, owner_id: JobId, key: BlobKey) -> Record:
         """Return the record of a BLOB, which begins to exist if it is not known."""

@@ -10,7 +10,7 @@ from emberkeep.blobs.attempt_fences import NO_ATTEMPT, AttemptFences
 from emberkeep.blobs.clean_up import StagedCleanUp
 from emberkeep.blobs.groups import Group
 from emberkeep.blobs.model import BlobContent, BlobKey, key_of
-from emberkeep.blobs.server_records import Condition, Owner, Upload
+from emberkeep.blobs.server_records import Condition, OwnerRecord, Upload
 from emberkeep.blobs.server_state import ServerState
 
 OPEN_GROUPS = 10_000
@@ -115,11 +115,11 @@ class ServerUploads:
             if group.turn():
                 self.close_group(owner_id, owner)
 
-    def _close_group_if_complete(self, owner_id: JobId, owner: Owner) -> None:
+    def _close_group_if_complete(self, owner_id: JobId, owner: OwnerRecord) -> None:
         if owner.group is not None and owner.group.is_complete:
             self.close_group(owner_id, owner)
 
-    def close_group(self, owner_id: JobId, owner: Owner) -> None:
+    def close_group(self, owner_id: JobId, owner: OwnerRecord) -> None:
         """Close a group that is complete or abandoned, or whose job is submitted.
 
         Stage its unreferenced BLOBs together.
@@ -136,6 +136,6 @@ class ServerUploads:
             )
 
 
-def _has(owner: Owner, key: BlobKey, size: int) -> bool:
+def _has(owner: OwnerRecord, key: BlobKey, size: int) -> bool:
     record = owner.records.get(key)
     return record is not None and record.is_there and record.size == size

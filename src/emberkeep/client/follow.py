@@ -11,7 +11,7 @@ from typing import Protocol
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.client.log_copy import Patience, StreamCopy
+from emberkeep.client.log_copy import ProblemClock, StreamCopy
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import FailureKind
 from emberkeep.protocol.rest import JobDetailsInfo
@@ -75,7 +75,7 @@ class JobFollower:
 
     async def _watch(self) -> JobDetailsInfo:
         started = time.monotonic()
-        silence = Patience(_UNREACHABLE_LIMIT)
+        silence = ProblemClock(_UNREACHABLE_LIMIT)
         while True:
             try:
                 job = await self._client.job(self._job_id)

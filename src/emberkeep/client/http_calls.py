@@ -35,7 +35,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 class Request:
     """A request. ``body`` creates the body, again for each try. ``limits`` are this request's deadlines.
 
-    ``sink`` receives the content of a successful reply as it arrives, in place of ``Answer.body``, again for each try.
+    ``sink`` receives the content of a successful reply as it comes, in place of ``HttpReply.body``, again for each try.
     """
 
     method: str
@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpReply:
     """A reply. ``HttpCalls.call`` returns only those with a status below 400."""
 
     status: int
@@ -105,7 +105,7 @@ class HttpCalls:
         if self._session is not None:
             await self._session.close()
 
-    async def call(self, request: Request, tries: Tries | None = None) -> Answer:
+    async def call(self, request: Request, tries: Tries | None = None) -> HttpReply:
         """Send until there is a reply or ``patience`` has passed. Raises the errors of ``RestClient``."""
         tries = tries or Tries()
         deadline = time.monotonic() + self._patience
@@ -123,7 +123,7 @@ class HttpCalls:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _ask_each(self, request: Request, tries: Tries) -> Answer:
+    async def _ask_each(self, request: Request, tries: Tries) -> HttpReply:
         """Ask the JobManager that answered last, then the others. If all fail, raises the first RetryLater."""
         first: RetryLater | None = None
         for base in dict.fromkeys((self._base, *self._urls)):
@@ -137,7 +137,7 @@ class HttpCalls:
         assert first is not None, "there is at least one"  # noqa: S101
         raise first
 
-    async def _follow_redirects(self, request: Request, tries: Tries) -> Answer:
+    async def _follow_redirects(self, request: Request, tries: Tries) -> HttpReply:
         url = self._base + API_PREFIX + request.path
         for _ in range(_MAX_REDIRECTS):
             answer = await self._send(url, request, tries)
@@ -154,7 +154,7 @@ class HttpCalls:
             self._base = f"{parts.scheme}://{parts.netloc}{parts.path.partition(API_PREFIX + '/')[0]}"
         raise RetryLater(f"the JobManagers redirect in a circle (last to {url})", hint="an election may be under way")
 
-    async def _send(self, url: str, request: Request, tries: Tries) -> Answer:
+    async def _send(self, url: str, request: Request, tries: Tries) -> HttpReply:
         assert self._session is not None, "open() comes first"  # noqa: S101
         try:
             async with self._session.request(
@@ -168,16 +168,16 @@ class HttpCalls:
                 middlewares=(tries.watch,),
             ) as response:
                 if request.sink is None or response.status != HTTPStatus.OK:
-                    return Answer(response.status, response.headers.copy(), await response.read())
+                    return HttpReply(response.status, response.headers.copy(), await response.read())
                 await request.sink(response.content.iter_any())
-                return Answer(response.status, response.headers.copy(), b"")
+                return HttpReply(response.status, response.headers.copy(), b"")
         except aiohttp.InvalidURL:
             raise InvalidInput(f"{url} is not a URL", hint="for example http://127.0.0.1:8081") from None
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise _unreachable(self._endpoint, error) from error
 
 
-def decode(answer: Answer, kind: type[T]) -> T:
+def decode(answer: HttpReply, kind: type[T]) -> T:
     """Return the body decoded as ``kind``. Raises Fatal if it is anything else."""
     try:
         return msgspec.json.decode(answer.body, type=kind)
@@ -216,7 +216,7 @@ def _unreachable(endpoint: Endpoint, error: Exception) -> Unreachable:
     )
 
 
-def _raise(answer: Answer, method: str, url: str) -> NoReturn:
+def _raise(answer: HttpReply, method: str, url: str) -> NoReturn:
     """Raise the error that the JobManager describes."""
     message, hint, where = f"{method} {url} was answered with HTTP status {answer.status}", None, None
     try:

@@ -16,7 +16,7 @@ _RETRY_PAUSE = 0.2
 _OVER_PATIENCE = 10.0
 
 
-class Patience:
+class ProblemClock:
     """Measure for how long a problem has lasted without interruption."""
 
     def __init__(self, limit: float) -> None:
@@ -69,7 +69,7 @@ class StreamCopy:
 
         Returns None if the attempt has ended and has no log: its driver was never started.
         """
-        patience = Patience(_OVER_PATIENCE)
+        patience = ProblemClock(_OVER_PATIENCE)
         while True:
             over = self._attempt_is_over()  # asked before the list, so as not to miss a log that appears in between
             try:
@@ -89,7 +89,7 @@ class StreamCopy:
 
     async def _read(self, log: LogInfo, write: Callable[[bytes], None]) -> str | None:
         offset = 0
-        patience = Patience(_OVER_PATIENCE)
+        patience = ProblemClock(_OVER_PATIENCE)
         while True:
             over = self._attempt_is_over()
             try:

@@ -44,7 +44,7 @@ _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT
 
 
 @dataclass(frozen=True)
-class LogChunk:
+class LogRead:
     """Bytes of a log from ``offset`` on. The next read starts at ``next_offset``. ``complete``: the log has ended."""
 
     data: bytes
@@ -54,7 +54,7 @@ class LogChunk:
 
 
 @dataclass(frozen=True)
-class Leadership:
+class AnsweringLeader:
     """The JobManager that answers.
 
     ``started_ms`` is when it became the leader, and ``now_ms`` when it replied, with a precision of one second. Both
@@ -135,10 +135,10 @@ class RestClient:
     async def overview(self) -> rest.ClusterOverview:
         return await self._get("/overview", rest.ClusterOverview)
 
-    async def leadership(self) -> Leadership:
+    async def leadership(self) -> AnsweringLeader:
         answer = await self._http.call(Request("GET", "/overview"))
         own = decode(answer, rest.ClusterOverview).emberkeep
-        return Leadership(own.epoch, own.started, answer.time_ms())
+        return AnsweringLeader(own.epoch, own.started, answer.time_ms())
 
     async def task_managers(self) -> list[rest.TaskManagerSummary]:
         return (await self._get("/taskmanagers", rest.TaskManagers)).taskmanagers
@@ -273,19 +273,19 @@ class RestClient:
     async def job_manager_logs(self) -> rest.LogList:
         return await self._get("/jobmanager/logs", rest.LogList)
 
-    async def read_log(self, job_id: JobId, log_id: str, offset: int, *, wait: float = 0.0) -> LogChunk:
+    async def read_log(self, job_id: JobId, log_id: str, offset: int, *, wait: float = 0.0) -> LogRead:
         """Read from ``offset``. If there is nothing yet, wait up to ``wait`` seconds for more."""
         return await self.read_log_at(job_log_path(job_id, log_id), offset, wait=wait)
 
-    async def read_log_at(self, path: str, offset: int, *, wait: float = 0.0) -> LogChunk:
+    async def read_log_at(self, path: str, offset: int, *, wait: float = 0.0) -> LogRead:
         """Do as ``read_log``, for the log of any process."""
         return await self._read_log(path, {"offset": str(offset)}, wait)
 
-    async def read_log_range(self, path: str, byte_range: str, *, wait: float = 0.0) -> LogChunk:
+    async def read_log_range(self, path: str, byte_range: str, *, wait: float = 0.0) -> LogRead:
         """Return the first piece of a range: "1000-1999", "1000-" or "-1000". Raises InvalidInput."""
         return await self._read_log(path, {"range": byte_range}, wait)
 
-    async def _read_log(self, path: str, parameters: dict[str, str], wait: float) -> LogChunk:
+    async def _read_log(self, path: str, parameters: dict[str, str], wait: float) -> LogRead:
         answer = await self._http.call(
             Request(
                 "GET",
@@ -299,7 +299,7 @@ class RestClient:
         complete = answer.headers.get(rest.LOG_COMPLETE_HEADER, "").lower() == "true"
         # A long log comes in pieces: it is complete only once its end has been read.
         complete = complete and end >= int(answer.headers.get(rest.LOG_SIZE_HEADER, end))
-        return LogChunk(answer.body, offset, end, complete)
+        return LogRead(answer.body, offset, end, complete)
 
     async def _get(self, path: str, kind: type[T]) -> T:
         return decode(await self._http.call(Request("GET", path)), kind)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from emberkeep.base.errors import InvalidInput, RetryLater
-from emberkeep.client.log_copy import Patience
+from emberkeep.client.log_copy import ProblemClock
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_savepoints import SavepointCheck, SavepointFileInfo
 
@@ -55,7 +55,7 @@ def _piece(files: list[SavepointFileInfo]) -> int:
 
 
 async def _checked(client: RestClient, path: str, first: int, count: int) -> SavepointCheck:
-    busy = Patience(_BUSY_LIMIT)
+    busy = ProblemClock(_BUSY_LIMIT)
     while True:
         try:
             return await client.savepoints.verify(path, first, count)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.client.log_copy import Patience
+from emberkeep.client.log_copy import ProblemClock
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_savepoints import OperationStatus, SavepointStatus
 
@@ -26,7 +26,7 @@ async def until_completed(
 
     Raises Absent, Unreachable (no JobManager for 5 minutes).
     """
-    silence = Patience(_UNREACHABLE_LIMIT)
+    silence = ProblemClock(_UNREACHABLE_LIMIT)
     while True:
         try:
             state = await client.savepoints.status(job_id, trigger_id)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from emberkeep.adapters.blobs.client import HttpBlobUploads
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, transient
 from emberkeep.blobs.ports import BlobAccess
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
@@ -33,7 +33,7 @@ class ServerMessageBlobs:
             try:
                 self._server.hold(owner, key, [holder])
                 await self._server.path(owner, key)
-            except (Absent, Damaged):
+            except (Absent, DamagedBlob):
                 return await self._server.store_bytes(owner, data, [holder])
         return key
 

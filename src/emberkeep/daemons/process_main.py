@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 Serve = Callable[[Configuration, StateLayout, asyncio.Event], Coroutine[Any, Any, None]]
 
 
-class ServiceEnded(Exception):
+class ServiceReturned(Exception):
     """A service that must run forever has returned."""
 
 
@@ -63,7 +63,7 @@ class Services:
             error = task.exception()
             if error is not None:
                 raise error
-            raise ServiceEnded(f"service {task.get_name()} has ended")
+            raise ServiceReturned(f"service {task.get_name()} has ended")
 
     async def cancel(self) -> None:
         """Cancel all started services, the newest first."""

@@ -19,7 +19,7 @@ LONGEST_PATIENCE = 300.0  # seconds
 MOST_LIVES = 64  # sessions remembered; the oldest is forgotten first
 
 
-class Probe(enum.Enum):
+class PortProbe(enum.Enum):
     """How a port responded to a connection attempt."""
 
     ACCEPTED = "ACCEPTED"
@@ -50,16 +50,16 @@ class TakeoverRule:
     def __init__(self) -> None:
         self._seen: dict[Hashable, _Seen] = {}
 
-    def probed(self, life: Hashable, answer: Probe, now: float) -> None:
+    def probed(self, life: Hashable, answer: PortProbe, now: float) -> None:
         """Note how the port of ``life`` responded at ``now`` (seconds)."""
         seen = self._known(life)
-        if answer is not Probe.REFUSED:
+        if answer is not PortProbe.REFUSED:
             seen.refusals = 0
         elif seen.refusals == 0:
             seen.refusals, seen.refuses_since = 1, now
         else:
             seen.refusals += 1
-        if answer is Probe.ACCEPTED:
+        if answer is PortProbe.ACCEPTED:
             seen.accepts = True
             if seen.overtaken:
                 seen.overtaken = False

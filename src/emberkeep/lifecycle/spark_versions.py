@@ -16,7 +16,7 @@ MIGRATION_GUIDE = "https://spark.apache.org/docs/latest/streaming/ss-migration-g
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VersionVerdict:
     """``refusal``: why a job cannot start from the savepoint.
 
     ``warning``: what to check first. Each "" if there is none.
@@ -26,22 +26,22 @@ class Verdict:
     warning: str = ""
 
 
-def judge(made_with: str, here: str) -> Verdict:
+def judge(made_with: str, here: str) -> VersionVerdict:
     """Compare the Spark versions of a savepoint and of a job that starts from it.
 
     ``made_with``: Spark that made the savepoint. ``here``: Spark that starts from it.
     """
     made, present = _VERSION.match(made_with), _VERSION.match(here)
     if made is None or present is None:
-        return Verdict(warning=f"its Spark version {made_with!r} cannot be compared with {here!r}")
+        return VersionVerdict(warning=f"its Spark version {made_with!r} cannot be compared with {here!r}")
     older, newer = _numbers(made), _numbers(present)
     if older == newer:
-        return Verdict()
+        return VersionVerdict()
     if older > newer:
-        return Verdict(
+        return VersionVerdict(
             refusal=f"it was made with Spark {made_with}; Spark {here} is older, and cannot be relied on to read it"
         )
-    return Verdict(
+    return VersionVerdict(
         warning=f"it was made with Spark {made_with}, and is read by Spark {here}: see what Spark's migration guide "
         f"says of the versions between, {MIGRATION_GUIDE}"
     )

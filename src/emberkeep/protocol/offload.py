@@ -33,7 +33,7 @@ _DELIVERY: Final = re.compile(r"[0-9a-f]{32}")
 _MAX_PARTS: Final = 64
 
 
-class Part(Compatible, frozen=True, kw_only=True):
+class OffloadedPart(Compatible, frozen=True, kw_only=True):
     """One encoded field, or the rest, as a BLOB."""
 
     key: str
@@ -51,7 +51,7 @@ class OffloadedMessage(Compatible, frozen=True, kw_only=True):
     owner: JobId
     attempt: int
     delivery: str
-    parts: dict[str, Part]  # by field name, or REST
+    parts: dict[str, OffloadedPart]  # by field name, or REST
     inline: bytes
 
     @property

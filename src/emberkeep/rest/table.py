@@ -11,10 +11,10 @@ from emberkeep.rest.cluster import blocklist, cluster, storage, task_managers
 from emberkeep.rest.jobs import jobs, savepoints, submission
 from emberkeep.rest.logs import logs
 from emberkeep.rest.openapi import document
-from emberkeep.rest.serving.routing import Call, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 
-async def openapi(call: Call) -> web.StreamResponse:
+async def openapi(call: CheckedRequest) -> web.StreamResponse:
     return web.json_response(document(ROUTES))
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from emberkeep.base.ids import TaskManagerId
 
 
-class BlockedPlaces(Protocol):
+class BlocklistView(Protocol):
     """An immutable blocklist that answers in constant time. A changed blocklist is another object."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:

@@ -22,7 +22,7 @@ from emberkeep.slots.shelves import Due, Shelves
 
 
 @dataclass(frozen=True)
-class Granted:
+class DriverPlaceGranted:
     """A driver place that was granted on the task manager ``info``.
 
     ``only_node``: after failed starts, no other node could take the driver even if nothing else ran there.
@@ -83,9 +83,9 @@ class PlaceQueue:
         if self._claim is not None and self._claim[1] is member:
             self._drop_claim()
 
-    def match(self, now: float) -> list[Granted]:
+    def match(self, now: float) -> list[DriverPlaceGranted]:
         """Assign the free places to waiting jobs."""
-        places: list[Granted] = []
+        places: list[DriverPlaceGranted] = []
         if self._claim is not None:
             job, member = self._claim
             if job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb:
@@ -106,7 +106,7 @@ class PlaceQueue:
                 self._make_claim(job, need, now)
         return places
 
-    def _grant(self, job: JobAccount, member: Member) -> Granted:
+    def _grant(self, job: JobAccount, member: Member) -> DriverPlaceGranted:
         need = job.need
         if need is None:
             raise AssertionError(f"job {job.job_id} asks for no driver place")
@@ -117,7 +117,9 @@ class PlaceQueue:
         job.reserved_on = member
         member.reservations[job.job_id] = Reservation(job.need_attempt, need.memory_mb)
         self._shelves.update(member)
-        return Granted(job.job_id, member.info, only_node=bool(need.shunned) and self._is_only_node(member, need))
+        return DriverPlaceGranted(
+            job.job_id, member.info, only_node=bool(need.shunned) and self._is_only_node(member, need)
+        )
 
     def _is_only_node(self, member: Member, need: DriverNeed) -> bool:
         """True if no task manager on another node could host the driver.

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.slots.blocked import BlockedPlaces
+from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions
 
 
@@ -63,7 +63,7 @@ class ResourceManagerDriver(Protocol):
     async def survey(self) -> tuple[StartedTaskManager, ...]:
         """Return all task managers that the driver has started and not ended, by id. Raises RetryLater, Fatal."""
 
-    async def start(self, blocked: BlockedPlaces, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
+    async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         """Start one more task manager where nothing is ``blocked``, under an id that is not in ``taken``.
 
         Returns as soon as the start is recorded, not when the task manager serves. Raises NoFreeNode, RetryLater, Fatal

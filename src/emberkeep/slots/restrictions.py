@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
+from emberkeep.slots.blocked import BlocklistView, NothingBlocked
 from emberkeep.slots.job_accounts import JobAccounts
 from emberkeep.slots.ledger import BlockState, DriverUse, EndingState, Member
 from emberkeep.slots.matching import takes_drivers
@@ -22,7 +22,7 @@ class Restrictions:
     """All times are monotonic seconds. ``members``, ``shelves`` and ``jobs`` belong to the SlotManager."""
 
     def __init__(self, members: Mapping[TaskManagerId, Member], shelves: Shelves, jobs: JobAccounts) -> None:
-        self.blocked: BlockedPlaces = NothingBlocked()
+        self.blocked: BlocklistView = NothingBlocked()
         self._members = members
         self._shelves = shelves
         self._jobs = jobs
@@ -32,7 +32,7 @@ class Restrictions:
 
     # --- blocklist ----------------------------------------------------------------------------------------------------
 
-    def block(self, places: BlockedPlaces) -> None:
+    def block(self, places: BlocklistView) -> None:
         """Follow a new blocklist: place nothing new on the task managers that ``places`` blocks.
 
         Withdraw pending slots there, and driver places for which no driver was ordered yet. Task managers that are no

@@ -18,7 +18,7 @@ from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import SlotRound
 from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 from emberkeep.slots.pending_slots import PendingSlots
-from emberkeep.slots.place_queue import Granted, PlaceQueue
+from emberkeep.slots.place_queue import DriverPlaceGranted, PlaceQueue
 from emberkeep.slots.registered_task_managers import Lapsed, RegisteredTaskManagers, SilenceLimits
 from emberkeep.slots.restrictions import Restrictions
 from emberkeep.slots.shelves import Due, Shelves
@@ -37,7 +37,7 @@ class Allotted:
 
 @dataclass(frozen=True)
 class Matches:
-    places: tuple[Granted, ...]
+    places: tuple[DriverPlaceGranted, ...]
     slots: tuple[Allotted, ...]
 
 
@@ -72,7 +72,7 @@ class SlotManager:
 
     def match(self, now: float, new_id: Callable[[], AllocationId]) -> Matches:
         """Assign free driver places, then free slots, because a job without a driver uses no slot."""
-        places: list[Granted] = []
+        places: list[DriverPlaceGranted] = []
         if self._due.places and self._places.waiting:
             places = self._places.match(now)
         self._due.places = False

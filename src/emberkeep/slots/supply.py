@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.slots.blocked import BlockedPlaces
+from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.slots.resource_driver import TaskManagerSpec
@@ -16,7 +16,7 @@ LOOKED_AT = 1000  # only so many of the oldest jobs count: enough to see that mo
 
 
 @dataclass(frozen=True)
-class Standing:
+class RegisteredSupply:
     """One registered task manager.
 
     ``spare``: free capacity that is withheld for a moment after the task manager refused a slot or was unreachable.
@@ -47,9 +47,9 @@ class Demand:
 class Supply:
     """Registered task managers and unmet demand at one moment. ``jobs``: True if some job has not ended."""
 
-    standing: tuple[Standing, ...]
+    standing: tuple[RegisteredSupply, ...]
     demand: Demand
-    blocked: BlockedPlaces
+    blocked: BlocklistView
     jobs: bool = False
 
 
@@ -88,7 +88,7 @@ def room_of(spec: TaskManagerSpec) -> Room:
     return Room(spec.slots, spec.driver_places, spec.total.cores, spec.total.memory_mb, spec.runtime)
 
 
-def standing_of(member: Member) -> Standing:
+def standing_of(member: Member) -> RegisteredSupply:
     """Return the supply's view of a registered task manager."""
     spare = None
     if member.avoided and member.stays_open:
@@ -99,7 +99,7 @@ def standing_of(member: Member) -> Standing:
             max(0, member.free_memory),
             member.info.runtime,
         )
-    return Standing(
+    return RegisteredSupply(
         id=member.info.id,
         slots=member.info.slots,
         idle=member.is_idle,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
-from emberkeep.slots.supply import Room, Standing, Supply, missing_task_managers, room_of
+from emberkeep.slots.supply import RegisteredSupply, Room, Supply, missing_task_managers, room_of
 
 STARTS_AT_ONCE = 8  # most starts in one decision
 _FAILURES_OVER = 60.0  # seconds over which failed starts are counted
@@ -105,7 +105,7 @@ class TaskManagerSupply:
     def _sort_out_dead(
         self,
         key: TaskManagerId,
-        known: Standing | None,
+        known: RegisteredSupply | None,
         now: float,
         revives: list[TaskManagerId],
         ends: list[TaskManagerId],
@@ -125,7 +125,7 @@ class TaskManagerSupply:
             self.start_failed(now)
             ends.append(key)
 
-    def _look_at_registered(self, known: Standing, now: float, ends: list[TaskManagerId]) -> None:
+    def _look_at_registered(self, known: RegisteredSupply, now: float, ends: list[TaskManagerId]) -> None:
         self._coming.pop(known.id, None)
         if known.idle:
             self._idle.setdefault(known.id, now)

@@ -15,7 +15,7 @@ from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executors import blocks as executor_blocks
 from emberkeep.spark.executors import scheduler_control
-from emberkeep.spark.executors.blocks import BlocksLeft
+from emberkeep.spark.executors.blocks import ExecutorBlocks
 from emberkeep.spark.executors.cordon import Cordon
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.job_files import add_to_path
@@ -25,12 +25,12 @@ from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.functions.user_functions import DriverFunctions
 from emberkeep.spark.jvm.context_hook import ContextHook
 from emberkeep.spark.model import (
-    Application,
     ApplicationListener,
     DriverSettings,
     JobFiles,
     JvmExit,
-    QueryProgress,
+    ObservedQuery,
+    SparkApplication,
     SparkJobs,
 )
 from emberkeep.spark.notices import Notices
@@ -52,13 +52,13 @@ _STOP_SECONDS = 20.0
 _JVM_EXIT_SECONDS = 10.0
 
 __all__ = [
-    "Application",
     "ApplicationListener",
     "DriverRuntime",
     "DriverSettings",
     "JobFiles",
     "JvmExit",
-    "QueryProgress",
+    "ObservedQuery",
+    "SparkApplication",
     "SparkJobs",
     "install",
 ]
@@ -104,7 +104,7 @@ class DriverRuntime:
         """Return the executors that Spark excludes because tasks failed there repeatedly. Raises SparkUnavailable."""
         return executor_blocks.excluded_executors(self._context())
 
-    def blocks_left(self, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
+    def blocks_left(self, executor_ids: Collection[str]) -> dict[str, ExecutorBlocks]:
         """Return the blocks and tasks that each of these executors still has. Raises SparkUnavailable."""
         return executor_blocks.blocks_left(self._context(), executor_ids)
 
@@ -121,7 +121,7 @@ class DriverRuntime:
         scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
         self.functions.executor_removed(executor_id)
 
-    def streaming_progress(self) -> list[QueryProgress]:
+    def streaming_progress(self) -> list[ObservedQuery]:
         """Return the progress of each streaming query; an ended one appears once more. Raises SparkUnavailable."""
         self._context()
         return self._queries.progress()
@@ -262,7 +262,7 @@ class _Forgetting:
         self._listener = listener
         self._queries = queries
 
-    def application_started(self, application: Application) -> None:
+    def application_started(self, application: SparkApplication) -> None:
         self._listener.application_started(application)
 
     def application_stopping(self, app_id: str) -> None:

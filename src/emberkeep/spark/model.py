@@ -64,7 +64,7 @@ class DriverSettings:
 
 
 @dataclass(frozen=True)
-class Application:
+class SparkApplication:
     """A running SparkContext, and the settings that its executors must start with.
 
     ``executor_instances``: number that the configuration asks for (``spark.executor.instances``, else
@@ -95,7 +95,7 @@ class Application:
 class ApplicationListener(Protocol):
     """Callbacks about SparkContexts, called synchronously on the script's thread: they must return quickly."""
 
-    def application_started(self, application: Application) -> None: ...
+    def application_started(self, application: SparkApplication) -> None: ...
 
     def application_stopping(self, app_id: str) -> None:
         """React to a SparkContext that begins to stop: its executors end from now on, normally or not."""
@@ -104,7 +104,7 @@ class ApplicationListener(Protocol):
 
 
 @dataclass(frozen=True)
-class QueryProgress:
+class ObservedQuery:
     """Progress of one streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch.
 
     ``committed_batch``: newest batch that is known to be in the checkpoint's commit log, -1 before the first commit.

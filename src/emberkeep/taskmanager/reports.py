@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
-from emberkeep.slots.table.events import DriverPlace, Slot, SlotState
+from emberkeep.slots.table.events import HeldDriver, Slot, SlotState
 from emberkeep.slots.table.machine import SlotTable
 from emberkeep.taskmanager.ports import DriverKey, NodeUsage
 
@@ -47,7 +47,7 @@ def task_manager_report(
     )
 
 
-def _driver_report(driver: DriverPlace, outcomes: Mapping[DriverKey, AttemptOutcome]) -> DriverReport:
+def _driver_report(driver: HeldDriver, outcomes: Mapping[DriverKey, AttemptOutcome]) -> DriverReport:
     return DriverReport(
         job_id=driver.job_id,
         attempt=driver.attempt,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark.driver_runtime import Application, DriverSettings, JobFiles, install
+from emberkeep.spark.driver_runtime import DriverSettings, JobFiles, SparkApplication, install
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch, executor_command
 from emberkeep.spark.script.cancellation import raise_on_sigterm
@@ -40,7 +40,7 @@ class DirectExecutors:
         self.secret: str | None = None  # another than the application's
         self.events: list[dict[str, Any]] = []
 
-    def application_started(self, application: Application) -> None:
+    def application_started(self, application: SparkApplication) -> None:
         self.events.append({"event": "started", **dataclasses.asdict(application)})
         threading.Thread(target=self._start_all, args=(application,), daemon=True).start()
 
@@ -50,7 +50,7 @@ class DirectExecutors:
     def application_stopped(self, app_id: str) -> None:
         self.events.append({"event": "stopped", "app_id": app_id})
 
-    def _start_all(self, application: Application) -> None:
+    def _start_all(self, application: SparkApplication) -> None:
         for host in self._hosts:
             number = str(len(self.processes))
             directory = self.scratch / f"executor-{number}"

@@ -22,7 +22,7 @@ import pandas as pd
 from pyspark.errors import StreamingQueryException
 
 from emberkeep.api import RollingFileSink, current_job
-from emberkeep.api.file_sink.hadoop_files import HadoopFiles
+from emberkeep.api.file_sink.hadoop_files import HadoopSinkFiles
 from emberkeep.api.file_sink.local_files import LocalFiles
 from emberkeep.api.file_sink.model import FileFormat
 from emberkeep.api.file_sink.ports import SinkFiles
@@ -130,7 +130,7 @@ def main() -> None:
         results["older"] = older_checkpoint(spark, base)
         results["formats"] = formats(spark, base)
         results["idle"] = idle_stream(spark, base)
-        for files, root in ((LocalFiles(), base / "local"), (HadoopFiles(spark), base / "hadoop")):
+        for files, root in ((LocalFiles(), base / "local"), (HadoopSinkFiles(spark), base / "hadoop")):
             files_keep_their_promises(files, str(root))
     spark.stop()
     print(json.dumps(results), flush=True)

@@ -14,7 +14,7 @@ import pytest
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.ports import BlobStorage
 from tests.support.contracts.local_store import DAMAGES, ONE, OTHER, blob
 
@@ -108,7 +108,7 @@ class BlobStorageContract:
         self, place: Place, store: BlobStorage, damage: str, times: int
     ) -> None:
         key, content = blob("ab", 2000 * times)
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedBlob):
             await store.put(ONE, key, place.new_file(DAMAGES[damage](content)))
         assert place.names() == frozenset()
         await store.put(ONE, key, place.new_file(content))

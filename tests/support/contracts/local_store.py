@@ -15,7 +15,7 @@ import pytest
 
 from emberkeep.base.errors import Absent, Conflict, InvalidInput
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, permanent, transient
 from emberkeep.blobs.ports import LocalStore
 
@@ -164,7 +164,7 @@ class LocalStoreContract:
         key, content = blob("ab")
         await receive(store, ONE, "ab")
         place.overwrite(await store.path(ONE, key), DAMAGES[damage](content))
-        with pytest.raises(Damaged) as told:
+        with pytest.raises(DamagedBlob) as told:
             await store.path(ONE, key)
         assert (told.value.owner, told.value.key) == (ONE, key)
         assert told.value.actual == hashlib.sha256(DAMAGES[damage](content)).hexdigest()
@@ -182,7 +182,7 @@ class LocalStoreContract:
         again = place.store()
         await again.open_store()
         assert sorted((await keys_of(again))[ONE]) == sorted([key, whole])
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedBlob):
             await again.path(ONE, key)
         assert place.read(await again.path(ONE, whole)) == blob("b")[1]
 
@@ -210,7 +210,7 @@ class LocalStoreContract:
         actual = hashlib.sha256(content[:-1]).hexdigest()
         file = store.temporary()
         place.overwrite(file, content[:-1])
-        with pytest.raises(Damaged) as damage:
+        with pytest.raises(DamagedBlob) as damage:
             await store.adopt(ONE, key, file, sha256=actual if told else None)
         assert damage.value.actual == actual
         with pytest.raises(Absent):

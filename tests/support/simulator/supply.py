@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.slots.blocked import BlockedPlaces
+from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
 from tests.support.simulator.scripts import RUNTIME
@@ -44,7 +44,7 @@ class SimDriver:
             if node.id in self.listed
         )
 
-    async def start(self, blocked: BlockedPlaces, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
+    async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         for node in self._cluster.nodes:
             if node.id not in taken and not blocked.is_blocked(node.id, node.machine.name):
                 await self._start(node)

@@ -16,7 +16,7 @@ import pytest
 from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads, blob_path
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import CannotStore, Damaged
+from emberkeep.blobs.errors import CannotStore, DamagedBlob
 from emberkeep.blobs.model import BlobKey, permanent
 from emberkeep.rest.blobs import task_manager_blobs
 from tests.unit.adapters.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
@@ -118,7 +118,7 @@ async def test_wrong_bytes_are_damage_with_both_checksums(
     threads: BlobThreads, server: str, app: BlobServerApp, tmp_path: Path, wrong: bytes
 ) -> None:
     app.blobs[NAME] = wrong
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(DamagedBlob) as caught:
         await source(threads, server).download(JOB, KEY, tmp_path / "blob")
     for part in (KEY.sha256, hashlib.sha256(wrong).hexdigest(), server):
         assert part in str(caught.value)

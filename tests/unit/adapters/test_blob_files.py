@@ -18,7 +18,7 @@ import structlog
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import CannotStore, Damaged
+from emberkeep.blobs.errors import CannotStore, DamagedBlob
 from emberkeep.blobs.model import BlobKey, transient
 from tests.support.contracts.local_store import LIMIT, ONE, OTHER, blob, chunks, receive
 from tests.unit.adapters.small_disks import files_up_to, make_read_only, small_disk
@@ -83,7 +83,7 @@ async def test_damaged_content_is_dropped_for_all_who_share_it(store: BlobFiles,
     await receive(store, ONE, "b")
     assert await store.share(OTHER, key)
     damage(await store.path(ONE, key))
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedBlob):
         await store.path(OTHER, key)
     with pytest.raises(Absent):
         await store.path(ONE, key)
@@ -130,7 +130,7 @@ async def test_a_copy_is_verified_before_it_is_served(store: BlobFiles, monkeypa
     monkeypatch.setattr(os, "link", no_links)
     monkeypatch.setattr(os, "copy_file_range", copy)
     assert await store.share(OTHER, key)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedBlob):
         await store.path(OTHER, key)
     assert (await store.path(ONE, key)).read_bytes() == blob("a")[1]
 
@@ -213,8 +213,8 @@ async def test_all_who_wait_hear_of_the_damage(root: Path, monkeypatch: pytest.M
     assert await asyncio.to_thread(hashing.begun.wait, DEADLINE)
     hashing.go_on.set()
     results = await asyncio.gather(*asked, return_exceptions=True)
-    assert all(isinstance(result, Damaged) for result in results)
-    assert [result.owner for result in results if isinstance(result, Damaged)] == [ONE, OTHER] * 5
+    assert all(isinstance(result, DamagedBlob) for result in results)
+    assert [result.owner for result in results if isinstance(result, DamagedBlob)] == [ONE, OTHER] * 5
 
 
 @pytest.mark.req("SAFE-1")

@@ -12,7 +12,7 @@ from aiohttp.typedefs import Handler
 
 from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
-from emberkeep.adapters.http.server import Server, bind_port, serve_http
+from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.protocol import limits
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Ack
@@ -33,7 +33,7 @@ async def client() -> AsyncIterator[HttpRpcClient]:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    servers: list[Server] = []
+    servers: list[ServedPort] = []
 
     async def start(service: Service, *, token: str = TOKEN) -> str:
         app = web.Application()

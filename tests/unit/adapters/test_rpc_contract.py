@@ -11,7 +11,7 @@ from aiohttp import web
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
-from emberkeep.adapters.http.server import Server, bind_port, serve_http
+from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.system import real_system
 from emberkeep.protocol.transport import RpcService
 from tests.support.contracts.rpc import RpcContract
@@ -25,7 +25,7 @@ class HttpLink:
     def __init__(self) -> None:
         self._offload = Offload(MemoryMessageBlobs(), real_system(), minimum=1024**2)
         self.client = HttpRpcClient(TOKEN, self._offload)
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, ServedPort] = {}
 
     async def listen(self, service: RpcService) -> str:
         app = web.Application()

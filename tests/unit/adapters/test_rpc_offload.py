@@ -12,7 +12,7 @@ from aiohttp import web
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
-from emberkeep.adapters.http.server import Server, bind_port, serve_http
+from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.system import real_system
@@ -51,7 +51,7 @@ async def client(blobs: MemoryMessageBlobs) -> AsyncIterator[HttpRpcClient]:
 
 @pytest.fixture
 async def serve(blobs: MemoryMessageBlobs) -> AsyncIterator[Serve]:
-    servers: list[Server] = []
+    servers: list[ServedPort] = []
 
     async def start(service: RpcService, mine: Offload | None = None) -> str:
         app = web.Application()

@@ -20,7 +20,7 @@ from emberkeep.daemons.process_main import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_USAGE,
-    ServiceEnded,
+    ServiceReturned,
     Services,
     run_daemon,
 )
@@ -41,7 +41,7 @@ async def test_a_service_that_returns_ends_the_wait_with_its_name() -> None:
     services = Services()
     services.start("patient", _for_ever())
     services.start("hasty", asyncio.sleep(0))
-    with pytest.raises(ServiceEnded, match="hasty"):
+    with pytest.raises(ServiceReturned, match="hasty"):
         await services.run_until(asyncio.Event())
     await services.cancel()
 

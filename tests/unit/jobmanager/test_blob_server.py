@@ -15,7 +15,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.deliveries import LONGEST_DELIVERY
-from emberkeep.blobs.errors import Damaged, NotUploaded
+from emberkeep.blobs.errors import DamagedBlob, NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobContent, BlobKey, BlobKind, permanent, transient
 from emberkeep.jobmanager.blobs.core import CONFIRMED_SECONDS
 from emberkeep.jobmanager.blobs.server import BlobServer
@@ -531,7 +531,7 @@ async def test_damage_in_both_stores_is_reported_with_both_checksums_and_mended_
             await server.path(A, key_of(SCRIPT))
         assert error.value.message.count(key_of(SCRIPT).sha256) >= 2
         assert hashlib.sha256(SCRIPT[:-1]).hexdigest() in error.value.message
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedBlob):
             await server.path(A, key_of(SCRIPT))
         assert not [path for path in bench.disk.contents if "incoming" in str(path)]
         assert await server.open_group(A, announced(SCRIPT)) == (key_of(SCRIPT).sha256,)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.leadership.takeover import FIRST_PATIENCE, LONGEST_PATIENCE, MOST_LIVES, REFUSALS, Probe, TakeoverRule
+from emberkeep.leadership.takeover import (
+    FIRST_PATIENCE,
+    LONGEST_PATIENCE,
+    MOST_LIVES,
+    REFUSALS,
+    PortProbe,
+    TakeoverRule,
+)
 
 pytestmark = pytest.mark.req("SAFE-13")
 
@@ -16,7 +23,7 @@ class Prober:
         self.rule = TakeoverRule()
         self.now = 0.0
 
-    def sees(self, *answers: Probe, life: str = "a") -> bool:
+    def sees(self, *answers: PortProbe, life: str = "a") -> bool:
         for answer in answers:
             self.now += STEP
             self.rule.probed(life, answer, self.now)
@@ -26,29 +33,31 @@ class Prober:
         """With one refusal after the other; infinite when they prove nothing."""
         start = self.now
         while self.now < start + 2 * LONGEST_PATIENCE:
-            if self.sees(Probe.REFUSED):
+            if self.sees(PortProbe.REFUSED):
                 return self.now - start
         return float("inf")
 
 
-REFUSED = (Probe.REFUSED,) * REFUSALS
+REFUSED = (PortProbe.REFUSED,) * REFUSALS
 
 
 def test_a_process_that_has_answered_and_now_refuses_is_gone() -> None:
     prober = Prober()
-    assert not prober.sees(Probe.ACCEPTED, *REFUSED[1:])
-    assert prober.sees(Probe.REFUSED)
+    assert not prober.sees(PortProbe.ACCEPTED, *REFUSED[1:])
+    assert prober.sees(PortProbe.REFUSED)
     assert not prober.rule.is_gone("b", prober.now)
 
 
-@pytest.mark.parametrize("between", [Probe.SILENT, Probe.ACCEPTED])
-def test_only_refusals_in_a_row_count(between: Probe) -> None:
-    assert not Prober().sees(Probe.ACCEPTED, Probe.REFUSED, Probe.REFUSED, between, Probe.REFUSED, Probe.REFUSED)
+@pytest.mark.parametrize("between", [PortProbe.SILENT, PortProbe.ACCEPTED])
+def test_only_refusals_in_a_row_count(between: PortProbe) -> None:
+    assert not Prober().sees(
+        PortProbe.ACCEPTED, PortProbe.REFUSED, PortProbe.REFUSED, between, PortProbe.REFUSED, PortProbe.REFUSED
+    )
 
 
 def test_refusals_of_one_that_never_answered_prove_nothing() -> None:
     prober = Prober()
-    prober.sees(Probe.SILENT)
+    prober.sees(PortProbe.SILENT)
     assert prober.seconds_until_gone() == float("inf")
 
 
@@ -56,10 +65,10 @@ def test_two_that_refuse_each_other_take_over_at_most_once_each() -> None:
     """Also when both had answered before."""
     probers = {"a": Prober(), "b": Prober()}
     for other, prober in (("b", probers["a"]), ("a", probers["b"])):
-        prober.sees(Probe.ACCEPTED, life=other)
+        prober.sees(PortProbe.ACCEPTED, life=other)
     changes, leader, standby = 0, "a", "b"
     for _ in range(10_000):
-        if probers[standby].sees(Probe.REFUSED, life=leader):
+        if probers[standby].sees(PortProbe.REFUSED, life=leader):
             probers[standby].rule.took_over([leader])
             changes, leader, standby = changes + 1, standby, leader
     assert changes == 2
@@ -68,7 +77,7 @@ def test_two_that_refuse_each_other_take_over_at_most_once_each() -> None:
 def test_a_port_that_refuses_now_and_then_is_waited_for_ever_longer() -> None:
     prober, waits = Prober(), []
     for _ in range(12):
-        prober.sees(Probe.ACCEPTED)
+        prober.sees(PortProbe.ACCEPTED)
         waits.append(prober.seconds_until_gone())
         prober.rule.took_over(["a"])
     assert waits[0] == REFUSALS * STEP
@@ -78,8 +87,8 @@ def test_a_port_that_refuses_now_and_then_is_waited_for_ever_longer() -> None:
 
 def test_the_oldest_lives_are_forgotten() -> None:
     prober = Prober()
-    prober.sees(Probe.ACCEPTED, *REFUSED)
+    prober.sees(PortProbe.ACCEPTED, *REFUSED)
     for number in range(MOST_LIVES):
         assert prober.rule.is_gone("a", prober.now)
-        prober.rule.probed(number, Probe.ACCEPTED, prober.now)
+        prober.rule.probed(number, PortProbe.ACCEPTED, prober.now)
     assert not prober.rule.is_gone("a", prober.now)

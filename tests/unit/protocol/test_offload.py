@@ -26,7 +26,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.offload import (
     REST,
     OffloadedMessage,
-    Part,
+    OffloadedPart,
     attempt_of,
     decode_offloaded,
     encode_offloaded,
@@ -67,7 +67,7 @@ def through(message: StartExecutor, minimum: int) -> tuple[OffloadedMessage, Sta
     taken = split(message, minimum)
     contents = {str(transient(hashlib.sha256(data).hexdigest())): data for data in taken.parts.values()}
     parts = {
-        name: Part(key=str(transient(hashlib.sha256(data).hexdigest())), size=len(data))
+        name: OffloadedPart(key=str(transient(hashlib.sha256(data).hexdigest())), size=len(data))
         for name, data in taken.parts.items()
     }
     sent = OffloadedMessage(owner=JOB, attempt=0, delivery=DELIVERY, parts=parts, inline=taken.inline)
@@ -119,7 +119,7 @@ def test_a_message_itself_is_no_reference() -> None:
 
 
 def reference(**changes: object) -> OffloadedMessage:
-    part = Part(key=str(transient("0" * 64)), size=5)
+    part = OffloadedPart(key=str(transient("0" * 64)), size=5)
     given = {"owner": JOB, "attempt": 1, "delivery": DELIVERY, "parts": {"environ": part}, "inline": b"\x80", **changes}
     return OffloadedMessage(**given)  # type: ignore[arg-type]
 
@@ -136,11 +136,11 @@ def test_a_reference_arrives_as_it_was() -> None:
         {"delivery": "x"},
         {"delivery": "../" + "d" * 29},
         {"parts": {}},
-        {"parts": {"environ": Part(key="../x", size=5)}},
-        {"parts": {"environ": Part(key=str(permanent("0" * 64)), size=5)}},
-        {"parts": {"environ": Part(key=str(transient("0" * 64)), size=-5)}},
-        {"parts": {"environ": Part(key=str(transient("0" * 64)), size=2**40)}},
-        {"parts": {str(number): Part(key=str(transient("0" * 64)), size=1) for number in range(65)}},
+        {"parts": {"environ": OffloadedPart(key="../x", size=5)}},
+        {"parts": {"environ": OffloadedPart(key=str(permanent("0" * 64)), size=5)}},
+        {"parts": {"environ": OffloadedPart(key=str(transient("0" * 64)), size=-5)}},
+        {"parts": {"environ": OffloadedPart(key=str(transient("0" * 64)), size=2**40)}},
+        {"parts": {str(number): OffloadedPart(key=str(transient("0" * 64)), size=1) for number in range(65)}},
     ],
 )
 def test_references_to_what_no_message_has_are_refused(changes: dict[str, object]) -> None:
@@ -162,9 +162,9 @@ def test_another_size_and_fields_that_are_there_twice_are_refused() -> None:
         join(reference(), {key: b"\x80"})
     inline = msgspec.msgpack.encode({"environ": {}})
     with pytest.raises(InvalidInput, match="twice"):
-        join(reference(inline=inline, parts={"environ": Part(key=key, size=1)}), {key: b"\x80"})
+        join(reference(inline=inline, parts={"environ": OffloadedPart(key=key, size=1)}), {key: b"\x80"})
     with pytest.raises(InvalidInput):
-        join(reference(inline=b"\xc1", parts={"environ": Part(key=key, size=1)}), {key: b"\x80"})
+        join(reference(inline=b"\xc1", parts={"environ": OffloadedPart(key=key, size=1)}), {key: b"\x80"})
 
 
 @pytest.mark.req("HA-7")

@@ -10,7 +10,7 @@ from pathlib import Path
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import AttemptFences
-from emberkeep.blobs.errors import Damaged, NotUploaded
+from emberkeep.blobs.errors import DamagedBlob, NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, transient
 from emberkeep.jobmanager.views.blobs import (
     BlobFinding,
@@ -106,7 +106,7 @@ class MemoryBlobs(BlobServerGateway):
         actual = hashlib.sha256(file.read_bytes()).hexdigest()
         if actual != key.sha256:
             self._drop(owner, key)
-            raise Damaged(owner, key, actual, "the local store")
+            raise DamagedBlob(owner, key, actual, "the local store")
         self.downloads += 1
         return file
 

@@ -21,7 +21,7 @@ from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import NO_JOB, permanent, transient
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 from emberkeep.rest.serving import request_bodies, transfers
-from emberkeep.rest.serving.transfers import Places
+from emberkeep.rest.serving.transfers import TransferPlaces
 from tests.unit.rest.fake_gateway import FakeGateway, task_manager_view
 from tests.unit.rest.server import Site, eventually, running_site
 
@@ -229,7 +229,7 @@ async def test_there_are_as_many_uploads_at_once_as_there_may_be(tmp_path: Path,
         await go_on.wait()
         yield CONTENT[10:]
 
-    async with running_site(tmp_path, gateway, uploads=Places(1, line=1, patience=60)) as site:
+    async with running_site(tmp_path, gateway, uploads=TransferPlaces(1, line=1, patience=60)) as site:
         first = asyncio.create_task(site.request("PUT", PATH, data=slow()))
         await begun.wait()
         second = asyncio.create_task(site.request("PUT", PATH, data=CONTENT))
@@ -314,7 +314,7 @@ async def test_readers_that_leave_give_their_places_back(site: Site) -> None:
 
 
 async def test_many_readers_are_served_or_told_to_come_again(tmp_path: Path, gateway: FakeGateway) -> None:
-    async with running_site(tmp_path, gateway, downloads=Places(2, line=10, patience=60)) as site:
+    async with running_site(tmp_path, gateway, downloads=TransferPlaces(2, line=10, patience=60)) as site:
         await uploaded(site)
 
         answers = await asyncio.gather(*(site.get(PATH) for _ in range(60)))

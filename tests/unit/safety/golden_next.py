@@ -20,7 +20,7 @@ from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ResultNode, decode_node, encode_node
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.files.ownership import Owner, PlaceKind, decode_owner, encode_owner
+from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
@@ -36,7 +36,7 @@ from tests.unit.safety import golden_samples as samples
 NEXT = Path(__file__).parent / "golden" / "next"
 
 OWNER = Owner(
-    cluster_id="c", kind=PlaceKind.WORKING_DIRECTORY, created_at_ms=1_700_000_000_000, holder="tm-1", place_id="p"
+    cluster_id="c", kind=OwnedPlaceKind.WORKING_DIRECTORY, created_at_ms=1_700_000_000_000, holder="tm-1", place_id="p"
 )
 LEADER = LeaderNews(leader=LeaderAddress(7, "127.0.0.1:8081"), job_managers=("127.0.0.1:8081", "127.0.0.1:8082"))
 REGISTERED = RegisteredAddress(
@@ -63,7 +63,7 @@ class Format:
 # --- fields that came later, of formats that the newest release has ---------------------------------------------------
 
 STORAGE_OWNER = msgspec.structs.replace(
-    OWNER, kind=PlaceKind.STORAGE, holder="", belongs_to="lineage", parts=("checkpoints",)
+    OWNER, kind=OwnedPlaceKind.STORAGE, holder="", belongs_to="lineage", parts=("checkpoints",)
 )
 KEPT_RESULT = msgspec.structs.replace(samples.RESULT, keeps_data=True)
 RESULT_IN_A_FILE: ResultNode = msgspec.structs.replace(

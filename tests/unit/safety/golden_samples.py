@@ -14,7 +14,7 @@ from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.processes.start import ProcessRecord
 from emberkeep.adapters.zookeeper.layout import Cleaning, KeyNode, LatchRecord, LeaderRecord, ResultNode
-from emberkeep.api.file_sink.model import Owner, Part, Piece, SinkState
+from emberkeep.api.file_sink.model import PartFile, Piece, SinkState, SinkWriter
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.base.started_task_managers import StartedRecord
@@ -29,7 +29,7 @@ from emberkeep.blocklist.model import (
     Removal,
 )
 from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape, DaemonRecord, ZooKeeperRecord
-from emberkeep.client.clusters.zookeeper_ensemble import Server
+from emberkeep.client.clusters.zookeeper_ensemble import ZooKeeperServer
 from emberkeep.daemons.records.agent_files import AgentLife
 from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
@@ -242,7 +242,7 @@ MANIFEST = Manifest(
 RESTORED = RestoredCheckpoint(job_id=JOB, manifest_sha256=DIGEST, key="query-flights", complete=True)
 KEPT_STATES = KeptStates(job_id=JOB, savepoint="file:/savepoints/s", created_ms=NOW_MS, states={"counter": b"\x00j1"})
 SINK_STATE = SinkState(
-    owner=Owner(job_id=JOB, attempt=3, writer="w"),
+    owner=SinkWriter(job_id=JOB, attempt=3, writer="w"),
     growth=1.5,
     query="q1",
     checkpoint="/checkpoints/q",
@@ -251,8 +251,8 @@ SINK_STATE = SinkState(
     plans={"5": DIGEST},
     schemas={"s": "{}"},
     pieces=(Piece(first=5, last=5, bucket="day=1", path="p", size=9, schema="s", since_ms=NOW_MS, rows=3),),
-    closed=(Part(first=4, last=4, source="c", target="day=1/c"),),
-    moves=(Part(first=3, last=3, source="m", target="day=1/m"),),
+    closed=(PartFile(first=4, last=4, source="c", target="day=1/c"),),
+    moves=(PartFile(first=3, last=3, source="m", target="day=1/m"),),
 )
 COPIED = b"state of a store" * 4
 COPY = CopyRecord(
@@ -288,7 +288,7 @@ CLUSTER = ClusterRecord(
     zookeepers=(
         ZooKeeperRecord(
             daemon=msgspec.structs.replace(_DAEMON, name="zookeeper-1"),
-            server=Server(
+            server=ZooKeeperServer(
                 number=1,
                 directory="/state/zookeeper-1",
                 address="127.0.0.1",

@@ -17,7 +17,7 @@ from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_CLUSTER_ID,
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import encode_record
-from emberkeep.base.files.ownership import OWNER_FILE, OwnedByAnother, PlaceKind, Unclaimed, read_owner
+from emberkeep.base.files.ownership import OWNER_FILE, OwnedByAnother, OwnedPlaceKind, Unclaimed, read_owner
 from emberkeep.client.clusters.private_storage import PrivateStorage
 from tests.support.contracts.local_store import ONE, OTHER, blob
 
@@ -79,7 +79,7 @@ def test_the_first_start_claims_an_empty_place_and_later_ones_know_it(site: Site
     storage = site.start()
     owner = read_owner(site.blobs)
     assert owner is not None
-    assert (owner.kind, owner.cluster_id) == (PlaceKind.BLOBS, storage.cluster)
+    assert (owner.kind, owner.cluster_id) == (OwnedPlaceKind.BLOBS, storage.cluster)
     assert owner.belongs_to == storage.place_id
     site.put()
     assert site.again(storage).blobs.problem() is None

@@ -17,9 +17,9 @@ from emberkeep.api.file_sink.arrivals import Arrival, claimed, received, written
 from emberkeep.api.file_sink.commit_log import CommitLog
 from emberkeep.api.file_sink.errors import OutputUnavailable
 from emberkeep.api.file_sink.local_files import LocalFiles
-from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
-from emberkeep.api.file_sink.part_writer import PartWriter, Places
-from emberkeep.api.file_sink.ports import FoundFile
+from emberkeep.api.file_sink.model import FileFormat, Limits, SinkWriter
+from emberkeep.api.file_sink.part_writer import PartWriter, SinkPlaces
+from emberkeep.api.file_sink.ports import ListedFile
 from emberkeep.base.errors import RetryLater
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries import committed_before
@@ -27,7 +27,7 @@ from tests.property.sink_world import MemoryFrames, Row
 
 pytestmark = pytest.mark.req("SAFE-1")
 
-FIRST = Owner(job_id="1" * 32, attempt=1, writer="w1")
+FIRST = SinkWriter(job_id="1" * 32, attempt=1, writer="w1")
 SECOND = msgspec.structs.replace(FIRST, attempt=2, writer="w2")
 
 
@@ -62,7 +62,7 @@ def arrival(batch: int, committed_before: int = -1) -> Arrival:
 class Sink:
     """One attempt's writer, as far as its log."""
 
-    def __init__(self, mount: Mount, owner: Owner) -> None:
+    def __init__(self, mount: Mount, owner: SinkWriter) -> None:
         self.log = CommitLog(LocalFiles(), mount.log)
         self.state = claimed(self.log.read(), owner, 1.0, "out")
         self.log.append(self.state)
@@ -133,7 +133,7 @@ def test_a_batch_whose_pieces_cannot_be_listed_is_no_batch_without_rows(mount: M
     class Away(LocalFiles):
         is_next = True
 
-        def files(self, directory: str) -> list[FoundFile]:
+        def files(self, directory: str) -> list[ListedFile]:
             if not self.is_next:
                 return super().files(directory)
             self.is_next = False
@@ -143,7 +143,7 @@ def test_a_batch_whose_pieces_cannot_be_listed_is_no_batch_without_rows(mount: M
             finally:
                 mount.come_back()
 
-    places = Places(output=f"{mount.point}/events", work=f"{mount.point}/_emberkeep-events")
+    places = SinkPlaces(output=f"{mount.point}/events", work=f"{mount.point}/_emberkeep-events")
     frames = Frames(None)  # type: ignore[arg-type]
     writer = PartWriter(Away(), frames, places, FIRST, FileFormat.PARQUET, Limits(max_bytes=10**6), lambda: 0)
     with pytest.raises(RetryLater):
@@ -169,7 +169,7 @@ def test_a_part_on_a_mount_that_is_away_does_not_count_as_moved(mount: Mount) ->
     writer = PartWriter(
         GoesAway(),
         FileFrames(),
-        Places(output=output, work=work),
+        SinkPlaces(output=output, work=work),
         FIRST,
         FileFormat.PARQUET,
         Limits(max_bytes=1),
@@ -206,9 +206,9 @@ class Frame(list[Row]):
     sparkSession = None  # noqa: N815 - Spark's name
 
 
-def sink_on(mount: Mount, owner: Owner, committed_before: int = -1) -> RollingFileSink:
+def sink_on(mount: Mount, owner: SinkWriter, committed_before: int = -1) -> RollingFileSink:
     """A sink as foreachBatch calls it, without Spark. Each batch makes a part once the next one comes."""
-    places = Places(output=f"{mount.point}/events", work=f"{mount.point}/_emberkeep-events")
+    places = SinkPlaces(output=f"{mount.point}/events", work=f"{mount.point}/_emberkeep-events")
     frames = FileFrames(committed_before)
     sink = RollingFileSink(places.output)
     sink._frames = cast(Any, frames)

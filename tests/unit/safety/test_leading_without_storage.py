@@ -9,7 +9,7 @@ import pytest
 
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.adapters.shared_storage.probe import StorageProbe
-from emberkeep.base.files.ownership import Owner, PlaceKind, claim
+from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, claim
 from emberkeep.leadership.machine import MAX_PASSED, LeadershipMachine
 from emberkeep.leadership.model import (
     Connected,
@@ -191,7 +191,7 @@ class TestProbe:
 
     @pytest.mark.req("SAFE-2")
     def test_an_ownership_record_is_enough(self, tmp_path: Path) -> None:
-        claim(tmp_path, Owner(cluster_id="default", kind=PlaceKind.STORAGE, created_at_ms=1))
+        claim(tmp_path, Owner(cluster_id="default", kind=OwnedPlaceKind.STORAGE, created_at_ms=1))
         assert probe(tmp_path).look().held
 
     @pytest.mark.req("SAFE-2")

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from emberkeep.adapters.http.rpc import CONTENT_TYPE, LENIENT_HEADER, HttpRpcClient, rpc_routes
-from emberkeep.adapters.http.server import Server, bind_port, serve_http
+from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome
@@ -100,14 +100,14 @@ async def client() -> AsyncIterator[HttpRpcClient]:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[list[Server]]:
-    servers: list[Server] = []
+async def server() -> AsyncIterator[list[ServedPort]]:
+    servers: list[ServedPort] = []
     yield servers
     for each in servers:
         await each.close()
 
 
-async def _start(servers: list[Server], routes: list[web.RouteDef], port: int = 0) -> str:
+async def _start(servers: list[ServedPort], routes: list[web.RouteDef], port: int = 0) -> str:
     app = web.Application()
     app.add_routes(routes)
     servers.append(await serve_http(app, bind_port("127.0.0.1", port)))
@@ -115,7 +115,7 @@ async def _start(servers: list[Server], routes: list[web.RouteDef], port: int = 
 
 
 async def test_who_refuses_new_fields_is_sent_none_and_who_takes_its_place_all(
-    client: HttpRpcClient, server: list[Server]
+    client: HttpRpcClient, server: list[ServedPort]
 ) -> None:
     before = FirstRelease()
     address = await _start(server, [web.post("/rpc/v1/{kind}", before.handle)])
@@ -140,7 +140,7 @@ async def test_who_refuses_new_fields_is_sent_none_and_who_takes_its_place_all(
     assert present.served[-1] == heartbeat
 
 
-async def test_an_answer_to_the_first_release_has_what_it_knows(server: list[Server]) -> None:
+async def test_an_answer_to_the_first_release_has_what_it_knows(server: list[ServedPort]) -> None:
     address = await _start(server, rpc_routes(Present()))
     async with ClientSession() as session:
         for headers, has_more in (({}, False), ({LENIENT_HEADER: "ignored"}, True)):

@@ -20,7 +20,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import own_identity
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
 from emberkeep.daemons.taskmanager import process_ends
-from emberkeep.daemons.taskmanager.launcher import Node, ProcessLauncher
+from emberkeep.daemons.taskmanager.launcher import LaunchNode, ProcessLauncher
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.spark.java import JavaRuntime
@@ -73,7 +73,9 @@ class Bench:
         self.places = ProcessPlaces(root)
         self.supervisor = OneProcess(process)
         self.told: list[ProcessExit] = []
-        node = Node("tm", "127.0.0.1", root, directory / "token", JavaRuntime(None, Path("java"), 17), Configuration())
+        node = LaunchNode(
+            "tm", "127.0.0.1", root, directory / "token", JavaRuntime(None, Path("java"), 17), Configuration()
+        )
         self.launcher = ProcessLauncher(
             node, cast(ProcessSupervisor, self.supervisor), cast(LibraryCache, NoLibraries())
         )

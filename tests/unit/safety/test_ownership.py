@@ -22,9 +22,9 @@ from emberkeep.base.files.ownership import (
     OWNER_FILE,
     HasNoOwner,
     OwnedByAnother,
+    OwnedPlaceKind,
     Owner,
-    PlaceKind,
-    Standing,
+    PlaceStanding,
     adopt,
     check,
     claim,
@@ -35,7 +35,9 @@ from emberkeep.base.files.ownership import (
 from tests.support.crash_files import RecordedFiles
 
 
-def _owner(cluster: str = "north", kind: PlaceKind = PlaceKind.STORAGE, holder: str = "", **more: Any) -> Owner:
+def _owner(
+    cluster: str = "north", kind: OwnedPlaceKind = OwnedPlaceKind.STORAGE, holder: str = "", **more: Any
+) -> Owner:
     return Owner(cluster_id=cluster, kind=kind, created_at_ms=1_700_000_000_000, holder=holder, **more)
 
 
@@ -44,13 +46,15 @@ def test_the_first_start_on_an_empty_place_writes_the_record(tmp_path: Path) -> 
     first = claim(tmp_path, _owner(place_id="p1"))
     later = claim(tmp_path, msgspec.structs.replace(_owner(place_id="p2"), created_at_ms=5))
     assert first == later == _owner(place_id="p1")
-    assert check(tmp_path, _owner()).standing is Standing.OWNED
+    assert check(tmp_path, _owner()).standing is PlaceStanding.OWNED
     assert [path.name for path in tmp_path.iterdir()] == [OWNER_FILE]
 
 
 @pytest.mark.req("SAFE-4")
 @pytest.mark.parametrize(
-    "other", [_owner("south"), _owner(kind=PlaceKind.LOCAL_STATE), _owner(holder="tm-2")], ids=["cluster", "kind", "tm"]
+    "other",
+    [_owner("south"), _owner(kind=OwnedPlaceKind.LOCAL_STATE), _owner(holder="tm-2")],
+    ids=["cluster", "kind", "tm"],
 )
 def test_another_owners_place_is_refused(tmp_path: Path, other: Owner) -> None:
     claim(tmp_path, _owner())
@@ -60,7 +64,7 @@ def test_another_owners_place_is_refused(tmp_path: Path, other: Owner) -> None:
             refused(tmp_path, other)
         assert str(tmp_path) in str(caught.value)
         assert caught.value.hint
-    assert check(tmp_path, other).standing is Standing.ANOTHERS
+    assert check(tmp_path, other).standing is PlaceStanding.ANOTHERS
     assert require(tmp_path, _owner()) == _owner()
 
 
@@ -105,7 +109,7 @@ def test_a_record_that_cannot_be_read_counts_as_nobodys(
     for refused in (claim, adopt, require):
         with pytest.raises(error):
             refused(tmp_path, _owner())
-    assert check(tmp_path, _owner()).standing is Standing.UNAVAILABLE
+    assert check(tmp_path, _owner()).standing is PlaceStanding.UNAVAILABLE
     assert (tmp_path / OWNER_FILE).read_bytes() == data
 
 
@@ -115,7 +119,7 @@ def test_a_place_that_is_away_is_unavailable_and_not_empty(tmp_path: Path) -> No
     for refused in (claim, adopt, require):
         with pytest.raises(Unavailable):
             refused(away, _owner())
-    assert check(away, _owner()).standing is Standing.UNAVAILABLE
+    assert check(away, _owner()).standing is PlaceStanding.UNAVAILABLE
 
 
 def test_fields_of_a_newer_release_are_ignored() -> None:
@@ -172,7 +176,7 @@ def test_a_crash_while_claiming_leaves_the_place_empty_or_owned(tmp_path: Path) 
     files.mark("owned")
     for crash in files.crashes(tmp_path / "after"):
         standing = check(crash.directory, _owner()).standing
-        assert standing is Standing.OWNED or (standing is Standing.EMPTY and not crash.marks), crash
+        assert standing is PlaceStanding.OWNED or (standing is PlaceStanding.EMPTY and not crash.marks), crash
         assert claim(crash.directory, _owner()) == _owner()
 
 

@@ -11,7 +11,7 @@ import pytest
 from emberkeep.base.cluster_identity import IDENTITY_FILE
 from emberkeep.base.configuration.options import BLOB_HA_STORAGE, STORAGE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.files.ownership import Owner, PlaceKind, adopt
+from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, adopt
 from emberkeep.client.clusters.private_storage import PrivateStorage
 from emberkeep.client.clusters.run_directories import (
     LOGS_KEPT,
@@ -81,7 +81,7 @@ def storage(tmp_path: Path, run: Run) -> Path:
     root = tmp_path / "storage"
     place = root / "runs" / run.directory.name
     place.mkdir(parents=True)
-    adopt(place, Owner(cluster_id=MINE, kind=PlaceKind.STORAGE, created_at_ms=0))
+    adopt(place, Owner(cluster_id=MINE, kind=OwnedPlaceKind.STORAGE, created_at_ms=0))
     (place / "checkpoints").mkdir()
     (place / "checkpoints" / "offsets").touch()
     return root

@@ -13,7 +13,7 @@ from emberkeep.slots.blocked import NothingBlocked
 from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
-from emberkeep.slots.supply import Demand, Room, Standing, Supply, missing_task_managers
+from emberkeep.slots.supply import Demand, RegisteredSupply, Room, Supply, missing_task_managers
 from emberkeep.slots.task_manager_supply import STARTS_AT_ONCE, SupplyLimits, SupplyPlan, TaskManagerSupply
 
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
@@ -38,15 +38,15 @@ def alive(*numbers: int) -> list[StartedTaskManager]:
     return [StartedTaskManager(key(number), f"node-{number}") for number in numbers]
 
 
-def standing(number: int, *, idle: bool = False, away: bool = False, blocked: bool = False) -> Standing:
-    return Standing(id=key(number), slots=2, idle=idle, away=away, blocked=blocked)
+def standing(number: int, *, idle: bool = False, away: bool = False, blocked: bool = False) -> RegisteredSupply:
+    return RegisteredSupply(id=key(number), slots=2, idle=idle, away=away, blocked=blocked)
 
 
 def slots(missing: int, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME) -> Demand:
     return Demand(slots=((SlotRequirement(count=missing, profile=profile, runtime=runtime), missing),))
 
 
-def supply(*there: Standing, demand: Demand | None = None) -> Supply:
+def supply(*there: RegisteredSupply, demand: Demand | None = None) -> Supply:
     return Supply(standing=there, demand=demand or Demand(), blocked=NothingBlocked())
 
 
@@ -250,7 +250,8 @@ class World:
     def picture(self) -> tuple[Sequence[StartedTaskManager], Supply]:
         missing = self.serve()
         there = [
-            Standing(id=each, slots=2, idle=not used, away=False, blocked=False) for each, used in self.used.items()
+            RegisteredSupply(id=each, slots=2, idle=not used, away=False, blocked=False)
+            for each, used in self.used.items()
         ]
         started = [StartedTaskManager(each, each, alive=each in self.up) for each in sorted(self.listed)]
         return started, supply(*there, demand=slots(missing) if missing else None)

@@ -20,7 +20,7 @@ from emberkeep.spark.queries.checkpoints import QueryIdentity
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
 from emberkeep.spark.stopping import drain as module
 from emberkeep.spark.stopping import planned_batch
-from emberkeep.spark.stopping.drain import DRAIN_BATCHES, Drain
+from emberkeep.spark.stopping.drain import DRAIN_BATCHES, QueryDrains
 from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 
 PLACE = "/checkpoints/windows"
@@ -137,8 +137,8 @@ def files(monkeypatch: pytest.MonkeyPatch) -> Files:
     return found
 
 
-def drain_of(spark: Spark) -> Drain:
-    return Drain(cast(ScriptQueries, spark), lambda: None)
+def drain_of(spark: Spark) -> QueryDrains:
+    return QueryDrains(cast(ScriptQueries, spark), lambda: None)
 
 
 def query(sink: str = "foreachBatch", target: str = "tell") -> ScriptQuery:

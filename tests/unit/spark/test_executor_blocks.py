@@ -9,7 +9,7 @@ import pytest
 
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executors import blocks as executor_blocks
-from emberkeep.spark.executors.blocks import BlocksLeft, block_takers, blocks_left
+from emberkeep.spark.executors.blocks import ExecutorBlocks, block_takers, blocks_left
 
 
 class Fake:
@@ -68,8 +68,11 @@ SHUFFLES: list[list[str | None]] = [["1", "2", None, "1"], ["1"]]
 @pytest.mark.req("BLK-18")
 def test_map_outputs_and_cached_blocks_are_counted_by_executor() -> None:
     context = FakeContext(SHUFFLES, {"1": 4, "2": 0, "3": 0, "driver": 1}, ["3"])
-    assert blocks_left(context, {"1", "2"}) == {"1": BlocksLeft(3, 4, False, 2), "2": BlocksLeft(1, 0, False, 2)}
-    assert blocks_left(context, {"1", "gone"}) == {"1": BlocksLeft(3, 4, False, 2)}
+    assert blocks_left(context, {"1", "2"}) == {
+        "1": ExecutorBlocks(3, 4, False, 2),
+        "2": ExecutorBlocks(1, 0, False, 2),
+    }
+    assert blocks_left(context, {"1", "gone"}) == {"1": ExecutorBlocks(3, 4, False, 2)}
     assert blocks_left(context, set()) == {}
     assert block_takers(context) == {"1", "2"}
 
@@ -77,9 +80,9 @@ def test_map_outputs_and_cached_blocks_are_counted_by_executor() -> None:
 @pytest.mark.req("BLK-18")
 def test_of_too_many_map_outputs_some_are_counted_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_blocks, "LOOKED_AT", 3)
-    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}), {"1"}) == {"1": BlocksLeft(1, 0, True, 2)}
+    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}), {"1"}) == {"1": ExecutorBlocks(1, 0, True, 2)}
     monkeypatch.setattr(executor_blocks, "LOOKED_AT", 5)
-    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}), {"1"}) == {"1": BlocksLeft(3, 0, False, 2)}
+    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}), {"1"}) == {"1": ExecutorBlocks(3, 0, False, 2)}
 
 
 def test_a_jvm_that_is_gone_is_told() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key, permanent
 
 JOB = JobId("a" * 32)
@@ -52,7 +52,7 @@ class DirectoryStore:
         actual = hashlib.sha256(content).hexdigest()
         assert sha256 in (None, actual)
         if actual != key.sha256:
-            raise Damaged(owner, key, actual, str(file))
+            raise DamagedBlob(owner, key, actual, str(file))
         final = self.file(owner, key)
         final.parent.mkdir(exist_ok=True)
         file.rename(final)
@@ -75,7 +75,7 @@ class DirectoryStore:
             raise Absent(f"no BLOB {key}") from None
         if actual != key.sha256:
             path.unlink()
-            raise Damaged(owner, key, actual, str(path))
+            raise DamagedBlob(owner, key, actual, str(path))
         return path
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:

@@ -17,17 +17,17 @@ import structlog
 
 from emberkeep.adapters.blobs.wire import (
     SILENCE_SECONDS,
-    Abort,
-    Answer,
     BrokenAnswer,
     Connections,
+    ResponseHead,
+    TransferAbort,
     Write,
 )
 from emberkeep.adapters.blocking.threads import WorkThreads, ended
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
-from emberkeep.blobs.errors import CannotStore, Damaged
+from emberkeep.blobs.errors import CannotStore, DamagedBlob
 from emberkeep.blobs.model import BlobKey, transient
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
@@ -66,17 +66,17 @@ class BlobThreads:
     ) -> None:
         self.connections = Connections(token, silence=silence)
         self._threads = WorkThreads(THREADS, thread_name)
-        self._running: set[Abort] = set()
+        self._running: set[TransferAbort] = set()
         self._closed = False
 
-    async def run(self, work: Callable[[Abort], ResultT]) -> ResultT:
+    async def run(self, work: Callable[[TransferAbort], ResultT]) -> ResultT:
         """Run ``work`` in a thread. If the caller is cancelled, abort ``work`` and wait until it has ended.
 
         Raises RetryLater after ``close``.
         """
         if self._closed:
             raise _closed()
-        abort = Abort()
+        abort = TransferAbort()
         future = self._threads.start(lambda: work(abort))
         self._running.add(abort)
         try:
@@ -179,7 +179,7 @@ class _Download:
         self._destination = destination
         self._max_size = max_size
 
-    def run(self, abort: Abort, own_address: str | None) -> bool:
+    def run(self, abort: TransferAbort, own_address: str | None) -> bool:
         """Fetch the BLOB from the server, or from the peer that it names; if that fails, from the server (BLOB-22).
 
         Return True if a peer sent the BLOB.
@@ -204,7 +204,7 @@ class _Download:
             raise BrokenAnswer(f"{self._server} sends us on although it was asked for the BLOB itself")
         return False
 
-    def _get(self, abort: Abort, address: str, target: str, headers: dict[str, str]) -> str | None:
+    def _get(self, abort: TransferAbort, address: str, target: str, headers: dict[str, str]) -> str | None:
         """Fetch the BLOB from ``address`` and return None, or return the address of the peer to ask instead."""
         with self._connections.exchange(abort, "GET", address, target, headers) as (answer, read):
             if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
@@ -219,10 +219,10 @@ class _Download:
                 )
             actual = self._receive(read)
         if actual != self._key.sha256:
-            raise Damaged(self._owner, self._key, actual, f"what {address} sent")
+            raise DamagedBlob(self._owner, self._key, actual, f"what {address} sent")
         return None
 
-    def _peer(self, address: str, answer: Answer) -> str:
+    def _peer(self, address: str, answer: ResponseHead) -> str:
         """Return the peer's address in a redirect.
 
         Raises BrokenAnswer unless the redirect leads to this very BLOB: we send our token there.
@@ -313,7 +313,7 @@ class HttpBlobUploads:
     async def _put(
         self, owner: JobId, body: bytes | Path, digest: Callable[[], str], holders: Sequence[str], attempt: int
     ) -> BlobKey:
-        def work(abort: Abort) -> BlobKey:
+        def work(abort: TransferAbort) -> BlobKey:
             try:
                 key = transient(digest())
                 query = f"?{urlencode([('holder', holder) for holder in holders])}" if holders else ""
@@ -332,7 +332,7 @@ def _acting_for(attempt: int) -> dict[str, str]:
 
 def _send(
     connections: Connections,
-    abort: Abort,
+    abort: TransferAbort,
     server: str | None,
     method: str,
     target: str,
@@ -357,7 +357,7 @@ def blob_path(owner: JobId, key: BlobKey) -> str:
     return f"{API_PREFIX}/jobs/{owner}/blobs/{key}"
 
 
-def _read_problem(answer: Answer, read: Callable[[Write], None]) -> _Problem:
+def _read_problem(answer: ResponseHead, read: Callable[[Write], None]) -> _Problem:
     """Read the problem document in an error response; return an empty one if the response has none.
 
     Leave a long body unread: its connection is not used again.
@@ -372,7 +372,7 @@ def _read_problem(answer: Answer, read: Callable[[Write], None]) -> _Problem:
         return _Problem()
 
 
-def _refusal(address: str, answer: Answer, problem: _Problem) -> EmberkeepError:
+def _refusal(address: str, answer: ResponseHead, problem: _Problem) -> EmberkeepError:
     """Return the error for an HTTP status other than success."""
     status = answer.status
     message = f"{address}: {problem.detail[:500]}" if problem.detail else f"{address} answers with HTTP status {status}"
@@ -393,6 +393,6 @@ def _refusal(address: str, answer: Answer, problem: _Problem) -> EmberkeepError:
             return Fatal(message, hint=problem.hint)
 
 
-def _retry_after(answer: Answer) -> float:
+def _retry_after(answer: ResponseHead) -> float:
     text = answer.headers.get("retry-after", "")
     return min(_LONGEST_WAIT, max(0.1, float(text))) if text.isascii() and text.isdigit() else 1.0

@@ -22,11 +22,11 @@ import structlog
 
 from emberkeep.adapters.blobs.files_copy import cannot_store, copy_file, copy_hashed
 from emberkeep.adapters.blobs.files_tree import BlobTree
-from emberkeep.adapters.blocking.file_threads import Abort, StoreThreads, in_time_for
+from emberkeep.adapters.blocking.file_threads import EndSignal, StoreThreads, in_time_for
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.files.errors import CANNOT_STORE
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, StoredBlob
 
 _THREADS = 8
@@ -54,7 +54,7 @@ class DirectoryBlobs:
     async def put(self, owner: JobId, key: BlobKey, file: Path) -> None:
         await self._threads.run(lambda abort: self._put(owner, key, file, abort))
 
-    def _put(self, owner: JobId, key: BlobKey, file: Path, abort: Abort) -> None:
+    def _put(self, owner: JobId, key: BlobKey, file: Path, abort: EndSignal) -> None:
         tree = self._tree
         with self._errors("store"):
             tree.make()
@@ -66,7 +66,7 @@ class DirectoryBlobs:
             try:
                 actual = copy_hashed(file, temporary, abort.check)
                 if actual != key.sha256:
-                    raise Damaged(owner, key, actual, str(file))
+                    raise DamagedBlob(owner, key, actual, str(file))
                 abort.check()
                 tree.publish(temporary, owner, key)
             finally:
@@ -93,7 +93,7 @@ class DirectoryBlobs:
     async def fetch(self, owner: JobId, key: BlobKey, destination: Path) -> None:
         await self._threads.run(lambda abort: self._fetch(owner, key, destination, abort))
 
-    def _fetch(self, owner: JobId, key: BlobKey, destination: Path, abort: Abort) -> None:
+    def _fetch(self, owner: JobId, key: BlobKey, destination: Path, abort: EndSignal) -> None:
         abort.extra = self._size(owner, key) / _SLOWEST_PACE
         try:
             # Create the file first, to tell an error of the local disk from one of the store.
@@ -136,7 +136,7 @@ class DirectoryBlobs:
     async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:
         wanted, in_time = list(keys), in_time_for(within, self.location)
 
-        def delete(_: Abort) -> None:
+        def delete(_: EndSignal) -> None:
             with self._errors("delete"):
                 self._sweep()
                 for key in wanted:
@@ -147,7 +147,7 @@ class DirectoryBlobs:
         await self._threads.run(delete)
 
     async def delete_owner(self, owner: JobId) -> None:
-        def delete(_: Abort) -> None:
+        def delete(_: EndSignal) -> None:
             with self._errors("delete"):
                 self._sweep()
                 if (self._tree.root / owner).exists():

@@ -19,13 +19,13 @@ from pathlib import Path
 import structlog
 
 from emberkeep.adapters.blobs.files_copy import cannot_store
-from emberkeep.adapters.blobs.files_incoming import Incoming, Intake
+from emberkeep.adapters.blobs.files_incoming import IncomingBlob, Intake
 from emberkeep.adapters.blobs.files_index import Place
 from emberkeep.adapters.blobs.files_tree import BlobTree
 from emberkeep.adapters.blocking.file_threads import DiskThreads
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, StoredBlob
 
 _WRITERS = 16  # most of the time they wait for the disk
@@ -85,7 +85,7 @@ class BlobFiles:
     async def receive(
         self, owner: JobId, key: BlobKey, chunks: AsyncIterable[bytes], *, max_size: int, size: int | None = None
     ) -> int:
-        incoming = Incoming(self._tree.temporary())
+        incoming = IncomingBlob(self._tree.temporary())
         try:
             with _writing(self._tree.root):
                 rest = await Intake(self._writers, incoming).take(chunks, max_size=max_size, size=size)
@@ -102,7 +102,7 @@ class BlobFiles:
             actual = await self._readers.run(lambda: _digest(file))
         if actual != key.sha256:
             await self._writers.run(lambda: file.unlink(missing_ok=True))
-            raise Damaged(owner, key, actual, str(file))
+            raise DamagedBlob(owner, key, actual, str(file))
         size = self._size(file)
         threads = self._together if size <= _SMALL else self._writers
         await self._store(threads, _Arrival(owner, key, file, lambda: _make_durable(file)))
@@ -157,7 +157,7 @@ class BlobFiles:
                 continue
             try:
                 await self._verified(*source)
-            except (Absent, Damaged, Unavailable):
+            except (Absent, DamagedBlob, Unavailable):
                 continue
             if await self._writers.run(lambda source=source: self._share(source, owner, key)):  # type: ignore[misc]
                 return True
@@ -193,7 +193,7 @@ class BlobFiles:
                 continue  # the error may be about another owner's file: verify ours
             verdict = check.result()
             if place in verdict.dropped:
-                raise Damaged(owner, key, verdict.actual, str(self._tree.file(owner, key)))
+                raise DamagedBlob(owner, key, verdict.actual, str(self._tree.file(owner, key)))
             if own:
                 return
 

@@ -19,7 +19,7 @@ _SYNC_BYTES = 32 * 1024**2  # synced each time, so that the disk writes while mo
 _WRITEV_PIECES = 512
 
 
-class Incoming:
+class IncomingBlob:
     """One file in transfer. Its methods block. Calls must not overlap, except that ``sync`` may overlap others."""
 
     def __init__(self, path: Path) -> None:
@@ -83,7 +83,7 @@ def _write_all(file: int, pieces: list[bytes]) -> None:
 class Intake:
     """Hands received bytes to threads: one writes a batch while the next arrives, another syncs what is written."""
 
-    def __init__(self, threads: DiskThreads, incoming: Incoming) -> None:
+    def __init__(self, threads: DiskThreads, incoming: IncomingBlob) -> None:
         self._threads = threads
         self._incoming = incoming
         self._writing: asyncio.Future[None] | None = None

@@ -22,13 +22,13 @@ import structlog
 from obstore.exceptions import BaseError
 
 from emberkeep.adapters.blobs.files_copy import cannot_store
-from emberkeep.adapters.blocking.file_threads import Abort, StoreThreads, in_time_for
+from emberkeep.adapters.blocking.file_threads import EndSignal, StoreThreads, in_time_for
 from emberkeep.adapters.object_store.clients import open_object_store, parse_object_location
 from emberkeep.adapters.object_store.errors import object_store_error
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId, parse_job_id
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
 
 _THREADS = 8
@@ -61,7 +61,7 @@ class ObjectBlobs:
     async def put(self, owner: JobId, key: BlobKey, file: Path) -> None:
         await self._threads.run(lambda abort: self._put(owner, key, file, abort))
 
-    def _put(self, owner: JobId, key: BlobKey, file: Path, abort: Abort) -> None:
+    def _put(self, owner: JobId, key: BlobKey, file: Path, abort: EndSignal) -> None:
         path = _path(owner, key)
         try:
             size = file.stat().st_size
@@ -83,7 +83,7 @@ class ObjectBlobs:
     async def fetch(self, owner: JobId, key: BlobKey, destination: Path) -> None:
         await self._threads.run(lambda abort: self._fetch(owner, key, destination, abort))
 
-    def _fetch(self, owner: JobId, key: BlobKey, destination: Path, abort: Abort) -> None:
+    def _fetch(self, owner: JobId, key: BlobKey, destination: Path, abort: EndSignal) -> None:
         size = self._size(owner, key)
         abort.extra = size / _SLOWEST_PACE
         try:
@@ -98,7 +98,7 @@ class ObjectBlobs:
         finally:
             os.close(file)
 
-    def _fetch_parts(self, path: str, size: int, file: int, destination: Path, abort: Abort) -> None:
+    def _fetch_parts(self, path: str, size: int, file: int, destination: Path, abort: EndSignal) -> None:
         def fetch(start: int) -> None:
             abort.check()
             length = min(_PART_BYTES, size - start)
@@ -133,14 +133,14 @@ class ObjectBlobs:
         await self._threads.run(lambda abort: self._delete(paths, abort, in_time))
 
     async def delete_owner(self, owner: JobId) -> None:
-        def delete(abort: Abort) -> None:
+        def delete(abort: EndSignal) -> None:
             in_time = in_time_for(math.inf, self.location)
             for paths in self._list(f"{owner}/"):
                 self._delete([path for path, _, _ in paths], abort, in_time)
 
         await self._threads.run(delete)
 
-    def _delete(self, paths: list[str], abort: Abort, in_time: Callable[[], None]) -> None:
+    def _delete(self, paths: list[str], abort: EndSignal, in_time: Callable[[], None]) -> None:
         for begin in range(0, len(paths), _DELETED_AT_ONCE):
             abort.check()
             in_time()
@@ -200,7 +200,7 @@ def _path(owner: JobId, key: BlobKey) -> str:
     return f"{owner}/{key}"
 
 
-def _pieces(owner: JobId, key: BlobKey, file: Path, abort: Abort) -> Iterator[bytes]:
+def _pieces(owner: JobId, key: BlobKey, file: Path, abort: EndSignal) -> Iterator[bytes]:
     """Yield the file's bytes in parts. An error raised here aborts the upload, and the store drops the parts it has.
 
     Raises RetryLater, Fatal, and at the end Damaged if the bytes do not match ``key``.
@@ -219,4 +219,4 @@ def _pieces(owner: JobId, key: BlobKey, file: Path, abort: Abort) -> Iterator[by
 
 def _check(owner: JobId, key: BlobKey, actual: str, file: Path) -> None:
     if actual != key.sha256:
-        raise Damaged(owner, key, actual, str(file))
+        raise DamagedBlob(owner, key, actual, str(file))

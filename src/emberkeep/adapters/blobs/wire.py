@@ -43,7 +43,7 @@ class BrokenAnswer(RetryLater):
     """The connection broke, or the response on it is unusable. The connection cannot be read any further."""
 
 
-class Abort:
+class TransferAbort:
     """Aborts a transfer from another thread, also while the transfer waits for bytes."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Abort:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ResponseHead:
     """The head of a response. Header names are in lower case. ``length``: of the body, in bytes."""
 
     status: int
@@ -94,13 +94,13 @@ class Connections:
     @contextlib.contextmanager
     def exchange(
         self,
-        abort: Abort,
+        abort: TransferAbort,
         method: str,
         address: str,
         target: str,
         headers: Mapping[str, str] = {},
         body: bytes | Path | None = None,
-    ) -> Iterator[tuple[Answer, Callable[[Write], None]]]:
+    ) -> Iterator[tuple[ResponseHead, Callable[[Write], None]]]:
         """Send a request. Yield the response's head and a function that reads the body; call it at most once.
 
         Raises RetryLater, BrokenAnswer (also from reading the body), Aborted, InvalidInput (malformed address).
@@ -135,7 +135,9 @@ class Connections:
             lines.append(f"Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n")
         return ("".join(lines) + "\r\n").encode()
 
-    def _ask(self, abort: Abort, address: str, head: bytes, body: bytes | Path | None) -> tuple[_Line, Answer]:
+    def _ask(
+        self, abort: TransferAbort, address: str, head: bytes, body: bytes | Path | None
+    ) -> tuple[_Line, ResponseHead]:
         """Send a request on a kept connection, or on a new one if the server has closed the kept one."""
         while True:
             kept = self._take(address)
@@ -202,7 +204,7 @@ class _Line:
         self._rest = b""  # bytes of the body that were read with the head
         connection.settimeout(silence)
 
-    def ask(self, head: bytes, body: bytes | Path | None) -> Answer:
+    def ask(self, head: bytes, body: bytes | Path | None) -> ResponseHead:
         """Send the request and return the head of the response. Raises BrokenAnswer."""
         try:
             self._send(head, body)
@@ -222,7 +224,7 @@ class _Line:
         else:
             self.socket.sendall(head + body if body else head)
 
-    def _read_head(self) -> Answer:
+    def _read_head(self) -> ResponseHead:
         started = time.monotonic()
         data = b""
         while (end := data.find(b"\r\n\r\n")) < 0:
@@ -243,7 +245,7 @@ class _Line:
         self.is_clean = answer.length == 0 and not self._rest
         return answer
 
-    def _parse_head(self, data: bytes) -> Answer:
+    def _parse_head(self, data: bytes) -> ResponseHead:
         first, *lines = data.split(b"\r\n")
         match = _STATUS_LINE.fullmatch(first)
         if match is None:
@@ -258,7 +260,7 @@ class _Line:
         length = headers.get("content-length", "0" if status in _STATUS_WITHOUT_BODY else "")
         if "transfer-encoding" in headers or not _DIGITS.fullmatch(length):
             raise BrokenAnswer(f"{self._address} did not say how long its answer is (HTTP status {status})")
-        return Answer(status, headers, int(length))
+        return ResponseHead(status, headers, int(length))
 
     def read_body(self, length: int, write: Write) -> None:
         """Pass all ``length`` bytes to ``write``, in pieces. Raises BrokenAnswer, and what ``write`` raises."""

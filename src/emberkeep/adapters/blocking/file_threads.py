@@ -54,7 +54,7 @@ class DiskThreads:
             raise
 
 
-class Abort:
+class EndSignal:
     """A signal to work in a thread to end. The work checks it between two pieces."""
 
     def __init__(self) -> None:
@@ -79,12 +79,12 @@ class StoreThreads:
         self._store = store
         self._patience = patience
 
-    async def run(self, work: Callable[[Abort], ResultT]) -> ResultT:
+    async def run(self, work: Callable[[EndSignal], ResultT]) -> ResultT:
         """Return the result of ``work``.
 
         Raises RetryLater if it takes too long; the work ends at its next check, if ever.
         """
-        abort = Abort()
+        abort = EndSignal()
 
         def checked() -> ResultT:
             abort.check()

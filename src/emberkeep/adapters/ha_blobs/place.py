@@ -26,7 +26,7 @@ from emberkeep.base.errors import Absent, Conflict, Damaged, EmberkeepError, New
 from emberkeep.base.files.durable import read_record, write_file
 from emberkeep.base.files.errors import read_if_there
 from emberkeep.base.files.kept_fields import encode_over
-from emberkeep.base.files.ownership import OwnedByAnother, Owner, PlaceKind, Unclaimed
+from emberkeep.base.files.ownership import OwnedByAnother, OwnedPlaceKind, Owner, Unclaimed
 
 BINDING_FILE = ".emberkeep-blob-place"
 _BINDING_KIND, _BINDING_VERSION = "blob-place", 1
@@ -226,7 +226,7 @@ class BlobPlace:
     def _mine(self) -> Owner:
         return Owner(
             cluster_id=self._storage.cluster,
-            kind=PlaceKind.BLOBS,
+            kind=OwnedPlaceKind.BLOBS,
             created_at_ms=self._now_ms(),
             place_id=secrets.token_hex(8),
             belongs_to=self._storage.place_id,

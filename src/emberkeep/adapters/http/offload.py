@@ -20,7 +20,7 @@ from emberkeep.protocol.messages import Message
 from emberkeep.protocol.offload import (
     MessageBlobs,
     OffloadedMessage,
-    Part,
+    OffloadedPart,
     attempt_of,
     check_size,
     decode_offloaded,
@@ -97,11 +97,11 @@ class Offload:
         delivery = OffloadedMessage(
             owner=owner, attempt=attempt, delivery=self._system.ids.hex32(), parts={}, inline=taken.inline
         )
-        parts: dict[str, Part] = {}
+        parts: dict[str, OffloadedPart] = {}
         try:
             for name, data in taken.parts.items():
                 key = await self._blobs.store(owner, data, delivery.holder, attempt)
-                parts[name] = Part(key=str(key), size=len(data))
+                parts[name] = OffloadedPart(key=str(key), size=len(data))
         except BaseException:
             self._release_later(msgspec.structs.replace(delivery, parts=parts))
             raise

@@ -33,7 +33,7 @@ class BoundPort:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServedPort:
     """A served port. ``address`` is "host:port" with the port that was bound."""
 
     address: str
@@ -67,7 +67,7 @@ def bind_port(host: str, port: int, *, port_option: str = "rest.port") -> BoundP
     return BoundPort(host, bound.getsockname()[1], port_option, bound)
 
 
-async def serve_http(app: web.Application, port: BoundPort) -> Server:
+async def serve_http(app: web.Application, port: BoundPort) -> ServedPort:
     """Serve ``app`` at ``port``, which the server closes. Raises Fatal if another process took the port."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, read_bufsize=READ_BUFFER)
     await runner.setup()
@@ -79,7 +79,7 @@ async def serve_http(app: web.Application, port: BoundPort) -> Server:
     except BaseException:
         await runner.cleanup()
         raise
-    return Server(port.address, runner)
+    return ServedPort(port.address, runner)
 
 
 def bind_error(error: OSError | UnicodeError, host: str, port: int, port_option: str) -> Fatal:

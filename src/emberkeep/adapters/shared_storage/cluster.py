@@ -30,8 +30,8 @@ from emberkeep.base.errors import Damaged, EmberkeepError, InvalidInput, Unavail
 from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory
 from emberkeep.base.files.ownership import (
     OwnedByAnother,
+    OwnedPlaceKind,
     Owner,
-    PlaceKind,
     Unclaimed,
     adopt,
     read_owner,
@@ -246,7 +246,7 @@ class ClusterStorage:
     def _mine(self) -> Owner:
         return Owner(
             cluster_id=self._cluster,
-            kind=PlaceKind.STORAGE,
+            kind=OwnedPlaceKind.STORAGE,
             created_at_ms=self._now_ms(),
             place_id=secrets.token_hex(8),
             belongs_to=self._identity,

@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from emberkeep.adapters.state.directory_errors import NO_ENTRY, changing, refusal, unknown
-from emberkeep.adapters.state.directory_incoming import Incoming
+from emberkeep.adapters.state.directory_incoming import IncomingDirectory
 from emberkeep.adapters.state.directory_moves import Moves, Spot, same
 from emberkeep.adapters.state.directory_tree import DirectoryTree, FirstStart
 from emberkeep.adapters.state.names import INCOMING, is_side_file, is_temporary, parts_of, side_file
@@ -45,7 +45,7 @@ class DirectoryState:
         self._root = StateRoot(str(root))
         self._files = files
         self._tree = DirectoryTree(root, files, first_start)
-        self._incoming = Incoming(self._tree, files)
+        self._incoming = IncomingDirectory(self._tree, files)
         self._moves = Moves(files)
 
     @property

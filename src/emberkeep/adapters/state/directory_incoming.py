@@ -24,7 +24,7 @@ _LEFTOVER_SECONDS = 3600.0  # without a change; no process is still writing the 
 log = structlog.get_logger(__name__)
 
 
-class Incoming:
+class IncomingDirectory:
     """The directory for incoming files below one root. Methods raise OSError in addition to what they document."""
 
     def __init__(self, tree: DirectoryTree, files: FileOps) -> None:

@@ -14,7 +14,7 @@ from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, decode_node, encode_node
-from emberkeep.adapters.zookeeper.session import Node, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
 from emberkeep.base.errors import Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
@@ -35,7 +35,7 @@ class CheckpointNodes:
     async def record(
         self,
         job_id: JobId,
-        attempt_node: Node,
+        attempt_node: Znode,
         attempt: int,
         queries: tuple[QueryCheckpoint, ...],
         savepoints: tuple[SavepointPointer, ...],
@@ -72,7 +72,7 @@ class CheckpointNodes:
             raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
         return pointers
 
-    async def find(self, job_id: str) -> tuple[Node | None, JobPointers]:
+    async def find(self, job_id: str) -> tuple[Znode | None, JobPointers]:
         """Return the job's pointer node and its content.
 
         Return no node and empty pointers if the node does not exist, or is damaged: a damaged node must stay. Raises
@@ -89,5 +89,5 @@ class CheckpointNodes:
             log.error("job_checkpoints_unreadable", job=job_id, reason=str(error))
             return None, JobPointers()
 
-    def _decode(self, job_id: str, node: Node) -> JobPointers:
+    def _decode(self, job_id: str, node: Znode) -> JobPointers:
         return decode_node(node.data, JobPointers, where=f"ZooKeeper, {self._layout.checkpoint(job_id)}")

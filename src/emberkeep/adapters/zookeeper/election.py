@@ -19,10 +19,10 @@ from emberkeep.adapters.zookeeper.layout import LatchRecord, ZooKeeperLayout, de
 from emberkeep.adapters.zookeeper.leader_locators import RETRY_PAUSE, read_leader
 from emberkeep.adapters.zookeeper.paths import make_paths
 from emberkeep.adapters.zookeeper.registration import AddressRegistration, AddressTaken
-from emberkeep.adapters.zookeeper.session import Node, SessionState, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import SessionState, Znode, ZooKeeperSession
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, UnknownOutcome
 from emberkeep.leadership.model import Connected, Event, Granted, LeaderAddress, Lost, Revoked, Suspended
-from emberkeep.leadership.takeover import Probe, TakeoverRule
+from emberkeep.leadership.takeover import PortProbe, TakeoverRule
 
 PROBE_INTERVAL = 0.25  # seconds
 _PROBE_TIMEOUT = 1.0
@@ -35,21 +35,21 @@ _EVENTS: dict[SessionState, Event] = {
     SessionState.LOST: Lost(),
 }
 
-Prober = Callable[[str], Awaitable[Probe]]
+Prober = Callable[[str], Awaitable[PortProbe]]
 
 
-async def probe(address: str) -> Probe:
+async def probe(address: str) -> PortProbe:
     """Connect to ``address`` ("host:port") and return how the port answers within one second."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except ConnectionRefusedError:
-        return Probe.REFUSED
+        return PortProbe.REFUSED
     except (OSError, ValueError):  # TimeoutError is an OSError
-        return Probe.SILENT
+        return PortProbe.SILENT
     writer.close()
-    return Probe.ACCEPTED
+    return PortProbe.ACCEPTED
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class ZooKeeperElection:
         data = encode_node(LatchRecord(address=self._address))
         return await self._session.create(f"{self._layout.election}/{_PREFIX}", data, ephemeral=True, sequence=True)
 
-    async def _latches(self, change: asyncio.Event | None = None) -> list[tuple[str, Node]]:
+    async def _latches(self, change: asyncio.Event | None = None) -> list[tuple[str, Znode]]:
         """Return path and node of all latches in order of arrival."""
         names = await self._session.children(self._layout.election, watch=change.set if change else None)
         found = []
@@ -214,7 +214,7 @@ class ZooKeeperElection:
         before = latches[: paths.index(self._path)]
         return [_Contender(node.owner, self._address_of(path, node)) for path, node in before]
 
-    def _address_of(self, path: str, node: Node) -> str:
+    def _address_of(self, path: str, node: Znode) -> str:
         """Return the address in a latch; empty if the latch cannot be read. Then its owner cannot be probed."""
         try:
             return decode_node(node.data, LatchRecord, where=path).address
@@ -241,8 +241,8 @@ class ZooKeeperElection:
                     await change.wait()
         return not before
 
-    async def _look(self, contender: _Contender) -> Probe:
-        return await self._prober(contender.address) if contender.address else Probe.SILENT
+    async def _look(self, contender: _Contender) -> PortProbe:
+        return await self._prober(contender.address) if contender.address else PortProbe.SILENT
 
     async def _leave(self, path: str) -> None:
         """Delete this process's latch, and retry until that succeeds or the session ends, which deletes it."""

@@ -14,7 +14,7 @@ from kazoo.client import TransactionRequest
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper.paths import make_paths
-from emberkeep.adapters.zookeeper.session import Node, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 
 log = structlog.get_logger(__name__)
@@ -135,7 +135,7 @@ class LeaderEpoch:
         return results[1:]
 
 
-def _leader(node: Node, where: str) -> LeaderRecord | None:
+def _leader(node: Znode, where: str) -> LeaderRecord | None:
     """Return the leader record of a node; None if the node is empty or damaged. Raises NewerFormat.
 
     A damaged record does no harm: the epoch is the node's version, which is known in any case.

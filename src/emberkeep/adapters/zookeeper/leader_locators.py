@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from emberkeep.adapters.zookeeper.layout import LatchRecord, LeaderRecord, ZooKeeperLayout, decode_node
-from emberkeep.adapters.zookeeper.session import Node, SessionState, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import SessionState, Znode, ZooKeeperSession
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.leadership.news import joined
@@ -106,7 +106,7 @@ class ZooKeeperLocator(KnownLeader):
         return LeaderNews(job_managers=tuple(filter(None, map(_address, filter(None, found)))))
 
 
-def _address(latch: Node) -> str:
+def _address(latch: Znode) -> str:
     """Return the address in a latch; empty if the latch cannot be read. Then its owner is not asked for news."""
     try:
         return decode_node(latch.data, LatchRecord, where="a latch").address

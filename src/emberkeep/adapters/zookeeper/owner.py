@@ -19,7 +19,7 @@ from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.errors import Conflict, Damaged, RetryLater
-from emberkeep.base.files.ownership import Owner, PlaceKind, decode_owner, encode_owner
+from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 
 _LOST = "lost"
 
@@ -51,7 +51,7 @@ class RootOwner:
     def _drawn(self, kept: str) -> Owner:
         return Owner(
             cluster_id=self._layout.base.rpartition("/")[2],
-            kind=PlaceKind.ZOOKEEPER,
+            kind=OwnedPlaceKind.ZOOKEEPER,
             created_at_ms=time.time_ns() // 1_000_000,
             place_id=secrets.token_hex(8),
             belongs_to=kept,

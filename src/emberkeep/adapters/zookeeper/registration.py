@@ -15,7 +15,7 @@ from typing import NoReturn
 import structlog
 
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ZooKeeperLayout, decode_node, encode_node
-from emberkeep.adapters.zookeeper.session import Node, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
 from emberkeep.base.configuration.options import REST_ADDRESS
 from emberkeep.base.errors import Absent, Fatal, RetryLater
 from emberkeep.base.process_identity import is_alive, own_identity
@@ -68,7 +68,7 @@ class AddressRegistration:
             await self._take_over(path, node)
         self._waiting = None
 
-    async def _registered(self) -> list[tuple[str, Node]]:
+    async def _registered(self) -> list[tuple[str, Znode]]:
         """Return the registrations of the address in order of arrival. The first one owns the address."""
         found = []
         for name in await self._session.children(self._folder):
@@ -77,7 +77,7 @@ class AddressRegistration:
                 found.append((path, node))
         return found
 
-    async def _take_over(self, path: str, node: Node) -> None:
+    async def _take_over(self, path: str, node: Znode) -> None:
         """Delete the registration of a process that is gone, or of an earlier session of this process.
 
         Raises Fatal if another process is alive, AddressTaken if that is not known yet.
@@ -118,7 +118,7 @@ def _described(other: RegisteredAddress | None) -> str:
     return f"{name}process {other.process.pid} on {other.host}"
 
 
-def _read(node: Node, path: str) -> RegisteredAddress | None:
+def _read(node: Znode, path: str) -> RegisteredAddress | None:
     try:
         return decode_node(node.data, RegisteredAddress, where=f"ZooKeeper, {path}")
     except Fatal as error:

@@ -58,7 +58,7 @@ class SessionSettings:
 
 
 @dataclass(frozen=True)
-class Node:
+class Znode:
     """A node as it was read.
 
     ``created``: id of the transaction that created it; nodes created later have larger ones. ``created_ms``: the
@@ -185,7 +185,7 @@ class ZooKeeperSession:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    async def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
+    async def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode:
         """Return the node at ``path``. ``watch`` is called once, on the loop, when the node has or may have changed.
 
         Raises Absent, RetryLater, Fatal.
@@ -193,9 +193,9 @@ class ZooKeeperSession:
         data, stat = await self._run(
             lambda: self._kazoo.get_async(path, watch=self._watcher(watch)), f"read {path}", writes=False
         )
-        return Node(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
+        return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
 
-    async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
+    async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode | None:
         """Return the node at ``path``, or None if it does not exist; then ``watch`` is called when it is created.
 
         Raises RetryLater, Fatal.

@@ -36,7 +36,7 @@ from emberkeep.adapters.zookeeper.layout import (
     encode_node,
 )
 from emberkeep.adapters.zookeeper.owner import RootOwner
-from emberkeep.adapters.zookeeper.session import Node, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist
@@ -265,15 +265,15 @@ class ZooKeeperJobStore:
             if result.cleaning is Cleaning.DIRTY:
                 await self._mark_clean(job_id, version, result)
 
-    async def _read_all(self, paths: Iterable[str]) -> list[Node | None]:
+    async def _read_all(self, paths: Iterable[str]) -> list[Znode | None]:
         """Read many nodes, with up to ``_READ_BATCH`` requests in flight; return None for those that do not exist."""
         waiting = list(paths)
-        nodes: list[Node | None] = []
+        nodes: list[Znode | None] = []
         for start in range(0, len(waiting), _READ_BATCH):
             nodes += await asyncio.gather(*(self._read(path) for path in waiting[start : start + _READ_BATCH]))
         return nodes
 
-    async def _read(self, path: str) -> Node | None:
+    async def _read(self, path: str) -> Znode | None:
         try:
             return await self._session.get(path)
         except Absent:
@@ -308,7 +308,7 @@ class ZooKeeperJobStore:
         savepoints = (savepoint,) if savepoint else ()
         return await self._checkpoints.record(job_id, node, attempt, (), savepoints, attempt_data=changed)
 
-    async def _attempt_of(self, job_id: JobId) -> tuple[Node, StoredAttempt]:
+    async def _attempt_of(self, job_id: JobId) -> tuple[Znode, StoredAttempt]:
         """Return the job's attempt node and its record. Raises Absent if the job has no handle."""
         self._epoch.check_taken()
         path = self._layout.attempt(job_id)
@@ -318,7 +318,7 @@ class ZooKeeperJobStore:
             raise Absent(f"job {job_id} has no handle")
         return node, decode_node(node.data, StoredAttempt, where=path)
 
-    async def _change_attempt(self, what: str, job_id: JobId, node: Node, changed: StoredAttempt) -> None:
+    async def _change_attempt(self, what: str, job_id: JobId, node: Znode, changed: StoredAttempt) -> None:
         path, data = self._layout.attempt(job_id), encode_node(changed, node.data)
         try:
             await self._epoch.commit(what, lambda transaction: transaction.set_data(path, data, node.version))
@@ -335,7 +335,7 @@ class ZooKeeperJobStore:
         node, _ = await self._newest_attempt(job_id, attempt)
         return await self._checkpoints.record(job_id, node, attempt, queries, savepoints)
 
-    async def _newest_attempt(self, job_id: JobId, attempt: int) -> tuple[Node, StoredAttempt]:
+    async def _newest_attempt(self, job_id: JobId, attempt: int) -> tuple[Znode, StoredAttempt]:
         """Return the job's attempt node and its record.
 
         Raises Conflict unless ``attempt`` is the newest one, Absent if the job has no handle.

@@ -11,7 +11,7 @@ from emberkeep.api.file_sink.errors import (
     OutputUnavailable,
     SinkFenced,
 )
-from emberkeep.api.file_sink.model import NOTHING_YET, Owner, Piece, SinkState
+from emberkeep.api.file_sink.model import NOTHING_YET, Piece, SinkState, SinkWriter
 
 _REMEMBERED_PLANS = 100  # Spark keeps this many batches in its logs (spark.sql.streaming.minBatchesToRetain)
 
@@ -29,7 +29,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     committed_before: int = NOTHING_YET
 
 
-def claimed(state: SinkState | None, owner: Owner, first_growth: float, output: str) -> SinkState:
+def claimed(state: SinkState | None, owner: SinkWriter, first_growth: float, output: str) -> SinkState:
     """Return the state with which ``owner`` begins to write. Raises SinkFenced for an attempt that was superseded."""
     if state is None:
         return SinkState(owner=owner, growth=first_growth)

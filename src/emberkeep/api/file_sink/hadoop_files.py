@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emberkeep.api.file_sink.ports import FoundFile
+from emberkeep.api.file_sink.ports import ListedFile
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 
 _MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 
 
-class HadoopFiles:
+class HadoopSinkFiles:
     """Implements SinkFiles. Any thread may call it, one at a time."""
 
     def __init__(self, session: Any) -> None:
@@ -62,7 +62,7 @@ class HadoopFiles:
                 return []
             return sorted(str(status.getPath().getName()) for status in system.listStatus(found))
 
-    def files(self, directory: str) -> list[FoundFile]:
+    def files(self, directory: str) -> list[ListedFile]:
         with _explained(directory):
             root = self._path(directory)
             system = root.getFileSystem(self._configuration)
@@ -73,7 +73,7 @@ class HadoopFiles:
             while files.hasNext():
                 status = files.next()
                 path = str(status.getPath().toString()).removeprefix(prefix)
-                found.append(FoundFile(path=path, size=int(status.getLen())))
+                found.append(ListedFile(path=path, size=int(status.getLen())))
             return sorted(found, key=lambda file: file.path)
 
     def move(self, source: str, target: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from emberkeep.api.file_sink.ports import FoundFile
+from emberkeep.api.file_sink.ports import ListedFile
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
@@ -55,10 +55,10 @@ class LocalFiles:
             except FileNotFoundError:
                 return []
 
-    def files(self, directory: str) -> list[FoundFile]:
+    def files(self, directory: str) -> list[ListedFile]:
         with _explained(directory):
             found = [
-                FoundFile(path=os.path.relpath(path, directory), size=Path(path).stat().st_size)
+                ListedFile(path=os.path.relpath(path, directory), size=Path(path).stat().st_size)
                 for place, _, names in os.walk(directory, onerror=_raise)
                 for path in (f"{place}/{name}" for name in names)
             ]

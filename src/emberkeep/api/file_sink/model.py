@@ -40,7 +40,7 @@ class Piece(Compatible, frozen=True, kw_only=True):
     rows: int | None = None
 
 
-class Part(Compatible, frozen=True, kw_only=True):
+class PartFile(Compatible, frozen=True, kw_only=True):
     """A complete part file: ``source`` below the work directory, ``target`` below the output."""
 
     first: int
@@ -49,7 +49,7 @@ class Part(Compatible, frozen=True, kw_only=True):
     target: str
 
 
-class Owner(Compatible, frozen=True, kw_only=True):
+class SinkWriter(Compatible, frozen=True, kw_only=True):
     """The writer. ``job_id`` and ``attempt``: "" and 0 without Emberkeep. ``writer``: random id of one sink object."""
 
     job_id: str
@@ -67,7 +67,7 @@ class SinkState(Compatible, frozen=True, kw_only=True):
     that it was made from, learned from the parts made so far.
     """
 
-    owner: Owner
+    owner: SinkWriter
     growth: float
     query: str = ""
     checkpoint: str = ""
@@ -76,8 +76,8 @@ class SinkState(Compatible, frozen=True, kw_only=True):
     plans: dict[str, str] = msgspec.field(default_factory=dict)
     schemas: dict[str, str] = msgspec.field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()
-    closed: tuple[Part, ...] = ()
-    moves: tuple[Part, ...] = ()
+    closed: tuple[PartFile, ...] = ()
+    moves: tuple[PartFile, ...] = ()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from emberkeep.api.file_sink.arrivals import Arrival, claimed, received, written
 from emberkeep.api.file_sink.commit_log import CommitLog
 from emberkeep.api.file_sink.committed import Commits
 from emberkeep.api.file_sink.errors import OutputUnavailable, SinkFenced
-from emberkeep.api.file_sink.model import FileFormat, Limits, Owner, Part, Piece, SinkState
+from emberkeep.api.file_sink.model import FileFormat, Limits, PartFile, Piece, SinkState, SinkWriter
 from emberkeep.api.file_sink.ports import Frames, SinkFiles
 from emberkeep.api.file_sink.rolling import (
     FIRST_GROWTH,
@@ -38,7 +38,7 @@ _EXTENSION = re.compile(r"-c\d+(\.[^/]+)$")  # the end of a file name that Spark
 _HIDDEN = ("_", ".")
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class SinkPlaces(msgspec.Struct, frozen=True, kw_only=True):
     """``output``: what readers list. ``work``: all that they must not see, on the same file system."""
 
     output: str
@@ -52,8 +52,8 @@ class PartWriter:
         self,
         files: SinkFiles,
         frames: Frames,
-        places: Places,
-        owner: Owner,
+        places: SinkPlaces,
+        owner: SinkWriter,
         form: FileFormat,
         limits: Limits,
         now_ms: Callable[[], int],
@@ -243,14 +243,14 @@ class PartWriter:
         state = grown(state, sum(piece.size for piece in work.pieces), found[0].size)
         return rolled(state, work.pieces, (), (self._part(work.pieces, path),))
 
-    def _part(self, pieces: Sequence[Piece], source: str) -> Part:
+    def _part(self, pieces: Sequence[Piece], source: str) -> PartFile:
         self._parts += 1
         first, last = min(piece.first for piece in pieces), max(piece.last for piece in pieces)
         extension = _EXTENSION.search(source)
         name = f"part-{max(first, 0):06d}-{max(last, 0):06d}-{self._owner.writer}-{self._parts}"
         name += extension.group(1) if extension else f".{self._form.value}"
         bucket = pieces[0].bucket
-        return Part(first=first, last=last, source=source, target=f"{bucket}/{name}" if bucket else name)
+        return PartFile(first=first, last=last, source=source, target=f"{bucket}/{name}" if bucket else name)
 
     def _publish(self, state: SinkState) -> None:
         after = published(state)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 
-class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
+class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
     """``path`` below the directory that was listed, with "/"; ``size`` in bytes."""
 
     path: str
@@ -30,7 +30,7 @@ class SinkFiles(Protocol):
     def names(self, directory: str) -> list[str]:
         """Return the names directly in a directory; [] if it does not exist."""
 
-    def files(self, directory: str) -> list[FoundFile]:
+    def files(self, directory: str) -> list[ListedFile]:
         """Return all files below a directory that Spark has written, at every depth.
 
         Raises RetryLater also if the directory is missing, because Spark makes it even for no rows.

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import msgspec
 
-from emberkeep.api.file_sink.model import FileFormat, Limits, Part, Piece, SinkState
+from emberkeep.api.file_sink.model import FileFormat, Limits, PartFile, Piece, SinkState
 
 FIRST_GROWTH = {FileFormat.PARQUET: 1.0, FileFormat.JSON: 4.0, FileFormat.CSV: 3.0}
 _PIECES_PER_BUCKET = 64  # this many small pieces of a bucket are merged into one piece that continues to wait
@@ -74,7 +74,7 @@ def merged(pieces: Iterable[Piece], path: str, size: int) -> Piece:
     )
 
 
-def rolled(state: SinkState, used: Iterable[Piece], made: Iterable[Piece], parts: Sequence[Part]) -> SinkState:
+def rolled(state: SinkState, used: Iterable[Piece], made: Iterable[Piece], parts: Sequence[PartFile]) -> SinkState:
     """Return the state after ``used`` pieces were merged into pieces ``made`` and closed ``parts``."""
     gone = {piece.path for piece in used}
     return msgspec.structs.replace(

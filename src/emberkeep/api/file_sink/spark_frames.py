@@ -10,7 +10,7 @@ from typing import Any
 
 from emberkeep.api.earlier_commits import EARLIER_COMMITS
 from emberkeep.api.file_sink.arrivals import Arrival
-from emberkeep.api.file_sink.hadoop_files import HadoopFiles
+from emberkeep.api.file_sink.hadoop_files import HadoopSinkFiles
 from emberkeep.api.file_sink.model import FileFormat
 from emberkeep.base.errors import InvalidInput
 
@@ -42,7 +42,7 @@ class SparkFrames:
         self._partition_by = list(partition_by)
         self._options = dict(options)
         self._uri = uri
-        self._files = HadoopFiles(session)
+        self._files = HadoopSinkFiles(session)
         self._jvm = session._jvm
         self._session: Any = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
         for key, value in _OWN_SETTINGS.items():

@@ -30,7 +30,7 @@ _RECORD_KIND, _RECORD_VERSION = "ownership", 1
 _NO_DATA = frozenset({"lost+found", ".snapshot"})
 
 
-class PlaceKind(enum.Enum):
+class OwnedPlaceKind(enum.Enum):
     STORAGE = "storage"
     ZOOKEEPER = "zookeeper"
     LOCAL_STATE = "local-state"
@@ -42,7 +42,7 @@ class Owner(Compatible, frozen=True, kw_only=True):
     """The ownership record of one place. Persisted (kind "ownership", version 1)."""
 
     cluster_id: str
-    kind: PlaceKind
+    kind: OwnedPlaceKind
     created_at_ms: int
     holder: str = ""  # the process of the cluster that holds the place, if that matters: a task manager's id
     place_id: str = ""  # random, drawn at the claim: distinguishes the place from another one with the same path
@@ -98,7 +98,7 @@ class Unclaimed(Conflict):
     """The place has data that may belong to another job store: nothing there may be deleted."""
 
 
-class Standing(enum.Enum):
+class PlaceStanding(enum.Enum):
     """The relation of one cluster to one place."""
 
     EMPTY = "EMPTY"
@@ -116,7 +116,7 @@ class Finding:
     only if it may.
     """
 
-    standing: Standing
+    standing: PlaceStanding
     owner: Owner | None = None
     problem: EmberkeepError | None = None
 
@@ -128,7 +128,7 @@ def claim(place: Path, mine: Owner, *, ignoring: Collection[str] = (), files: Fi
     Raises OwnedByAnother, HasNoOwner, Unavailable, Damaged, NewerFormat or Fatal (no space).
     """
     finding = check(place, mine, ignoring=ignoring)
-    if finding.standing is Standing.EMPTY:
+    if finding.standing is PlaceStanding.EMPTY:
         return adopt(place, mine, files=files)
     return _owned(finding)
 
@@ -169,14 +169,14 @@ def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Findin
         owner = read_owner(place)
         names = () if owner is not None else _names(place, ignoring)
     except (Unavailable, Damaged, NewerFormat) as error:
-        return Finding(Standing.UNAVAILABLE, problem=error)
+        return Finding(PlaceStanding.UNAVAILABLE, problem=error)
     if owner is None:
         if not names:
-            return Finding(Standing.EMPTY, problem=Absent(f"{where} does not exist"))
-        return Finding(Standing.UNRECORDED, problem=HasNoOwner(str(place), names))
+            return Finding(PlaceStanding.EMPTY, problem=Absent(f"{where} does not exist"))
+        return Finding(PlaceStanding.UNRECORDED, problem=HasNoOwner(str(place), names))
     if not owner.is_same_owner(mine):
-        return Finding(Standing.ANOTHERS, owner, OwnedByAnother(str(place), owner, mine))
-    return Finding(Standing.OWNED, owner)
+        return Finding(PlaceStanding.ANOTHERS, owner, OwnedByAnother(str(place), owner, mine))
+    return Finding(PlaceStanding.OWNED, owner)
 
 
 def read_owner(place: Path) -> Owner | None:

@@ -12,7 +12,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
 from emberkeep.base.process_identity import ProcessIdentity, is_alive
-from emberkeep.client.clusters.zookeeper_ensemble import Server
+from emberkeep.client.clusters.zookeeper_ensemble import ZooKeeperServer
 
 _FORMAT, _VERSION = "emberkeep-cluster", 1
 
@@ -37,7 +37,7 @@ class ZooKeeperRecord(Compatible, frozen=True, kw_only=True):
     """One ZooKeeper server of the cluster, with its ports, which never change."""
 
     daemon: DaemonRecord
-    server: Server
+    server: ZooKeeperServer
 
 
 class ClusterShape(Compatible, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ _SERVING = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
 _MODULE = "zookeeper"
 
 
-class Server(Compatible, frozen=True, kw_only=True):
+class ZooKeeperServer(Compatible, frozen=True, kw_only=True):
     """One server of an ensemble, with its data directory and the ports that it binds."""
 
     number: int
@@ -35,11 +35,11 @@ class Server(Compatible, frozen=True, kw_only=True):
         return f"{self.address}:{self.client_port}"
 
 
-def plan_ensemble(directory: Path, count: int, address: str = "127.0.0.1") -> tuple[Server, ...]:
+def plan_ensemble(directory: Path, count: int, address: str = "127.0.0.1") -> tuple[ZooKeeperServer, ...]:
     """Return servers on ports that are free now. Raises Fatal."""
     ports = iter(_free_ports(address, 3 * count))
     return tuple(
-        Server(
+        ZooKeeperServer(
             number=number,
             directory=str(directory / str(number)),
             address=address,
@@ -51,12 +51,12 @@ def plan_ensemble(directory: Path, count: int, address: str = "127.0.0.1") -> tu
     )
 
 
-def quorum_of(servers: tuple[Server, ...]) -> str:
+def quorum_of(servers: tuple[ZooKeeperServer, ...]) -> str:
     """Return the value of ``high-availability.zookeeper.quorum``."""
     return ",".join(server.connect for server in servers)
 
 
-def start_server(server: Server, servers: tuple[Server, ...]) -> Daemon:
+def start_server(server: ZooKeeperServer, servers: tuple[ZooKeeperServer, ...]) -> Daemon:
     """Start one of ``servers``, on its existing data if there is any. Raises Fatal."""
     arguments = [
         *("--directory", server.directory),
@@ -70,7 +70,7 @@ def start_server(server: Server, servers: tuple[Server, ...]) -> Daemon:
     return start_daemon(DaemonCommand(_MODULE, tuple(arguments), Path(server.directory) / "logs"))
 
 
-async def wait_until_serving(server: Server, daemon: Daemon) -> None:
+async def wait_until_serving(server: ZooKeeperServer, daemon: Daemon) -> None:
     """Wait until the server answers clients, which takes a quorum if there are several servers. Raises Fatal."""
     deadline = time.monotonic() + READY_TIMEOUT
     while not await is_serving(server):
@@ -84,7 +84,7 @@ async def wait_until_serving(server: Server, daemon: Daemon) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def is_serving(server: Server) -> bool:
+async def is_serving(server: ZooKeeperServer) -> bool:
     """True if the server serves clients now."""
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import NotUploaded
-from emberkeep.client.log_copy import Patience
+from emberkeep.client.log_copy import ProblemClock
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.blob_upload import UploadProgress
 from emberkeep.client.submission.preparation import PreparedJob, upload
@@ -45,7 +45,7 @@ class JobSubmitting:
         self._progress = _Watched(progress)
         self._notice = notice
         self._silence = silence
-        self._trouble = Patience(silence)
+        self._trouble = ProblemClock(silence)
         self.posted = False
 
     async def run(self) -> JobId:

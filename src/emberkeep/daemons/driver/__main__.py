@@ -105,7 +105,7 @@ class _Driver:
         runtime.shutdown()
         return self._end(outcome)
 
-    def application_started(self, application: spark_model.Application) -> None:
+    def application_started(self, application: spark_model.SparkApplication) -> None:
         self._job_master.application_started(self._with_requirement(application))
 
     def application_stopping(self, app_id: str) -> None:
@@ -218,7 +218,7 @@ class _Driver:
         serve_own_gateway(self._spec)
         return self._spec.graph.job_id
 
-    def _with_requirement(self, application: spark_model.Application) -> Application:
+    def _with_requirement(self, application: spark_model.SparkApplication) -> Application:
         profile = ResourceProfile(
             cores=application.executor_cores,
             memory_mb=application.executor_heap_mb + application.executor_overhead_mb,

@@ -55,11 +55,11 @@ def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
     )
 
 
-def _blocks(left: spark_blocks.BlocksLeft) -> BlocksLeft:
+def _blocks(left: spark_blocks.ExecutorBlocks) -> BlocksLeft:
     return BlocksLeft(shuffle=left.shuffle, cached=left.cached, at_least=left.at_least, tasks=left.tasks)
 
 
-def _commit(query: spark_model.QueryProgress, location: str) -> QueryCheckpoint:
+def _commit(query: spark_model.ObservedQuery, location: str) -> QueryCheckpoint:
     return QueryCheckpoint(
         query=query.name or location.rstrip("/").rpartition("/")[2],
         query_id=query.id,

@@ -46,7 +46,7 @@ from emberkeep.base.started_task_managers import (
 from emberkeep.blocklist.model import parse_node_id
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.agent_files import read_agent_life
-from emberkeep.slots.blocked import BlockedPlaces
+from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions
 from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
 from emberkeep.spark.distribution import spark_version
@@ -137,7 +137,7 @@ class LocalProcesses:
             for record in read_started(self._directory)
         )
 
-    async def start(self, blocked: BlockedPlaces, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
+    async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         free = [
             node
             for node in self._nodes

@@ -50,7 +50,7 @@ _PRIVATE_PREFIX = "EMBERKEEP_"
 
 
 @dataclass(frozen=True)
-class Node:
+class LaunchNode:
     """The node on which the launcher starts processes, and the task manager for which it does."""
 
     task_manager: str
@@ -66,7 +66,7 @@ class ProcessLauncher:
 
     def __init__(
         self,
-        node: Node,
+        node: LaunchNode,
         supervisor: ProcessSupervisor,
         libraries: LibraryCache,
         environment: ProcessEnvironment | None = None,

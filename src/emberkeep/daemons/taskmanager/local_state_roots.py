@@ -28,7 +28,7 @@ from emberkeep.base.configuration.options import LOCAL_STATE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.errors import cannot_read, is_directory
-from emberkeep.base.files.ownership import OWNER_FILE, Owner, PlaceKind, Standing, adopt, check, read_owner
+from emberkeep.base.files.ownership import OWNER_FILE, OwnedPlaceKind, Owner, PlaceStanding, adopt, check, read_owner
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.process_identity import is_alive
 from emberkeep.daemons.taskmanager.place_lock import held, last_holder
@@ -58,7 +58,7 @@ def local_state_root(configuration: Configuration, place: WorkingPlace, clock: C
     """Return where copies are kept with this configuration. Does not access the disk."""
     mine = Owner(
         cluster_id=place.owner.cluster_id,
-        kind=PlaceKind.LOCAL_STATE,
+        kind=OwnedPlaceKind.LOCAL_STATE,
         created_at_ms=clock.now_ms(),
         holder=place.owner.holder,
         place_id=secrets.token_hex(16),
@@ -100,10 +100,10 @@ def _is_made(path: Path) -> bool:
 def _recorded(root: LocalStateRoot) -> bool:
     """True if the directory now has this task manager's record. Raises Conflict if it belongs to another owner."""
     finding = check(root.path, root.owner, ignoring=(_LOCK,))
-    if finding.standing is Standing.ANOTHERS and finding.problem is not None:
+    if finding.standing is PlaceStanding.ANOTHERS and finding.problem is not None:
         raise finding.problem
     try:
-        if finding.standing in (Standing.EMPTY, Standing.UNRECORDED):  # no other process can know its name
+        if finding.standing in (PlaceStanding.EMPTY, PlaceStanding.UNRECORDED):  # no other process can know its name
             adopt(root.path, root.owner)
         elif finding.problem is not None:
             raise finding.problem
@@ -182,7 +182,7 @@ def _is_local_state(path: Path) -> bool:
         owner = read_owner(path) if is_directory(path) else None
     except EmberkeepError:
         return False
-    return owner is not None and owner.kind is PlaceKind.LOCAL_STATE
+    return owner is not None and owner.kind is OwnedPlaceKind.LOCAL_STATE
 
 
 def _disk_bytes(path: Path) -> int:
@@ -210,7 +210,7 @@ def delete_own(root: LocalStateRoot) -> None:
         return
     with held(root.path / _LOCK, f"task manager {root.owner.holder}", hint="end it first"):
         finding = check(root.path, root.owner, ignoring=(_LOCK, "copies", "staging"))
-        if finding.standing not in (Standing.OWNED, Standing.EMPTY):
+        if finding.standing not in (PlaceStanding.OWNED, PlaceStanding.EMPTY):
             raise Fatal(f"{root.path} is left as it is: {finding.problem}")
         DiskCopies(root.path).clear()
         try:

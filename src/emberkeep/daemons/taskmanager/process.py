@@ -58,7 +58,7 @@ from emberkeep.daemons.log_catalogue import TaskManagerLogs
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
-from emberkeep.daemons.taskmanager.launcher import Node, ProcessLauncher
+from emberkeep.daemons.taskmanager.launcher import LaunchNode, ProcessLauncher
 from emberkeep.daemons.taskmanager.log_retention import prune_logs
 from emberkeep.daemons.taskmanager.log_uploads import LogUploads
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
@@ -174,7 +174,7 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
     gateway = await stack.enter_async_context(
         state_gateway_link(site.system, configuration, site.place, site.layout, site.services)
     )
-    node = Node(site.identity, site.host, directory, site.layout.token_file, site.java, configuration)
+    node = LaunchNode(site.identity, site.host, directory, site.layout.token_file, site.java, configuration)
     return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))
 
 

@@ -19,7 +19,7 @@ from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import TASK_MANAGER_HOST, TASK_MANAGER_ID, WORKING_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
-from emberkeep.base.files.ownership import HasNoOwner, Owner, PlaceKind, adopt, claim, read_owner
+from emberkeep.base.files.ownership import HasNoOwner, OwnedPlaceKind, Owner, adopt, claim, read_owner
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
 from emberkeep.daemons.records.agent_files import read_agent_life
 from emberkeep.daemons.taskmanager.newer_records import refuse_newer_records
@@ -103,7 +103,7 @@ def _owned(root: Path, wanted: str, default: TaskManagerId, cluster: str, clock:
     found = read_owner(root)
     mine = Owner(
         cluster_id=cluster,
-        kind=PlaceKind.WORKING_DIRECTORY,
+        kind=OwnedPlaceKind.WORKING_DIRECTORY,
         created_at_ms=clock.now_ms(),
         holder=wanted or (default if found is None else found.holder),
         place_id=secrets.token_hex(16),

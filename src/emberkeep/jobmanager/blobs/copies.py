@@ -12,7 +12,7 @@ import structlog
 
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey
 from emberkeep.jobmanager.blobs.core import BlobCore
 
@@ -49,7 +49,7 @@ class BlobCopies:
             raise trouble or Absent(f"BLOB {key} of job {owner} is not there any more", hint="it has to be made again")
         try:
             await self.bring(owner, key, keeps_local=isinstance(trouble, Unavailable))
-        except Damaged as error:
+        except DamagedBlob as error:
             if trouble is None:
                 raise
             kind = Unavailable if isinstance(trouble, Unavailable) else Fatal
@@ -60,7 +60,7 @@ class BlobCopies:
         counters.ha_hits += 1
         return await self._core.local.path(owner, key)
 
-    async def _look(self, owner: JobId, key: BlobKey) -> tuple[Path | None, Damaged | Unavailable | None]:
+    async def _look(self, owner: JobId, key: BlobKey) -> tuple[Path | None, DamagedBlob | Unavailable | None]:
         """Return the file in the local store, or what is wrong with it. Raises Absent if there is no such BLOB."""
         number = self._core.machine.begin_read(owner, key)
         found: bool | None = None
@@ -72,12 +72,12 @@ class BlobCopies:
             self._core.decide()
         return path, trouble
 
-    async def _here(self, owner: JobId, key: BlobKey) -> tuple[Path | None, Damaged | Unavailable | None]:
+    async def _here(self, owner: JobId, key: BlobKey) -> tuple[Path | None, DamagedBlob | Unavailable | None]:
         try:
             return await self._core.local.path(owner, key), None
         except Absent:
             return None, None
-        except Damaged as error:
+        except DamagedBlob as error:
             self._core.counters.verify_failures += 1
             log.warning("a BLOB in the local store is damaged", reason=error.message)
             return None, error
@@ -117,11 +117,11 @@ class BlobCopies:
         except Absent:
             in_local, in_ha = (None if keeps_local else False), False
             raise
-        except Damaged as error:
+        except DamagedBlob as error:
             in_local, in_ha = (None if keeps_local else False), False
             core.counters.verify_failures += 1
             log.error("a BLOB in the HA store is damaged", reason=error.message, store=core.ha.location)
-            raise Damaged(owner, key, error.actual, core.ha.location) from error
+            raise DamagedBlob(owner, key, error.actual, core.ha.location) from error
         finally:
             core.machine.end_read(owner, key, number, in_local=in_local, in_ha=in_ha)
             core.decide()

@@ -8,7 +8,7 @@ import structlog
 
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey
 from emberkeep.jobmanager.blobs.core import BlobCore
 from emberkeep.jobmanager.views.blobs import BlobFinding, BlobVerification
@@ -66,13 +66,13 @@ class Verification:
             actual, size = await self._core.disk.digest(await local.path(owner, key))
         except Absent:
             return _MISSING
-        except Damaged as error:
+        except DamagedBlob as error:
             self._checked += 1
             return error.message
         self._checked += 1
         if actual != key.sha256:
             await local.delete(owner, [key])
-            return Damaged(owner, key, actual, "the local store").message
+            return DamagedBlob(owner, key, actual, "the local store").message
         self._bytes += size
         return ""
 
@@ -103,7 +103,7 @@ class Verification:
         actual, size = await self._core.disk.digest(copy)
         self._checked += 1
         if actual != key.sha256:
-            return Damaged(owner, key, actual, self._core.ha.location).message
+            return DamagedBlob(owner, key, actual, self._core.ha.location).message
         self._bytes += size
         return ""
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from emberkeep.jobmanager.jobs.job_table import Job
+from emberkeep.jobmanager.jobs.job_table import ManagedJob
 
 _INTERVAL_SECONDS = 0.5
 
@@ -24,12 +24,12 @@ class AttemptHold:
     def __init__(self, storage_problem: Callable[[], str]) -> None:
         self._storage_problem = storage_problem
 
-    def waits_for(self, job: Job) -> str:
+    def waits_for(self, job: ManagedJob) -> str:
         """Return a text that names what must be available before this job's driver starts; "" if nothing is missing."""
         storage = self._storage_problem()
         return f"its storage: {storage}" if storage else job.lacks
 
-    async def passed(self, job: Job, attempt: int) -> None:
+    async def passed(self, job: ManagedJob, attempt: int) -> None:
         """Return once nothing is missing, or the job ends without this attempt.
 
         In the meantime the job's view shows the reason.

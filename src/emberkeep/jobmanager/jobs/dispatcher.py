@@ -31,7 +31,7 @@ from emberkeep.jobmanager.jobs.admission import (
 from emberkeep.jobmanager.jobs.attempt_hold import AttemptHold
 from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.jobs.driver_moves import DriverMoves, Move
-from emberkeep.jobmanager.jobs.job_table import Job, JobTable
+from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
 from emberkeep.jobmanager.jobs.procedures import Procedures
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
 from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, ResourceManager
@@ -230,7 +230,7 @@ class Dispatcher(Actor):
             stopped=bool(stored.stopped),
         )
         standing = Procedures.recovered(graph.job_id, stored.procedure, stored.stopped, stored.pointers)
-        job = Job(
+        job = ManagedJob(
             JobMachine(state),
             stored.graph,
             self._table.next_order(),
@@ -377,7 +377,7 @@ class Dispatcher(Actor):
                 self._apply(job.job_id, ev.PlaceBlocked(place.instance))
             self._review_move(job)
 
-    def _order_start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
+    def _order_start(self, job: ManagedJob, attempt: int, place: ev.DriverPlace) -> None:
         """Order the driver's start, or release its place if the place is now blocked.
 
         While an earlier order to start the driver is under way, keep the place, because that order may still arrive.
@@ -388,7 +388,7 @@ class Dispatcher(Actor):
         elif not self._calls.is_running(key):
             self.tell(partial(self._apply, job.job_id, ev.PlaceBlocked(place.instance)))
 
-    def _review_move(self, job: Job) -> None:
+    def _review_move(self, job: ManagedJob) -> None:
         move = self._moves.due(job, self._clock.now())
         if move is Move.RESTART:
             logger.info("job %s: its driver leaves an evacuated node", job.job_id)
@@ -405,14 +405,14 @@ class Dispatcher(Actor):
             except Conflict as error:
                 logger.info("job %s does not move: %s", job.job_id, error)
 
-    def _note_left_behind(self, job: Job) -> None:
+    def _note_left_behind(self, job: ManagedJob) -> None:
         entries = self._moves.left_behind(job, self._clock.now_ms())
         for entry in entries:
             logger.warning("job %s: %s", job.job_id, entry.message)
         if entries:
             self._apply(job.job_id, ev.ExceptionsNoted(job.machine.state.attempt, entries))
 
-    def _judged(self, job: Job, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:
+    def _judged(self, job: ManagedJob, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:
         """Return the outcome, turned into a move if the driver was lost while it had to move."""
         judged = self._moves.outcome(job, outcome)
         if judged is not outcome and attempt == job.machine.state.attempt:
@@ -480,7 +480,7 @@ class Dispatcher(Actor):
             return (False, False, "")
         return (True, self._take_status(job, request.attempt, request.status), job.job_master)
 
-    def _accepted(self, job_id: JobId, attempt: int) -> Job:
+    def _accepted(self, job_id: JobId, attempt: int) -> ManagedJob:
         """Return the job if its JobMaster of this attempt may continue; else raise Conflict.
 
         Either way, record that the attempt has made contact.
@@ -496,7 +496,7 @@ class Dispatcher(Actor):
             raise Conflict(refusal.format(job_id))
         return job
 
-    def _take_status(self, job: Job, attempt: int, status: JobMasterStatus) -> bool:
+    def _take_status(self, job: ManagedJob, attempt: int, status: JobMasterStatus) -> bool:
         if not job.take(status):
             return False
         if status.exceptions != job.noted:
@@ -662,7 +662,7 @@ class Dispatcher(Actor):
             self._perform(job, effect)
         self._alarms.set(job_id, job.machine.state.deadline() if job_id in self._table.active else None)
 
-    def _perform(self, job: Job, effect: ev.Effect) -> None:  # noqa: C901 - one case for each
+    def _perform(self, job: ManagedJob, effect: ev.Effect) -> None:  # noqa: C901 - one case for each
         job_id, resources = job.job_id, self._resources
         match effect:
             case ev.ReadGraph():
@@ -695,18 +695,18 @@ class Dispatcher(Actor):
                 resources.remove_job(job_id)
                 self._table.remove(job_id)
 
-    async def _record_attempt(self, job: Job, attempt: int, home: DriverHome | None) -> None:
+    async def _record_attempt(self, job: ManagedJob, attempt: int, home: DriverHome | None) -> None:
         # Record what the previous attempt did first: it may have stopped the job, so that no other attempt follows.
         await job.standing.settled.wait()
         await self._hold.passed(job, attempt)
         written = await self._writes.record_attempt(job.job_id, attempt, home)
         self.tell(partial(self._attempt_recorded, job, attempt, written))
 
-    async def _adopt_attempt(self, job: Job, attempt: int) -> None:
+    async def _adopt_attempt(self, job: ManagedJob, attempt: int) -> None:
         await self._writes.adopt_attempt(job.job_id, attempt)
         self.tell(partial(self._attempt_recorded, job, attempt, True))
 
-    def _attempt_recorded(self, job: Job, attempt: int, written: bool) -> None:
+    def _attempt_recorded(self, job: ManagedJob, attempt: int, written: bool) -> None:
         job_id = job.job_id
         if written:
             self._resources.begin_attempt(job_id, attempt)
@@ -717,7 +717,7 @@ class Dispatcher(Actor):
         await self._writes.record_result(result)
         self.tell(partial(self._apply, result.job_id, ev.ResultRecorded()))
 
-    def _ended(self, job: Job) -> None:
+    def _ended(self, job: ManagedJob) -> None:
         job.result_stored.set()
         self._unread.forget(job.job_id)
         if job.machine.state.result is None or not job.machine.state.result.keeps_data:
@@ -732,7 +732,7 @@ class Dispatcher(Actor):
         await self._writes.expire_results(self._keep)
         self._expiring = False
 
-    async def _start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
+    async def _start(self, job: ManagedJob, attempt: int, place: ev.DriverPlace) -> None:
         if self._hold.waits_for(job) or not await self._authority.confirmed():
             return  # the machine orders it again
         if self._moves.is_blocked(place):

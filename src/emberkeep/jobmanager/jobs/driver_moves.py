@@ -20,7 +20,7 @@ import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.places import BlockedPlaces
-from emberkeep.jobmanager.jobs.job_table import Job
+from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobs.events import DriverPlace
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, FailureKind
 from emberkeep.jobs.transitions import Phase
@@ -50,7 +50,7 @@ class DriverMoves:
         self.movable: frozenset[JobId] = frozenset()  # jobs with a driver there that fits elsewhere
         self._patience = patience
 
-    def due(self, job: Job, now: float) -> Move:
+    def due(self, job: ManagedJob, now: float) -> Move:
         """Return what to do about a job's driver now. Record in ``job`` since when it must move and when it was asked.
 
         Return ASK at most once every ASK_AGAIN seconds for one attempt.
@@ -82,7 +82,7 @@ class DriverMoves:
         job.asked_to_move_at = now
         return Move.ASK
 
-    def outcome(self, job: Job, outcome: AttemptOutcome) -> AttemptOutcome:
+    def outcome(self, job: ManagedJob, outcome: AttemptOutcome) -> AttemptOutcome:
         """Return the outcome as a move if the driver was lost while it had to move.
 
         An earlier leader may have ordered the move, so this does not depend on an order of this leader.
@@ -93,7 +93,7 @@ class DriverMoves:
             return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
         return outcome
 
-    def left_behind(self, job: Job, now_ms: int) -> tuple[ExceptionEntry, ...]:
+    def left_behind(self, job: ManagedJob, now_ms: int) -> tuple[ExceptionEntry, ...]:
         """Return the warning for a streaming driver that had to move and is now ended without its functions' state.
 
         Return it once for each attempt, and nothing if no such state is lost. Record in ``job`` that it was returned.
@@ -124,26 +124,26 @@ class DriverMoves:
         """True if no driver may be started at this place."""
         return place.task_manager in self.draining or self.places.is_blocked(place.task_manager, place.node_id)
 
-    def _is_evacuated(self, job: Job) -> bool:
+    def _is_evacuated(self, job: ManagedJob) -> bool:
         home = _home(job)
         return home is not None and self.places.is_evacuated(home.task_manager, home.node_id)
 
-    def _drains(self, job: Job) -> bool:
+    def _drains(self, job: ManagedJob) -> bool:
         home = _home(job)
         return home is not None and home.task_manager in self.draining
 
-    def _restarts(self, job: Job) -> bool:
+    def _restarts(self, job: ManagedJob) -> bool:
         home = _home(job)
         return home is not None and self.places.restarts_drivers(home.task_manager, home.node_id)
 
 
-def _home(job: Job) -> DriverHome | None:
+def _home(job: ManagedJob) -> DriverHome | None:
     """Return where the driver of the current attempt is; None if there is none."""
     driver = job.machine.state.driver
     return None if driver is None or driver.gone else driver.stands_at
 
 
-def _obstacle(job: Job) -> str:
+def _obstacle(job: ManagedJob) -> str:
     """Return the progress of the current move, or why it has failed; "" if neither is known."""
     running, told = job.standing.running, None if job.report is None else job.report.procedure
     if running is None or running.procedure is not Procedure.MOVE or told is None:
@@ -151,7 +151,7 @@ def _obstacle(job: Job) -> str:
     return (told.failure or told.detail) if told.trigger_id == running.trigger_id else ""
 
 
-def _streams(job: Job) -> bool:
+def _streams(job: ManagedJob) -> bool:
     """True if the job has a streaming query, or had one when its current driver was asked to move."""
     running = job.standing.running
     moves = running is not None and running.procedure is Procedure.MOVE

@@ -18,7 +18,7 @@ from emberkeep.protocol.messages import JobMasterStatus
 
 
 @dataclass
-class Job:
+class ManagedJob:
     """One job that has a machine. ``graph`` is None if it could not be read."""
 
     machine: JobMachine
@@ -66,7 +66,7 @@ class JobTable:
     """
 
     def __init__(self, keep: int) -> None:
-        self.active: dict[JobId, Job] = {}
+        self.active: dict[JobId, ManagedJob] = {}
         self._ended: dict[JobId, JobView] = {}
         self._lingering: set[JobId] = set()  # ended, but their machines are still active
         self._keep = keep
@@ -89,7 +89,7 @@ class JobTable:
         for result in results:
             self._ended[result.job_id] = view_of_result(result)
 
-    def ended(self, job: Job) -> bool:
+    def ended(self, job: ManagedJob) -> bool:
         """Keep the view of a job that has just ended. Return True if older views were dropped for it."""
         self._ended[job.job_id] = job.view()
         self._lingering.add(job.job_id)

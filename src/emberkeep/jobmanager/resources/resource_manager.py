@@ -91,7 +91,7 @@ class ClusterListener(Protocol):
 
 
 @dataclass(frozen=True)
-class Standing:
+class StatusReply:
     """The reply to a JobMaster's status: the state of its slots and of task managers."""
 
     lost: tuple[InstanceId, ...]
@@ -251,7 +251,7 @@ class ResourceManager(Actor):
     # --- what others ask ----------------------------------------------------------------------------------------------
 
     @asked
-    def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
+    def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> StatusReply:
         """Take a JobMaster's status about its slots and return the reply. ``status`` is None if it was out of date."""
         if status is not None:
             # Executors that leave a blocked or evacuated place do not count: each is wanted elsewhere at once.
@@ -264,7 +264,7 @@ class ResourceManager(Actor):
         lost = self._lost.get(job_id)
         missing = self._slots.missing(job_id)
         blocked = bool(missing) and self._slots.waits_for_blocked(job_id)
-        return Standing(tuple(lost.instances) if lost else (), missing, blocked, tuple(sorted(self._draining)))
+        return StatusReply(tuple(lost.instances) if lost else (), missing, blocked, tuple(sorted(self._draining)))
 
     @asked
     def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:

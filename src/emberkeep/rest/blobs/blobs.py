@@ -31,7 +31,7 @@ from emberkeep.protocol.rest_blobs import (
 from emberkeep.rest.blobs.response import Sent, send_blob
 from emberkeep.rest.serving.blob_holders import MAX_HOLDERS, parse_attempt, parse_holder
 from emberkeep.rest.serving.request_bodies import stream_body, too_large
-from emberkeep.rest.serving.routing import Call, Header, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Header, Route
 
 MAX_GROUP: Final = 10_000  # BLOBs
 
@@ -42,7 +42,7 @@ _ATTEMPT = Header(ATTEMPT_HEADER, "The attempt of the job that this acts for; it
 _PEER = Header(BLOB_PEER_HEADER, "Address (host:port) of the requesting task manager's own cache.")
 
 
-class Upload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UploadParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of an upload."""
 
     holder: Annotated[
@@ -57,7 +57,7 @@ class Download(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     direct: Annotated[bool, Meta(description="Do not send on to another cache.")] = False
 
 
-async def open_group(call: Call) -> msgspec.Struct:
+async def open_group(call: CheckedRequest) -> msgspec.Struct:
     group: BlobGroup = call.body
     limit = call.api.configuration[BLOB_MAX_SIZE]
     if len(group.blobs) > MAX_GROUP:
@@ -78,7 +78,7 @@ async def open_group(call: Call) -> msgspec.Struct:
     return BlobGroupOpened(missing=list(await call.api.blobs.open_group(call.path["jobid"], group.blobs)))
 
 
-async def put(call: Call) -> msgspec.Struct:
+async def put(call: CheckedRequest) -> msgspec.Struct:
     request, owner, key = call.request, call.path["jobid"], call.path["key"]
     holders = [parse_holder(name) for name in call.query.holder]
     attempt = parse_attempt(request.headers.get(ATTEMPT_HEADER))
@@ -96,13 +96,13 @@ async def put(call: Call) -> msgspec.Struct:
     return BlobStored(jobid=owner, key=str(key), size=size)
 
 
-async def head(call: Call) -> web.StreamResponse:
+async def head(call: CheckedRequest) -> web.StreamResponse:
     owner, key = call.path["jobid"], call.path["key"]
     async with call.api.downloads.place():
         return await send_blob(call.request, key, await call.api.blobs.path(owner, key))
 
 
-async def get(call: Call) -> web.StreamResponse:
+async def get(call: CheckedRequest) -> web.StreamResponse:
     owner, key, blobs = call.path["jobid"], call.path["key"], call.api.blobs
     requester = await call.api.peers.known(call.request.headers.get(BLOB_PEER_HEADER))
     if requester and call.query.direct:
@@ -120,7 +120,7 @@ async def get(call: Call) -> web.StreamResponse:
         blobs.download_ended(owner, key, requester, sent=sent.count, complete=sent.complete)
 
 
-async def ready(call: Call) -> web.StreamResponse:
+async def ready(call: CheckedRequest) -> web.StreamResponse:
     requester = await call.api.peers.known(call.request.headers.get(BLOB_PEER_HEADER))
     if not requester:
         raise InvalidInput("no registered task manager has its cache there", field=BLOB_PEER_HEADER)
@@ -128,17 +128,17 @@ async def ready(call: Call) -> web.StreamResponse:
     return web.Response(status=204)
 
 
-async def acknowledge(call: Call) -> web.StreamResponse:
+async def acknowledge(call: CheckedRequest) -> web.StreamResponse:
     attempt = parse_attempt(call.request.headers.get(ATTEMPT_HEADER))
     call.api.blobs.release(call.path["jobid"], call.path["key"], call.path["holder"], attempt)
     return web.Response(status=204)
 
 
-async def list_all(call: Call) -> msgspec.Struct:
+async def list_all(call: CheckedRequest) -> msgspec.Struct:
     return _listing(await call.api.blobs.blobs())
 
 
-async def list_of_job(call: Call) -> msgspec.Struct:
+async def list_of_job(call: CheckedRequest) -> msgspec.Struct:
     return _listing(await call.api.blobs.blobs(call.path["jobid"]))
 
 
@@ -158,15 +158,15 @@ def _listing(views: list[BlobView]) -> BlobList:
     return BlobList(blobs=infos, bytes=sum(view.size for view in views))
 
 
-async def verify(call: Call) -> msgspec.Struct:
+async def verify(call: CheckedRequest) -> msgspec.Struct:
     return await _verify(call)
 
 
-async def verify_job(call: Call) -> msgspec.Struct:
+async def verify_job(call: CheckedRequest) -> msgspec.Struct:
     return await _verify(call)
 
 
-async def _verify(call: Call) -> BlobCheck:
+async def _verify(call: CheckedRequest) -> BlobCheck:
     async with call.api.verifications.place():
         found = await call.api.blobs.verify(call.path.get("jobid"))
     problems = [
@@ -176,7 +176,7 @@ async def _verify(call: Call) -> BlobCheck:
     return BlobCheck(checked=found.checked, bytes=found.bytes, problems=problems)
 
 
-async def collect(call: Call) -> msgspec.Struct:
+async def collect(call: CheckedRequest) -> msgspec.Struct:
     return BlobCollection(deleted=await call.api.blobs.collect())
 
 
@@ -207,7 +207,7 @@ ROUTES = (
         status=201,
         reply=BlobStored,
         raw_body="The content itself; it is refused when its SHA-256 differs.",
-        query=Upload,
+        query=UploadParameters,
         headers=(_ATTEMPT,),
         problems=(408, 409, 413, 415, 503, 507),
         doc="Repeating it does no harm. `blob.max-size` bounds the size. A client that sends nothing for 30 s, or less "

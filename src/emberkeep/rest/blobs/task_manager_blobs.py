@@ -16,7 +16,7 @@ from emberkeep.blobs.model import BlobKey, parse_blob_key
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.rest.blobs.response import send_blob
 from emberkeep.rest.serving.routing import parse_query
-from emberkeep.rest.serving.transfers import Places
+from emberkeep.rest.serving.transfers import TransferPlaces
 
 READERS = 32  # at once; more get RetryLater, and ask elsewhere
 
@@ -33,7 +33,7 @@ def routes(find: Find, *, readers: int = READERS) -> list[web.RouteDef]:
     They belong behind its security layer, which also turns errors into problem documents. ``find`` returns the
     verified file of a BLOB in this cache or raises Absent; it fetches nothing.
     """
-    places = Places(readers, line=0)
+    places = TransferPlaces(readers, line=0)
 
     async def get(request: web.Request) -> web.StreamResponse:
         parse_query(request, _NoQuery)

@@ -21,12 +21,12 @@ from emberkeep.blocklist.model import (
     parse_end,
 )
 from emberkeep.protocol.rest_blocklist import BlockedNodeInfo, BlockedTaskManagerInfo, BlocklistInfo, BlockRequest
-from emberkeep.rest.serving.routing import Call, Route, json_response
+from emberkeep.rest.serving.routing import CheckedRequest, Route, json_response
 
 _DECIMALS = 19  # digits of the largest time
 
 
-async def blocklist(call: Call) -> msgspec.Struct:
+async def blocklist(call: CheckedRequest) -> msgspec.Struct:
     gateway = call.api.gateway
     listed = await gateway.blocklist()
     standing = await gateway.task_managers_by_node()
@@ -70,14 +70,14 @@ def _drivers_said(entry: Blocked) -> EvacuatedDrivers | None:
     return entry.drivers if stay else None
 
 
-def _place(call: Call) -> Place:
+def _place(call: CheckedRequest) -> Place:
     """Return the node or task manager that the path names."""
     if "nodeid" in call.path:
         return Place(PlaceKind.NODE, call.path["nodeid"])
     return Place(PlaceKind.TASK_MANAGER, call.path["taskmanagerid"])
 
 
-async def block(call: Call) -> web.StreamResponse:
+async def block(call: CheckedRequest) -> web.StreamResponse:
     body: BlockRequest = call.body
     now = call.api.now_ms()
     entry = entry_about(
@@ -119,7 +119,7 @@ def _number(value: int | str | None, field: str) -> int | None:
     raise InvalidInput(f"{field}: {value[:40]!r} is not a whole number", field=field, hint="Unix milliseconds")
 
 
-async def unblock(call: Call) -> web.StreamResponse:
+async def unblock(call: CheckedRequest) -> web.StreamResponse:
     await call.api.gateway.unblock(_place(call))
     return web.Response(headers={"Cache-Control": "no-store"})
 

@@ -20,20 +20,20 @@ from emberkeep.protocol.rest import (
 )
 from emberkeep.rest.cluster.shapes import FLINK_VERSION, cluster_overview
 from emberkeep.rest.serving.redaction import HIDDEN
-from emberkeep.rest.serving.routing import Call, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 REFRESH_INTERVAL_MS = 3000
 _READY_WITHIN = 2.0  # seconds
 
 
-async def overview(call: Call) -> msgspec.Struct:
+async def overview(call: CheckedRequest) -> msgspec.Struct:
     gateway = call.api.gateway
     blocklist, storage = await gateway.blocklist_problem(), call.api.storage.condition()
     jobs, task_managers = await gateway.jobs(), await gateway.task_managers()
     return cluster_overview(gateway, jobs, task_managers, blocklist, storage, call.api.problem())
 
 
-async def config(call: Call) -> msgspec.Struct:
+async def config(call: CheckedRequest) -> msgspec.Struct:
     offset = datetime.now().astimezone().utcoffset()
     return DashboardConfiguration(
         refresh_interval=REFRESH_INTERVAL_MS,
@@ -45,7 +45,7 @@ async def config(call: Call) -> msgspec.Struct:
     )
 
 
-async def job_manager_config(call: Call) -> list[ConfigurationEntry]:
+async def job_manager_config(call: CheckedRequest) -> list[ConfigurationEntry]:
     configuration = call.api.configuration
     return [
         ConfigurationEntry(
@@ -57,23 +57,23 @@ async def job_manager_config(call: Call) -> list[ConfigurationEntry]:
     ]
 
 
-async def shut_down(call: Call) -> msgspec.Struct:
+async def shut_down(call: CheckedRequest) -> msgspec.Struct:
     call.api.shut_down()
     return Empty()
 
 
-async def leader(call: Call) -> msgspec.Struct:
+async def leader(call: CheckedRequest) -> msgspec.Struct:
     epoch = call.api.gateway.epoch()
     if epoch <= 0:
         raise RetryLater("this JobManager does not lead", hint="ask the others")
     return Probe(status="leader", epoch=epoch)
 
 
-async def liveness(call: Call) -> msgspec.Struct:
+async def liveness(call: CheckedRequest) -> msgspec.Struct:
     return Probe(status="alive", epoch=call.api.gateway.epoch())
 
 
-async def readiness(call: Call) -> msgspec.Struct:
+async def readiness(call: CheckedRequest) -> msgspec.Struct:
     try:
         async with asyncio.timeout(_READY_WITHIN):
             await call.api.gateway.task_managers()

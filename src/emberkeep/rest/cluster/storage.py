@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from emberkeep.protocol.rest_storage import StorageInfo
-from emberkeep.rest.serving.routing import Call, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 
 class PurgeStorage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,15 +19,15 @@ class PurgeStorage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = False
 
 
-async def status(call: Call) -> msgspec.Struct:
+async def status(call: CheckedRequest) -> msgspec.Struct:
     return await call.api.storage.status()
 
 
-async def adopt(call: Call) -> msgspec.Struct:
+async def adopt(call: CheckedRequest) -> msgspec.Struct:
     return await call.api.storage.adopt()
 
 
-async def purge(call: Call) -> msgspec.Struct:
+async def purge(call: CheckedRequest) -> msgspec.Struct:
     query: PurgeStorage = call.query
     return await call.api.storage.purge(force=query.force)
 

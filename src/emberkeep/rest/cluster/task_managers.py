@@ -10,12 +10,12 @@ from msgspec import Meta
 from emberkeep.base.errors import InvalidInput
 from emberkeep.protocol.rest import Empty, TaskManagerDetails, TaskManagers
 from emberkeep.rest.cluster.shapes import task_manager_details, task_manager_summary
-from emberkeep.rest.serving.routing import Call, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_DRAIN = 7 * 24 * 3600  # seconds
 
 
-class StopTaskManager(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StopParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of a task manager's stop."""
 
     drain: Annotated[
@@ -27,19 +27,19 @@ class StopTaskManager(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0.0
 
 
-async def stop(call: Call) -> msgspec.Struct:
-    query: StopTaskManager = call.query
+async def stop(call: CheckedRequest) -> msgspec.Struct:
+    query: StopParameters = call.query
     if not 0 <= query.drain <= MAX_DRAIN:
         raise InvalidInput(f"query parameter drain: {query.drain:g} is not from 0 to {MAX_DRAIN}", field="drain")
     await call.api.gateway.stop_task_manager(call.path["taskmanagerid"], drain=query.drain)
     return Empty()
 
 
-async def task_managers(call: Call) -> msgspec.Struct:
+async def task_managers(call: CheckedRequest) -> msgspec.Struct:
     return TaskManagers(taskmanagers=[task_manager_summary(view) for view in await call.api.gateway.task_managers()])
 
 
-async def task_manager(call: Call) -> msgspec.Struct:
+async def task_manager(call: CheckedRequest) -> msgspec.Struct:
     return task_manager_details(await call.api.gateway.task_manager(call.path["taskmanagerid"]))
 
 
@@ -62,7 +62,7 @@ ROUTES = (
         "Task managers",
         status=202,
         reply=Empty,
-        query=StopTaskManager,
+        query=StopParameters,
         problems=(404,),
         doc="It takes nothing new; after the drain its executors end and are replaced elsewhere, drivers get SIGTERM "
         "and their jobs are restarted elsewhere. Then it gives its slots back, deletes its local state and ends.",

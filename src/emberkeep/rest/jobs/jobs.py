@@ -22,7 +22,7 @@ from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.rest.jobs import events as job_events
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
 from emberkeep.rest.jobs.shapes import job_config, job_details, job_details_info, job_exceptions
-from emberkeep.rest.serving.routing import Call, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_GRACE = 3600  # seconds
 
@@ -47,33 +47,33 @@ class TerminateJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = None
 
 
-async def jobs(call: Call) -> msgspec.Struct:
+async def jobs(call: CheckedRequest) -> msgspec.Struct:
     views = await call.api.gateway.jobs()
     return JobIdsWithStatus(jobs=[JobIdWithStatus(id=view.job_id, status=view.status) for view in views])
 
 
-async def jobs_overview(call: Call) -> msgspec.Struct:
+async def jobs_overview(call: CheckedRequest) -> msgspec.Struct:
     now = call.api.now_ms()
     return MultipleJobsDetails(jobs=[job_details(view, now) for view in await call.api.gateway.jobs()])
 
 
-async def job(call: Call) -> msgspec.Struct:
+async def job(call: CheckedRequest) -> msgspec.Struct:
     return job_details_info(await call.api.gateway.job(call.path["jobid"]), call.api.now_ms())
 
 
-async def exceptions(call: Call) -> msgspec.Struct:
+async def exceptions(call: CheckedRequest) -> msgspec.Struct:
     return job_exceptions(await call.api.gateway.job(call.path["jobid"]), call.query.max_exceptions)
 
 
-async def checkpoints(call: Call) -> msgspec.Struct:
+async def checkpoints(call: CheckedRequest) -> msgspec.Struct:
     return checkpoint_statistics((await call.api.gateway.job(call.path["jobid"])).pointers)
 
 
-async def config(call: Call) -> msgspec.Struct:
+async def config(call: CheckedRequest) -> msgspec.Struct:
     return job_config(await call.api.gateway.job(call.path["jobid"]), call.api.configuration)
 
 
-async def cancel(call: Call) -> msgspec.Struct:
+async def cancel(call: CheckedRequest) -> msgspec.Struct:
     query: TerminateJob = call.query
     if query.grace is not None and not 0 <= query.grace <= MAX_GRACE:
         raise InvalidInput(f"query parameter grace: {query.grace:g} is not from 0 to {MAX_GRACE}", field="grace")
@@ -81,7 +81,7 @@ async def cancel(call: Call) -> msgspec.Struct:
     return Empty()
 
 
-async def events(call: Call) -> web.StreamResponse:
+async def events(call: CheckedRequest) -> web.StreamResponse:
     return await job_events.stream(call.api, call.request, call.path["jobid"])
 
 

@@ -30,7 +30,7 @@ from emberkeep.protocol.rest_savepoints import (
 from emberkeep.rest.jobs.savepoint_shapes import failure_cause, savepoint_entries, savepoint_info, savepoint_status
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.locations import check_location, is_same_place
-from emberkeep.rest.serving.routing import Call, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_TIMEOUT = 7 * 24 * 3_600_000  # milliseconds
 _TRIGGER = re.compile(r"[0-9a-f]{32}")
@@ -45,14 +45,14 @@ class ReadSavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-async def stop(call: Call) -> msgspec.Struct:
+async def stop(call: CheckedRequest) -> msgspec.Struct:
     body: StopRequest = call.body
     procedure = Procedure.DRAIN if body.drain else Procedure.SUSPEND
     target = _target(body.target_directory, "targetDirectory")
     return await _ask(call, procedure, target, body.trigger_id, body.timeout)
 
 
-async def make_savepoint(call: Call) -> msgspec.Struct:
+async def make_savepoint(call: CheckedRequest) -> msgspec.Struct:
     body: SavepointRequest = call.body
     procedure = Procedure.SUSPEND if body.cancel_job else Procedure.SAVEPOINT
     target = _target(body.target_directory, "target-directory")
@@ -60,7 +60,7 @@ async def make_savepoint(call: Call) -> msgspec.Struct:
 
 
 async def _ask(
-    call: Call, procedure: Procedure, target: str, trigger_id: str | None, limit_ms: int | None
+    call: CheckedRequest, procedure: Procedure, target: str, trigger_id: str | None, limit_ms: int | None
 ) -> msgspec.Struct:
     now = call.api.now_ms()
     request = ProcedureRequest(
@@ -77,7 +77,7 @@ async def _ask(
     return TriggerResponse(request_id=asked.trigger_id, emberkeep=extension)
 
 
-async def savepoint_of_job(call: Call) -> msgspec.Struct:
+async def savepoint_of_job(call: CheckedRequest) -> msgspec.Struct:
     gateway, job_id = call.api.gateway, call.path["jobid"]
     view = await gateway.procedure(job_id, call.path["triggerid"])
     return savepoint_status(view, await gateway.job(job_id), call.api.now_ms())
@@ -113,11 +113,11 @@ def _target(given: str | None, field: str) -> str:
 # --- savepoint directories --------------------------------------------------------------------------------------------
 
 
-async def savepoints(call: Call) -> msgspec.Struct:
+async def savepoints(call: CheckedRequest) -> msgspec.Struct:
     return SavepointList(savepoints=savepoint_entries(await call.api.gateway.jobs()))
 
 
-async def manifest(call: Call) -> msgspec.Struct:
+async def manifest(call: CheckedRequest) -> msgspec.Struct:
     path = call.query.path
     check_location(path, "path")
     async with call.api.manifest_reads.place():
@@ -125,14 +125,14 @@ async def manifest(call: Call) -> msgspec.Struct:
     return savepoint_info(path, found, sha256)
 
 
-async def verify(call: Call) -> msgspec.Struct:
+async def verify(call: CheckedRequest) -> msgspec.Struct:
     body: SavepointFiles = call.body
     check_location(body.savepoint_path, "savepoint-path")
     async with call.api.verifications.place():
         return await call.api.savepoints.verify(body.savepoint_path, body.first, body.count)
 
 
-async def dispose(call: Call) -> msgspec.Struct:
+async def dispose(call: CheckedRequest) -> msgspec.Struct:
     body: SavepointPath = call.body
     check_location(body.savepoint_path, "savepoint-path")
     trigger_id = call.api.system.ids.hex32()
@@ -155,7 +155,7 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     return await api.savepoints.dispose(path)
 
 
-async def disposal(call: Call) -> msgspec.Struct:
+async def disposal(call: CheckedRequest) -> msgspec.Struct:
     operation = call.api.disposals.find(call.path["triggerid"])
     if not operation.done:
         return DisposalStatus(status=QueueStatus(id=OperationStatus.IN_PROGRESS), operation=None)

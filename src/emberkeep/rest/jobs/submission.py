@@ -17,10 +17,10 @@ from emberkeep.protocol.rest import API_PREFIX, IDEMPOTENCY_HEADER, JobSubmissio
 from emberkeep.rest.jobs.submission_checks import check_submission, idempotency_key
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.invalid_body import invalid_body
-from emberkeep.rest.serving.routing import Call, Header, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Header, Route
 
 
-async def submit(call: Call) -> msgspec.Struct:
+async def submit(call: CheckedRequest) -> msgspec.Struct:
     api, header = call.api, call.request.headers.get(IDEMPOTENCY_HEADER)
     try:
         if isinstance(call.body, OffloadedSubmission):

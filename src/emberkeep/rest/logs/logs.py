@@ -19,7 +19,7 @@ from emberkeep.rest.logs.response import LOG_REPLY_HEADERS, ReadLog, log_respons
 from emberkeep.rest.ports import LogChunk, LogQuery
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_ids import JobLogId
-from emberkeep.rest.serving.routing import Call, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 _ASKED_AT_ONCE = 32  # task managers to which one request sends calls concurrently
 _READ_DOC = (
@@ -28,25 +28,25 @@ _READ_DOC = (
 )
 
 
-async def job_manager_logs(call: Call) -> msgspec.Struct:
+async def job_manager_logs(call: CheckedRequest) -> msgspec.Struct:
     return LogList(logs=await call.api.own_logs.entries(None))
 
 
-async def job_manager_log(call: Call) -> web.StreamResponse:
+async def job_manager_log(call: CheckedRequest) -> web.StreamResponse:
     query: ReadLog = call.query
     return await _answer(call.api, query, partial(call.api.own_logs.read, call.path["name"], query.of(None)))
 
 
-async def task_manager_logs(call: Call) -> msgspec.Struct:
+async def task_manager_logs(call: CheckedRequest) -> msgspec.Struct:
     view = await _registered(call.api, call.path["taskmanagerid"])
     return LogList(logs=await _entries(call.api, view, None))
 
 
-async def task_manager_log(call: Call) -> web.StreamResponse:
+async def task_manager_log(call: CheckedRequest) -> web.StreamResponse:
     return await _read(call.api, call.path["taskmanagerid"], call.path["name"], call.query, None)
 
 
-async def job_logs(call: Call) -> msgspec.Struct:
+async def job_logs(call: CheckedRequest) -> msgspec.Struct:
     """Return the job's logs from all task managers: its executors may have run, and ended, on any of them.
 
     List as unreachable the task managers that do not answer, and unregistered ones that ran a driver or executor of
@@ -79,7 +79,7 @@ def _known_holders(job: JobView) -> set[TaskManagerId]:
     return set(filter(None, named))
 
 
-async def job_log(call: Call) -> web.StreamResponse:
+async def job_log(call: CheckedRequest) -> web.StreamResponse:
     log: JobLogId = call.path["logid"]
     await call.api.gateway.job(call.path["jobid"])
     return await _read(call.api, log.task_manager, log.log_id, call.query, call.path["jobid"])

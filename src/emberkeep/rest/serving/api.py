@@ -13,10 +13,10 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import RemoteLogs, Savepoints, Storage
-from emberkeep.rest.serving.blob_peers import Peers
+from emberkeep.rest.serving.blob_peers import BlobPeers
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.operations import Operations
-from emberkeep.rest.serving.transfers import Places
+from emberkeep.rest.serving.transfers import TransferPlaces
 from emberkeep.rest.serving.waiting import WaitingRoom
 
 # Concurrent transfers. A download holds a socket and a file; an upload also holds a few MiB.
@@ -48,16 +48,16 @@ class Api:
     poll_interval: float = 0.5
     waiting: WaitingRoom = field(default_factory=WaitingRoom)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    uploads: Places = field(default_factory=lambda: Places(_UPLOADS))
-    downloads: Places = field(default_factory=lambda: Places(_DOWNLOADS))
-    verifications: Places = field(default_factory=lambda: Places(1, line=0))
-    manifest_reads: Places = field(default_factory=lambda: Places(4))
+    uploads: TransferPlaces = field(default_factory=lambda: TransferPlaces(_UPLOADS))
+    downloads: TransferPlaces = field(default_factory=lambda: TransferPlaces(_DOWNLOADS))
+    verifications: TransferPlaces = field(default_factory=lambda: TransferPlaces(1, line=0))
+    manifest_reads: TransferPlaces = field(default_factory=lambda: TransferPlaces(4))
     disposals: Operations = field(default_factory=Operations)
 
     @cached_property
-    def peers(self) -> Peers:
+    def peers(self) -> BlobPeers:
         """Caches to which downloads may be redirected."""
-        return Peers(self.gateway, self.blobs, self.system.clock)
+        return BlobPeers(self.gateway, self.blobs, self.system.clock)
 
     def now_ms(self) -> int:
         return self.system.clock.now_ms()

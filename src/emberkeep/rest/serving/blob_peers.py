@@ -11,7 +11,7 @@ from emberkeep.jobmanager.views.cluster import JobManagerGateway
 _FRESH = 1.0  # seconds for which the list of registered addresses is used again
 
 
-class Peers:
+class BlobPeers:
     """Finds the BLOB cache that another cache downloads from.
 
     Requesters name the address at which they serve BLOBs. That address is used only if a registered task manager has

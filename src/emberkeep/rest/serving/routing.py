@@ -45,7 +45,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Call:
+class CheckedRequest:
     """One checked request: ``path`` has the parsed path parameters, ``query`` and ``body`` have the row's types."""
 
     api: Api
@@ -55,7 +55,7 @@ class Call:
     body: Any
 
 
-Handler = Callable[[Call], Awaitable[msgspec.Struct | list[Any] | web.StreamResponse]]
+Handler = Callable[[CheckedRequest], Awaitable[msgspec.Struct | list[Any] | web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def bind(route: Route, api: Api) -> list[web.RouteDef]:
         path = {name: PATH_PARAMETERS[name].parse(request.match_info[name]) for name in route.path_parameters}
         query = _route_query(request, route)
         body = None if route.body is None else await _read_json(request, route.body, route.reference)
-        answer = await route.handler(Call(api, request, path, query, body))
+        answer = await route.handler(CheckedRequest(api, request, path, query, body))
         if isinstance(answer, web.StreamResponse):
             return answer
         return json_response(answer, route.status)

@@ -24,7 +24,7 @@ _QUICK = 1.0  # seconds; after a piece that took less, the next one is twice as 
 _log = structlog.get_logger(__name__)
 
 
-class Places:
+class TransferPlaces:
     """A bounded number of places, with a bounded queue of callers that wait for one."""
 
     def __init__(self, places: int, *, line: int = 4096, patience: float = 15.0) -> None:

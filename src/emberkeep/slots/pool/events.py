@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
-from emberkeep.slots.blocked import BlockedPlaces
+from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
 
 
@@ -44,7 +44,7 @@ class HeldSlot:
 
 
 @dataclass
-class TaskManagerView:
+class TaskManagerContact:
     """An instance of a task manager that holds slots of this attempt, and the time of the last contact with it."""
 
     info: TaskManagerInfo
@@ -187,7 +187,7 @@ class PlacesBlocked:
     A draining task manager ends once its work has moved elsewhere, as far as it can.
     """
 
-    places: BlockedPlaces
+    places: BlocklistView
     draining: frozenset[TaskManagerId] = frozenset()
 
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
-from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
+from emberkeep.slots.blocked import BlocklistView, NothingBlocked
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool.events import (
     AcceptOffer,
@@ -88,7 +88,7 @@ class SlotPool:
         self.held: dict[AllocationId, HeldSlot] = {}
         self.releasing: dict[AllocationId, str] = {}  # given back, not confirmed by the task manager yet → its address
         self.lives = TaskManagerLives(late=limits.silence_timeout)
-        self.blocked: BlockedPlaces = NothingBlocked()
+        self.blocked: BlocklistView = NothingBlocked()
         self.draining: frozenset[TaskManagerId] = frozenset()
         self._decommissions = False  # True if executors can hand over what they keep
         self.stopping = False  # True once the application begins to stop

@@ -7,7 +7,7 @@ from typing import Any
 
 from emberkeep.base.ids import AllocationId, InstanceId, TaskManagerId
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.pool.events import BeatAnswered, HeldSlot, TaskManagerView
+from emberkeep.slots.pool.events import BeatAnswered, HeldSlot, TaskManagerContact
 
 STRAYS = 1000  # most task managers that get beats only so that they free unused slots
 REMEMBERED = 10_000  # instances remembered after they ended
@@ -26,12 +26,12 @@ class TaskManagerLives:
 
     def __init__(self, late: float) -> None:
         self._late = late
-        self.views: dict[InstanceId, TaskManagerView] = {}
+        self.views: dict[InstanceId, TaskManagerContact] = {}
         self.strays: dict[InstanceId, TaskManagerInfo] = {}
         self._over: dict[InstanceId, float] = {}  # when a later instance took over from each; oldest first
 
     def heard(self, info: TaskManagerInfo, now: float) -> None:
-        self.views.setdefault(info.instance, TaskManagerView(info, now)).heard_at = now
+        self.views.setdefault(info.instance, TaskManagerContact(info, now)).heard_at = now
 
     def heard_again(self, instance: InstanceId, now: float) -> None:
         """Note contact with an instance, if it holds slots."""

@@ -8,10 +8,10 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 from emberkeep.slots.table.events import (
     DriverEnded,
-    DriverPlace,
     DriverStarted,
     DriverState,
     EndDriver,
+    HeldDriver,
     TableEffect,
 )
 
@@ -21,14 +21,14 @@ class DriverPlaces:
 
     def __init__(self, places: int) -> None:
         self.places = places
-        self.by_attempt: dict[tuple[JobId, int], DriverPlace] = {}
+        self.by_attempt: dict[tuple[JobId, int], HeldDriver] = {}
 
     @property
     def memory_mb(self) -> int:
         """MiB reserved by living drivers."""
         return sum(driver.memory_mb for driver in self.by_attempt.values())
 
-    def living(self) -> list[DriverPlace]:
+    def living(self) -> list[HeldDriver]:
         return [driver for driver in self.by_attempt.values() if driver.state is not DriverState.EXITED]
 
     def is_alive(self, job_id: JobId, attempt: int) -> bool:
@@ -70,7 +70,7 @@ class DriverPlaces:
             return []
         return self.end_again(driver, grace)
 
-    def end_again(self, driver: DriverPlace, grace: float) -> list[TableEffect]:
+    def end_again(self, driver: HeldDriver, grace: float) -> list[TableEffect]:
         driver.stop_grace = grace
         return [EndDriver(driver.job_id, driver.attempt, grace)]
 

@@ -44,7 +44,7 @@ class Slot:
 
 
 @dataclass
-class DriverPlace:
+class HeldDriver:
     job_id: JobId
     attempt: int
     memory_mb: int  # reserved; 0 once it has ended

@@ -24,7 +24,6 @@ from emberkeep.slots.table.events import (
     Drain,
     DriverAcknowledged,
     DriverEnded,
-    DriverPlace,
     DriverStarted,
     DriverState,
     EndExecutor,
@@ -32,6 +31,7 @@ from emberkeep.slots.table.events import (
     ExecutorEnded,
     ExecutorStarted,
     ForgetJob,
+    HeldDriver,
     JobMasterHeard,
     JobsEnded,
     LaunchDriver,
@@ -233,7 +233,7 @@ class SlotTable:
         self._held_at[allocation.job_id] = now
         self._heard.setdefault((allocation.job_id, allocation.attempt), now)
 
-    def take_driver(self, driver: DriverPlace, now: float) -> None:
+    def take_driver(self, driver: HeldDriver, now: float) -> None:
         """Enter a driver; the caller has checked that there is room."""
         self.drivers.by_attempt[(driver.job_id, driver.attempt)] = driver
         self._held_at[driver.job_id] = now
@@ -409,7 +409,7 @@ class SlotTable:
         if event.memory_mb > self.free.memory_mb:
             raise Conflict(f"a driver of {event.memory_mb} MiB does not fit in what is free: {self.free}")
         effects = self._supersede(event.job_id, event.attempt)
-        self.take_driver(DriverPlace(event.job_id, event.attempt, event.memory_mb, DriverState.STARTING), now)
+        self.take_driver(HeldDriver(event.job_id, event.attempt, event.memory_mb, DriverState.STARTING), now)
         return [*effects, LaunchDriver(event.job_id, event.attempt), ReportChanged()]
 
     def _driver_started(self, event: DriverStarted, _: float) -> list[TableEffect]:

@@ -12,7 +12,7 @@ import msgspec
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.slots.model import Allocation
-from emberkeep.slots.table.events import DriverPlace, DriverState, Slot, SlotState
+from emberkeep.slots.table.events import DriverState, HeldDriver, Slot, SlotState
 from emberkeep.slots.table.fences import FenceRecord
 from emberkeep.slots.table.machine import SlotTable, TableLimits
 
@@ -101,15 +101,15 @@ def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotT
 def recall_ended(table: SlotTable, job_id: JobId, attempt: int, now: float) -> None:
     """Enter an ended driver that no record names, so that its end is reported until it is acknowledged."""
     table.fences.end(job_id, attempt)
-    table.take_driver(DriverPlace(job_id, attempt, 0, DriverState.EXITED), now)
+    table.take_driver(HeldDriver(job_id, attempt, 0, DriverState.EXITED), now)
 
 
-def _driver(table: SlotTable, record: DriverRecord) -> DriverPlace:
+def _driver(table: SlotTable, record: DriverRecord) -> HeldDriver:
     ended = record.state is DriverState.EXITED
     if not ended and (table.drivers.is_full or record.memory_mb > table.free.memory_mb):
         table.fences.end(record.job_id, record.attempt)
         ended = True
-    return DriverPlace(
+    return HeldDriver(
         record.job_id,
         record.attempt,
         0 if ended else record.memory_mb,

@@ -13,7 +13,7 @@ LOOKED_AT = 1000  # most map outputs that one call examines: each takes three ca
 
 
 @dataclass(frozen=True)
-class BlocksLeft:
+class ExecutorBlocks:
     """Blocks and tasks of one executor, as the driver knows them.
 
     ``shuffle``: number of map outputs. ``cached``: number of RDD blocks. ``tasks``: number of running tasks.
@@ -51,10 +51,10 @@ def excluded_executors(context: Any) -> frozenset[str]:
     return frozenset(call("executors that Spark excludes", ask))
 
 
-def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
+def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, ExecutorBlocks]:
     """Return the blocks and tasks of each of these executors; unknown ones are left out. Raises SparkUnavailable."""
 
-    def ask() -> dict[str, BlocksLeft]:
+    def ask() -> dict[str, ExecutorBlocks]:
         shuffle = dict.fromkeys(executor_ids, 0)
         looked_at = 0
         for status in _map_statuses(context):
@@ -92,8 +92,8 @@ def _map_output_tracker(context: Any) -> Any:
     return field.get(context._jsc.sc().env())
 
 
-def _left(shuffle: int, summary: Any, looked_at: int) -> BlocksLeft:
-    return BlocksLeft(shuffle, int(summary.rddBlocks()), looked_at > LOOKED_AT, int(summary.activeTasks()))
+def _left(shuffle: int, summary: Any, looked_at: int) -> ExecutorBlocks:
+    return ExecutorBlocks(shuffle, int(summary.rddBlocks()), looked_at > LOOKED_AT, int(summary.activeTasks()))
 
 
 def _summaries(context: Any) -> Iterator[Any]:

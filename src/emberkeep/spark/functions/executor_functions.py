@@ -18,7 +18,17 @@ from contextlib import suppress
 import structlog
 
 from emberkeep.api.function_channel import Channel
-from emberkeep.api.function_link import FAREWELL, NOT_BEGUN, Call, Hello, Link, Reply, recognise, refuse, welcome
+from emberkeep.api.function_link import (
+    FAREWELL,
+    NOT_BEGUN,
+    FunctionCall,
+    Hello,
+    Link,
+    Reply,
+    recognise,
+    refuse,
+    welcome,
+)
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.functions.instance_losses import InstanceLosses
@@ -189,7 +199,7 @@ class ExecutorFunctions:
         seconds = self._seconds if seconds is None else seconds
         with self._changed:
             self._numbers += 1
-            call = Call(number=self._numbers, method=method, arguments=arguments)
+            call = FunctionCall(number=self._numbers, method=method, arguments=arguments)
             for remote in remotes:
                 remote.asked = call
             reached = [remote for remote in remotes if remote.is_welcome]  # others get the call after the handshake
@@ -278,7 +288,7 @@ class ExecutorFunctions:
             if reply.number == FAREWELL:
                 self._left(remote, reply)
                 with suppress(EmberkeepError):
-                    channel.send(Call(number=FAREWELL, method="left"))
+                    channel.send(FunctionCall(number=FAREWELL, method="left"))
                 channel.close()
                 return
             if reply.number == NOT_BEGUN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from emberkeep.api.function_channel import Channel
-from emberkeep.api.function_link import WITHOUT_RETURN, Call, Hello, Reply
+from emberkeep.api.function_link import WITHOUT_RETURN, FunctionCall, Hello, Reply
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class RemoteInstance:
     hello: Hello
     taken: list[bytes]
     replies: dict[int, Reply] = field(default_factory=dict)
-    asked: Call | None = None
+    asked: FunctionCall | None = None
     is_welcome: bool = False  # the handshake on its current channel is complete, so it takes calls
     farewell: Reply | None = None  # it has left, with its state
     is_silent: bool = False  # its connection is broken

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
-from emberkeep.spark.model import Application, DriverSettings
+from emberkeep.spark.model import DriverSettings, SparkApplication
 
 DEFAULT_EXECUTOR_CORES = 1
 DEFAULT_EXECUTOR_HEAP_MB = 1024
@@ -96,7 +96,7 @@ def is_true(conf: Mapping[str, str], key: str) -> bool:
 
 def application(
     merged: Mapping[str, str], app_id: str, driver_port: int, settings: DriverSettings, spark_user: str, python: str
-) -> Application:
+) -> SparkApplication:
     """Return the settings with which the application's executors start. Raises InvalidSparkConfiguration."""
     cores = _positive(merged, "spark.executor.cores", DEFAULT_EXECUTOR_CORES)
     heap = merged.get("spark.executor.memory")
@@ -110,7 +110,7 @@ def application(
     if libraries:
         inherited = environment.get("LD_LIBRARY_PATH")
         environment["LD_LIBRARY_PATH"] = f"{libraries}:{inherited}" if inherited else libraries
-    return Application(
+    return SparkApplication(
         app_id=app_id,
         driver_url=f"spark://CoarseGrainedScheduler@{settings.host}:{driver_port}",
         executor_cores=cores,

@@ -20,7 +20,7 @@ from emberkeep.spark.jvm.configuration import MergedConfiguration, application, 
 from emberkeep.spark.jvm.driver_jvm import PLACEHOLDER_MASTER, DriverJvm, replace_launch_gateway, start_jvm
 from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
 from emberkeep.spark.jvm.state_gateway_conf import NAMESERVICES, gateway_settings, placement_settings
-from emberkeep.spark.model import Application, ApplicationListener, DriverSettings
+from emberkeep.spark.model import ApplicationListener, DriverSettings, SparkApplication
 from emberkeep.spark.notices import Notices
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class ContextHook:
         self._pid = os.getpid()
         self._master: EmbeddedMaster | None = None
         self._own_masters = {PLACEHOLDER_MASTER}
-        self._application: Application | None = None
+        self._application: SparkApplication | None = None
         self.jvm: DriverJvm | None = None
         self.context: Any = None
 

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from emberkeep.spark.executors.scheduler_control import call
-from emberkeep.spark.model import QueryProgress, SparkJobs, StartedQuery
+from emberkeep.spark.model import ObservedQuery, SparkJobs, StartedQuery
 
 
-def query_progress(query: Any, started: StartedQuery) -> QueryProgress:
+def query_progress(query: Any, started: StartedQuery) -> ObservedQuery:
     """Return the progress of one query, running or ended. Raises SparkUnavailable."""
 
-    def ask() -> QueryProgress:
+    def ask() -> ObservedQuery:
         java = query._jsq
         active = bool(java.isActive())  # ask this first: if it is false, the report below is the query's last one
         last = java.lastProgress()
@@ -27,7 +27,7 @@ def query_progress(query: Any, started: StartedQuery) -> QueryProgress:
             active=active,
         )
 
-    progress: QueryProgress = call("streaming progress", ask)
+    progress: ObservedQuery = call("streaming progress", ask)
     return progress
 
 
@@ -38,10 +38,10 @@ def decode_progress(
     status: str,
     location: str | None,
     active: bool = True,
-) -> QueryProgress:
+) -> ObservedQuery:
     """Translate Spark's progress report (empty before the first batch); a rate without a value becomes 0."""
     triggered_ms, took_ms = _unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
-    return QueryProgress(
+    return ObservedQuery(
         id=str(identity["id"]),
         run_id=str(identity["runId"]),
         name=identity["name"],

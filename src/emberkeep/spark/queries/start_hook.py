@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.files.state_locations import StateLocations
-from emberkeep.spark.model import QueryProgress, StartedQuery
+from emberkeep.spark.model import ObservedQuery, StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.queries.checkpoint_store import CheckpointStore
@@ -104,7 +104,7 @@ class QueryHook:
         kind.foreach = _remember_function(kind.foreach)
         kind.foreachBatch = _remember_function(kind.foreachBatch)
 
-    def progress(self) -> list[QueryProgress]:
+    def progress(self) -> list[ObservedQuery]:
         """Return the progress of each query that the script has started.
 
         A query that has ended is included once more, then left out. If a procedure has ended it, it stays, as it may

@@ -58,7 +58,7 @@ def before_drain(files: HadoopFiles, location: str, state: LogState) -> int:
     return batch
 
 
-class Drain:
+class QueryDrains:
     """Drains of queries that have ended between two batches. ``may_commit``: returns once this attempt may write."""
 
     def __init__(self, queries: ScriptQueries, may_commit: Callable[[], None]) -> None:

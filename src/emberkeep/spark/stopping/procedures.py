@@ -31,7 +31,7 @@ from emberkeep.spark.stopping.batch_boundary import (
     too_late,
     was_interrupted,
 )
-from emberkeep.spark.stopping.drain import DRAIN_BATCHES, Drain, log_state
+from emberkeep.spark.stopping.drain import DRAIN_BATCHES, QueryDrains, log_state
 from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 from emberkeep.spark.stopping.plan_gate import PlanGate, last_allowed
 from emberkeep.spark.stopping.running_batch import RunningBatch
@@ -75,7 +75,7 @@ class QueryProcedures:
         self._storages = storages
         self._may_commit = may_commit
         self._step_seconds = step_seconds
-        self._drain = Drain(queries, may_commit)
+        self._drain = QueryDrains(queries, may_commit)
         self._paused_at: dict[str, int] = {}  # by query key: the last batch that was committed at the pause
         self._asked_before = asked_before
         self._states = states
@@ -232,7 +232,7 @@ class QueryProcedures:
         """Drain all queries that have a checkpoint, including those that had ended by themselves before the stop.
 
         All queries must have ended. Return a sentence about what was not emitted; "" if everything was. Raises what
-        ``Drain.drain`` raises for a query that this stop has ended.
+        ``QueryDrains.drain`` raises for a query that this stop has ended.
         """
         limit = self._step_limit()
         queries = self._recoverable()

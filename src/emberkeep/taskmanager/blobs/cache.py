@@ -14,8 +14,8 @@ import structlog
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
-from emberkeep.blobs.cache_machine import CacheMachine, Deletion
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.cache_machine import CacheDeletion, CacheMachine
+from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.ports import BlobSource, BlobStorage, LocalStore
 from emberkeep.protocol.messages import BlobCacheReport
@@ -116,7 +116,7 @@ class BlobCache:
             await asyncio.wait([flight], timeout=_LANDING)
         try:
             path = await self._local.path(owner, key)
-        except Damaged as error:
+        except DamagedBlob as error:
             self._supply.counters.verify_failures += 1
             raise Absent(f"BLOB {key} of job {owner} is damaged here") from error
         self._served += 1
@@ -173,7 +173,7 @@ class BlobCache:
             self._deleted += deleted
             return deleted
 
-    async def _delete(self, deletion: Deletion) -> int:
+    async def _delete(self, deletion: CacheDeletion) -> int:
         try:
             if deletion.whole:
                 await self._local.delete_owner(deletion.owner)

@@ -16,7 +16,7 @@ import structlog
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
-from emberkeep.blobs.errors import CannotStore, Damaged
+from emberkeep.blobs.errors import CannotStore, DamagedBlob
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.ports import BlobSource, BlobStorage, LocalStore
 
@@ -53,7 +53,7 @@ class _Tried:
     refusal: EmberkeepError | None = None
 
     def note(self, place: str, error: EmberkeepError) -> None:
-        if isinstance(error, Damaged):
+        if isinstance(error, DamagedBlob):
             self.damage[place] = f"SHA-256 {error.actual or 'unknown, it cannot be read'}"
             return
         self.reasons[place] = "not there" if isinstance(error, Absent) else error.message
@@ -130,7 +130,7 @@ class BlobSupply:
             return await self._local.path(owner, key)
         except Absent:
             return None
-        except (Damaged, Unavailable) as error:
+        except (DamagedBlob, Unavailable) as error:
             self._note(tried, "local store", error, owner, key)
             return None
 
@@ -138,7 +138,7 @@ class BlobSupply:
         """Copy the BLOB from another owner in the local store. Return True if there was a copy."""
         try:
             found = await self._local.share(owner, key)
-        except (Absent, Damaged) as error:
+        except (Absent, DamagedBlob) as error:
             self._note(tried, "local store", error, owner, key)
             return False
         self.counters.shared += found
@@ -202,7 +202,7 @@ class BlobSupply:
             else:
                 try:
                     size = await self._local.adopt(owner, key, file, sha256=sha256)
-                except Damaged as error:
+                except DamagedBlob as error:
                     self._note(tried, place, error, owner, key)
                 else:
                     self.counters.received_bytes += size
@@ -214,7 +214,7 @@ class BlobSupply:
         return False
 
     def _note(self, tried: _Tried, place: str, error: EmberkeepError, owner: JobId, key: BlobKey) -> None:
-        if isinstance(error, Damaged):
+        if isinstance(error, DamagedBlob):
             self.counters.verify_failures += 1
             log.warning("a BLOB's copy is damaged; the next source is asked", reason=error.message, place=place)
         else:
