@@ -148,7 +148,7 @@ def go_on_unharmed_after_a_stop_that_nobody_has_seen(cluster: Cluster, job_id: J
     for pid in (*jvm, driver.pid, jobmanager):
         os.kill(pid, signal.SIGCONT)
     log = driver_log(cluster, job_id)
-    until(lambda: "the attempt is confirmed" in log.read_text(), lambda: cluster.story(job_id))
+    until(lambda: "the JobManager has confirmed the attempt" in log.read_text(), lambda: cluster.story(job_id))
     wanted = stream.batches() + 3
     until(lambda: stream.batches() >= wanted, lambda: cluster.story(job_id))
     assert cluster.job(job_id).emberkeep.attempt == 1

@@ -176,7 +176,7 @@ async def test_an_executor_sees_its_files_and_holds_them_as_long_as_it_lives(ben
 
 async def test_nothing_is_held_for_what_does_not_come_to_be(bench: Bench) -> None:
     absent = Artefact(role=ArtefactRole.FILE, name="absent", sha256="0" * 64, size=1)
-    with pytest.raises(Fatal, match="is not to be had"):
+    with pytest.raises(Fatal, match="cannot fetch a file of the job"):
         await bench.launcher.start_executor(bench.request("1", absent))
     bench.java.unlink()
     with pytest.raises(Fatal):
@@ -191,7 +191,7 @@ async def test_one_that_is_asked_to_end_while_its_files_are_brought_does_not_sta
     starting = asyncio.create_task(bench.launcher.start_executor(request))
     await bench.blobs.asked.wait()
     await bench.launcher.stop(key_of(request), 0.0)
-    with pytest.raises(Fatal, match="asked to end before it was started"):
+    with pytest.raises(Fatal, match="its end was requested before it was started"):
         await starting
     bench.blobs.asked.clear()
     starting = asyncio.create_task(bench.launcher.start_executor(request))

@@ -83,5 +83,5 @@ def _open_storage(location: str) -> BlobStorage | None:
     try:
         return open_blob_storage(location)
     except EmberkeepError as error:
-        log.warning("the HA store is not used here; BLOBs come from the BLOB server", reason=str(error))
+        log.warning("cannot open the HA store here; BLOBs come from the BLOB server", reason=str(error))
         return None

@@ -64,7 +64,7 @@ class LeaderInquiry:
         try:
             told = await self._rpc.call(address, AskLeader(), LeaderTold, timeout=ANSWER_SECONDS)
         except EmberkeepError as error:
-            log.debug("not told who leads", asked=address, reason=str(error))
+            log.debug("a process did not answer which JobManager leads", asked=address, reason=str(error))
             return
         self._known.hear(_news(told))
 

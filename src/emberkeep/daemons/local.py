@@ -76,7 +76,7 @@ def _stop_at_end_of_input(stop: asyncio.Event) -> None:
         loop.add_reader(descriptor, look)
     except PermissionError:
         # A regular file or /dev/null cannot be watched; then only signals end this process.
-        log.info("standard input is no pipe; only signals end this process")
+        log.info("standard input is not a pipe; only signals end this process")
 
 
 def main(arguments: list[str]) -> int:

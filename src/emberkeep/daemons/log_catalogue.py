@@ -107,4 +107,4 @@ def _find(entries: list[LogEntry], log_id: str) -> LogEntry:
     for entry in entries:
         if entry.id == log_id:
             return entry
-    raise Absent(f"there is no log {log_id!r} here")
+    raise Absent(f"no log {log_id!r} exists here")

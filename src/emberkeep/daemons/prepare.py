@@ -18,7 +18,7 @@ def main() -> int:
         java = find_java(os.environ)
         archive = find_class_archive(java, directory, os.environ)
         if archive is not None:
-            _say(f"the class archive is there: {archive}")
+            _say(f"the class archive exists: {archive}")
             return EXIT_OK
         _say("building the class archive; this takes about a minute")
         _say(f"done: {build_class_archive(java, directory, os.environ)}")

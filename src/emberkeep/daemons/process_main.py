@@ -90,7 +90,7 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
     try:
         asyncio.run(supervised(*parse_arguments(daemon, arguments)))
     except EmberkeepError as error:
-        log.error("cannot go on", process=daemon, reason=error.message, hint=error.hint)
+        log.error("the process ends after an error", process=daemon, reason=error.message, hint=error.hint)
         announce_failure(error)
         sys.stderr.write(f"emberkeep {daemon}: {error.message}\n")
         if error.hint:

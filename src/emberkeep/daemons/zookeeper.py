@@ -29,10 +29,10 @@ def _become(command: list[str]) -> NoReturn:
 
 def _plan(arguments: list[str]) -> ServerPlan:
     parser = argparse.ArgumentParser(prog="emberkeep zookeeper", allow_abbrev=False)
-    parser.add_argument("--directory", type=Path, required=True, help="its data and configuration")
-    parser.add_argument("--address", default="127.0.0.1", help="address that it binds")
+    parser.add_argument("--directory", type=Path, required=True, help="directory for its data and configuration")
+    parser.add_argument("--address", default="127.0.0.1", help="address to bind")
     parser.add_argument("--client-port", type=int, required=True)
-    parser.add_argument("--number", type=int, default=1, help="which of the peers it is")
+    parser.add_argument("--number", type=int, default=1, help="number of this server among the peers")
     parser.add_argument(
         "--peer", metavar="NUMBER:QUORUM-PORT:ELECTION-PORT", type=_peer, action="append", default=[], dest="peers"
     )

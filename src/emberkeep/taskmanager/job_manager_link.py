@@ -192,7 +192,7 @@ class JobManagerLink:
         self._let_others_go_first()
         self.on_silence()
         if not self._silent:
-            log.warning("the JobManager does not answer; going on and trying again", reason=str(error))
+            log.warning("the JobManager does not answer; work continues, trying again", reason=str(error))
         self._silent = True
 
     def _note_refusal(self, error: Conflict) -> None:

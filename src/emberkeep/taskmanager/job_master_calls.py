@@ -65,4 +65,8 @@ class JobMasterCalls:
         try:
             await self._rpc.call(allocation.job_master, change, Ack, timeout=self._timeout)
         except EmberkeepError as error:
-            log.debug("a JobMaster was not told of an executor", job=allocation.job_id, reason=str(error))
+            log.debug(
+                "cannot report an executor to its JobMaster; the reply to its next heartbeat has the same state",
+                job=allocation.job_id,
+                reason=str(error),
+            )

@@ -43,7 +43,7 @@ class Journal:
         except (NewerFormat, Unavailable):
             raise
         except EmberkeepError as error:
-            log.error("the record of slots cannot be used: they count as lost, their processes end", reason=str(error))
+            log.error("cannot use the record of slots: the slots are lost and their processes end", reason=str(error))
             return None
 
     def put(self, record: AgentRecord) -> None:
@@ -74,7 +74,7 @@ class Journal:
         try:
             await self._store.write(record)
         except EmberkeepError as error:
-            log.error("the record of slots cannot be written; trying again", reason=str(error))
+            log.error("cannot write the record of slots; trying again", reason=str(error))
             self.problem = str(error)
             await asyncio.sleep(RETRY_PAUSE)
             return

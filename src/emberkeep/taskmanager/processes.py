@@ -88,7 +88,7 @@ class Processes:
                         pid = await self._launcher.start_driver(request)
                     except RetryLater as error:
                         problem = str(error)
-                        log.warning("driver cannot be started yet", job=key.job_id, reason=problem)
+                        log.warning("cannot start a driver yet; trying again", job=key.job_id, reason=problem)
                         await asyncio.sleep(RETRY_PAUSE)
                     else:
                         log.info("driver started", job=key.job_id, attempt=key.attempt, pid=pid)
@@ -118,7 +118,7 @@ class Processes:
                         pid = await self._launcher.start_executor(request)
                     except RetryLater as error:
                         problem = str(error)
-                        log.warning("executor cannot be started yet", job=request.job_id, reason=problem)
+                        log.warning("cannot start an executor yet; trying again", job=request.job_id, reason=problem)
                         await asyncio.sleep(RETRY_PAUSE)
                     else:
                         log.info("executor started", job=request.job_id, executor=request.executor_id, pid=pid)

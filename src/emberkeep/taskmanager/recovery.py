@@ -8,7 +8,7 @@ from emberkeep.slots.table.events import DriverState, SlotState
 from emberkeep.slots.table.machine import SlotTable
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
 
-NO_ROOM = "this task manager has less room than in its earlier life"
+NO_ROOM = "the task manager has fewer slots or driver places than before its restart"
 GONE = "ended, or was not started yet, while its task manager was away"
 
 

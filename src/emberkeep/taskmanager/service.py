@@ -131,13 +131,16 @@ class TaskManagerService:
             async with asyncio.timeout(grace + CLOSE_MARGIN):
                 await self.executor.emptied.wait()
         except TimeoutError:
-            log.warning("processes would not end", slots=len(self.executor.table.slots))
+            log.warning("processes did not end in time", slots=len(self.executor.table.slots))
         try:
             await self._settled()
         except RetryLater as error:
-            log.warning("the next task manager here looks for processes in vain", reason=str(error))
+            log.warning(
+                "cannot write the record; the next task manager process here will look for processes that have ended",
+                reason=str(error),
+            )
         try:
             async with asyncio.timeout(self._rpc_timeout):
                 await self.executor.link.say_goodbye()
         except (TimeoutError, EmberkeepError) as error:
-            log.warning("the JobManager was not told of the end", reason=str(error))
+            log.warning("cannot report the end of this task manager to the JobManager", reason=str(error))

@@ -46,7 +46,7 @@ def test_a_damaged_graph_is_kept_and_shown_and_goes_after_a_warning(tmp_path: Pa
         until(lambda: not damaged(), "what is left of the damaged job is removed")
         assert not graph.exists()
         lines = (shell.state / "jobmanager" / "logs" / "jobmanager.log").read_text().splitlines()
-        warnings = [line for line in lines if "is removed soon" in line]
+        warnings = [line for line in lines if "will be removed soon" in line]
         assert len(warnings) == 1
         assert all(part in warnings[0] for part in (job_id, str(graph), "damaged-delay"))
     finally:

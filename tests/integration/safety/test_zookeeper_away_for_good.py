@@ -57,5 +57,5 @@ async def test_a_leader_says_that_it_decides_nothing_and_a_standby_that_it_canno
     standby = await site.add_job_manager()
     status, text = await readiness(standby)
     assert status == 503
-    assert f"ZooKeeper at {standby.to_zookeeper.address} cannot be reached" in text
+    assert f"cannot reach ZooKeeper at {standby.to_zookeeper.address}" in text
     assert "high-availability.zookeeper.quorum" in text

@@ -164,7 +164,7 @@ class SimSpark:
         self._machines.loop.call_later(seconds, self._machines.exit, executor, code, context=context)
 
     async def fail(self, message: str) -> None:
-        self._machines.history.add(self.process.name, f"cannot go on: {message}")
+        self._machines.history.add(self.process.name, f"cannot continue: {message}")
         self.failure = AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message)
         self.process.outcome = self.failure
         self.process.term.set()
@@ -331,7 +331,7 @@ class DriverWork:
             return script.result()
         script.cancel()
         return self.spark.failure or AttemptOutcome(
-            exit_code=SIGTERM_CODE, kind=FailureKind.SCRIPT, message="the script was told to end (SIGTERM)"
+            exit_code=SIGTERM_CODE, kind=FailureKind.SCRIPT, message="the script was ended by SIGTERM"
         )
 
     async def _play(self) -> AttemptOutcome:

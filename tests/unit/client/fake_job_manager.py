@@ -289,7 +289,7 @@ class FakeJobManager:
     async def _settle_storage(self, request: web.Request) -> web.Response:
         purges = request.match_info["what"] == "purge"
         if purges and self.storage.used_by and request.query.get("force") != "true":
-            return problem(409, "jobs of another job store may use what lies in the storage")
+            return problem(409, "jobs of another job store may use the data in the storage")
         data = [] if purges else self.storage.data
         self.storage = msgspec.structs.replace(self.storage, owned=True, problem="", hint="", data=data)
         return reply(self.storage)

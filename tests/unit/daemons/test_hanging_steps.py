@@ -68,7 +68,7 @@ def test_one_that_hangs_has_failed_and_the_next_one_does_not_wait_for_it(
 
     async def scenario() -> None:
         steps = steps_of(queries)
-        with pytest.raises(StepHangs, match=f"step {step.value} has not ended in 0 s"):
+        with pytest.raises(StepHangs, match=f"step {step.value} did not end within 0 s"):
             await steps.run(step, REQUEST, "")
         async with asyncio.timeout(SECONDS):
             assert await steps.run(Step.START_QUERIES, REQUEST, "") == StepDone(REQUEST.trigger_id, Step.START_QUERIES)

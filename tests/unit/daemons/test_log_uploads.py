@@ -214,7 +214,7 @@ async def test_a_piece_that_was_deleted_before_it_was_read_is_asked_for_again(
         raise Absent("deleted")
 
     monkeypatch.setattr(bench.server, "path", gone)
-    with pytest.raises(RetryLater, match="gone again"):
+    with pytest.raises(RetryLater, match="was deleted before it could be read"):
         await bench.read("driver")
     assert bench.references() == 0
 

@@ -21,7 +21,7 @@ from tests.unit.jobmanager.memory_store import FailingStore
 JOB = graph(1).job_id
 ONCE = {"restart-strategy.type": "none", "blocklist.evacuation.timeout": "100s"}
 MOVED = AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message="as asked")
-TOLD_TO_END = AttemptOutcome(exit_code=143, kind=FailureKind.LOST, message="the script was told to end (SIGTERM)")
+TOLD_TO_END = AttemptOutcome(exit_code=143, kind=FailureKind.LOST, message="the script was ended by SIGTERM")
 
 
 def evacuated(drivers: EvacuatedDrivers = EvacuatedDrivers.RESTART, node: str = "tm-1") -> BlockedNode:

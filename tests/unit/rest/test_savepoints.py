@@ -266,7 +266,7 @@ def flip(file: Path) -> None:
     ("damage", "expected"),
     [
         (lambda root: flip(root / "functions/0"), "functions/0 was changed"),
-        (lambda root: (root / "functions/0").write_bytes(b""), "functions/0 has 0 bytes, and was made with 5"),
+        (lambda root: (root / "functions/0").write_bytes(b""), "functions/0 has 0 bytes; the manifest records 5"),
         (lambda root: (root / "functions/0").unlink(), "functions/0 is missing"),
         (lambda root: flip(root / MANIFEST_NAME), "the savepoint is damaged"),
     ],

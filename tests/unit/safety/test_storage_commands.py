@@ -83,6 +83,6 @@ def test_who_may_use_the_data_is_told_before_the_question(fake: FakeJobManager, 
         assert main(["storage", *words]) != 0
         assert "tm-9" in capfd.readouterr().out
     assert main(["storage", "purge", "--yes"]) != 0
-    assert "may use what lies in the storage" in capfd.readouterr().err
+    assert "may use the data in the storage" in capfd.readouterr().err
     assert main(["storage", "purge", "--yes", "--force"]) == 0
     assert not fake.storage.data

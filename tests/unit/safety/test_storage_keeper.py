@@ -451,8 +451,8 @@ async def test_a_file_among_the_folders_of_graphs_is_nobodys(bench: Bench) -> No
 
 def warned(logs: list[MutableMapping[str, Any]]) -> list[tuple[str, str, str]]:
     """Job, place and end of each warning that something is removed soon."""
-    soon = [entry for entry in logs if entry["event"] == "what is left of a damaged job is removed soon"]
-    return [(entry["job"], *entry["lies"], entry["after"]) for entry in soon]
+    soon = [entry for entry in logs if entry["event"] == "the data of a damaged job will be removed soon"]
+    return [(entry["job"], *entry["places"], entry["after"]) for entry in soon]
 
 
 @pytest.mark.req("SAFE-3")

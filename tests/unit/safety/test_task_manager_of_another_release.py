@@ -49,7 +49,7 @@ def test_it_declines_to_start_and_changes_nothing(tmp_path: Path, place: str, ki
     path.parent.mkdir(parents=True)
     write_record(path, kind, NEWER, b"{}")
     before = _tree(directory)
-    declines = pytest.raises(NewerFormat, match=f"does not start: {path} .*version {NEWER}")
+    declines = pytest.raises(NewerFormat, match=f"cannot start: {path} .*version {NEWER}")
     with declines, held_working_place(configuration, layout, "c", SystemClock()):
         pass
     after = _tree(directory)

@@ -82,7 +82,7 @@ def test_data_of_nobody_known_is_refused_and_stays(tmp_path: Path, name: str) ->
     path.parent.mkdir(parents=True)
     path.write_text("mine")
     with (
-        pytest.raises(Conflict, match=r"no working directory.*process\.taskmanager\.working-dir"),
+        pytest.raises(Conflict, match=r"not the working directory.*process\.taskmanager\.working-dir"),
         standing(tmp_path / "w"),
     ):
         pass

@@ -103,9 +103,9 @@ async def test_nothing_is_held_after_a_failure(node: Node) -> None:
     there = node.blobs.add(b"there", "there.txt", ArtefactRole.FILE)
     damaged = node.blobs.add(b"no archive", "data.zip", ArtefactRole.ARCHIVE)
     absent = Artefact(role=ArtefactRole.JAR, name="absent.jar", sha256="0" * 64, size=1)
-    with pytest.raises(Fatal, match="a file of the job is not to be had: nobody has BLOB"):
+    with pytest.raises(Fatal, match="cannot fetch a file of the job: nobody has BLOB"):
         await node.bind("task", there, absent)
-    with pytest.raises(Fatal, match=r"data\.zip cannot be unpacked"):
+    with pytest.raises(Fatal, match=r"cannot unpack data\.zip"):
         await node.bind("task", there, damaged)
     node.directory.joinpath("task").touch()
     with pytest.raises(Fatal, match="cannot put the job's files into"):
@@ -124,7 +124,7 @@ async def test_one_content_may_come_in_two_roles_but_not_as_file_and_directory(n
     files = await node.bind("task", jar, file)
     assert not files["both.jar"].is_symlink()
     archive = node.blobs.add(zipped(("a", b"a", 0o644)), "both.jar", ArtefactRole.ARCHIVE)
-    with pytest.raises(Fatal, match=r"two things of the job would both be called both\.jar"):
+    with pytest.raises(Fatal, match=r"two artefacts of the job have the name both\.jar"):
         await node.bind("task", jar, archive)
 
 

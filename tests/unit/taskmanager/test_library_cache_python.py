@@ -57,7 +57,7 @@ def test_a_path_that_is_not_in_the_archive(environment: Path) -> None:
 def test_what_may_not_be_executed(environment: Path) -> None:
     (environment / "bin/python").write_text("")
     (environment / "bin/python").chmod(0o444)
-    with pytest.raises(Fatal, match="may not be executed"):
+    with pytest.raises(Fatal, match="is not executable"):
         check(environment)
 
 
@@ -78,5 +78,5 @@ def test_what_does_not_find_its_standard_library(environment: Path) -> None:
 
 def test_another_python_than_the_drivers(environment: Path) -> None:
     program(environment, "echo 3.6")
-    with pytest.raises(Fatal, match=f"is Python 3.6, and this cluster's drivers run Python {PYTHON}"):
+    with pytest.raises(Fatal, match=f"is Python 3.6, but this cluster's drivers run Python {PYTHON}"):
         check(environment)

@@ -410,7 +410,7 @@ def test_a_smaller_life_ends_a_driver_without_room_and_says_why(run: Run) -> Non
         outcome = await bench.reported_outcome()
         assert (outcome.kind, outcome.message) == (
             FailureKind.LOST,
-            "this task manager has less room than in its earlier life",
+            "the task manager has fewer slots or driver places than before its restart",
         )
         assert bench.launcher.drivers() == []
 

@@ -198,7 +198,7 @@ def test_other_bytes_than_were_received_are_not_acknowledged(node: Node) -> None
         source.finish()
         with source.path.open("ab") as file:
             file.write(b"a line of somebody else's")
-        with pytest.raises(Fatal, match=r"1025 bytes in .*, though 1000 were received"):
+        with pytest.raises(Fatal, match=r"1025 bytes in .*, but 1000 were received"):
             incoming.commit()
         incoming.abandon()
     assert node.copies.records() == ()

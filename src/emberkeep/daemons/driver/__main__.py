@@ -277,7 +277,7 @@ class _Driver:
 
 def _cause(script: ScriptOutcome) -> str:
     if script.kind is OutcomeKind.CANCELLED:
-        return "the script was told to end (SIGTERM)"
+        return "the script was ended by SIGTERM"
     if script.kind is OutcomeKind.EXITED:
         return script.message or f"the script exited with code {script.exit_code}"
     line = in_one_line(script.message or "")

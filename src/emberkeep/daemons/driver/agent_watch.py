@@ -66,6 +66,6 @@ class AgentWatch:
             self._away_since = None
             return 0.0
         if self._away_since is None:
-            log.warning("the task manager is away; going on without it", at_most_seconds=self._timeout)
+            log.warning("the task manager is away; the driver continues without it", at_most_seconds=self._timeout)
             self._away_since = now
         return now - self._away_since

@@ -33,7 +33,9 @@ def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:
     try:
         write_outcome(Path(spec.directory) / OUTCOME_FILE, outcome)
     except EmberkeepError as error:
-        log.error("the outcome is not on disk; only a report to the JobManager can save it", reason=str(error))
+        log.error(
+            "cannot write the outcome to disk; only a report to the JobManager can preserve it", reason=str(error)
+        )
         return False
     return True
 

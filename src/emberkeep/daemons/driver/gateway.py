@@ -57,7 +57,7 @@ def serve_own_gateway(spec: DriverSpec) -> None:
 
     def identify(text: str) -> Caller:
         if not hmac.compare_digest(text.encode(), expected):
-            raise InvalidInput("this is not the credential of this driver", field="delegation")
+            raise InvalidInput("the credential is not this driver's", field="delegation")
         return caller
 
     async def serve() -> None:

@@ -91,16 +91,16 @@ class SparkBridge:
             remove = self.runtime.remove_executor
             await asyncio.get_running_loop().run_in_executor(self._thread, remove, executor_id, reason)
         except SparkUnavailable as error:
-            log.info("no SparkContext to remove the executor from", executor=executor_id, reason=str(error))
+            log.info("cannot remove the executor: Spark does not answer", executor=executor_id, reason=str(error))
 
     async def fail(self, message: str) -> None:
         """End the script with a resource failure, see ``end_script``."""
-        log.error("the attempt cannot go on", reason=message)
+        log.error("the attempt cannot continue", reason=message)
         await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
 
     async def end_orphan(self, message: str) -> None:
         """End the script because no task manager looks after this process. The attempt counts as lost."""
-        log.error("this driver is an orphan; ending it", reason=message)
+        log.error("this driver has lost its task manager; ending it", reason=message)
         await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message))
 
     async def end_script(self, outcome: AttemptOutcome) -> None:
@@ -123,7 +123,7 @@ class SparkBridge:
 def _log_failure(done: Future[None]) -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
-        log.error("tasks are not placed where their state lies", exc_info=error)
+        log.error("cannot place tasks on the nodes that hold their state", exc_info=error)
 
 
 def end_session() -> None:
@@ -217,7 +217,7 @@ class JobMasterThread:
             future.result(REPORT_SECONDS)
         except (EmberkeepError, TimeoutError) as error:
             future.cancel()
-            log.warning("the outcome is not delivered to the JobManager", reason=str(error))
+            log.warning("cannot report the outcome to the JobManager", reason=str(error))
             return False
         return True
 

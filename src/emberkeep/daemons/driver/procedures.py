@@ -86,13 +86,13 @@ class DriverProcedures:
         try:
             return await asyncio.wait_for(asyncio.shield(running), seconds)
         except TimeoutError:
-            log.error("a step hangs and is let alone", step=step.value, seconds=seconds)
+            log.error("a step hangs; no longer waiting for it", step=step.value, seconds=seconds)
             running.add_done_callback(partial(_ended_late, step))
             self._thread.shutdown(wait=False)
             self._thread = _new_thread()
             raise StepHangs(
-                f"step {step.value} has not ended in {seconds:.0f} s",
-                hint="a file system or a function that does not answer? To give it longer: "
+                f"step {step.value} did not end within {seconds:.0f} s",
+                hint="check for a file system or a user function that does not answer, or raise "
                 "execution.stop.savepoint-timeout",
             ) from None
 
@@ -118,7 +118,7 @@ class DriverProcedures:
         except Exception as error:
             log.exception("a step has failed", step=step.value)
             if not runtime.application_up():
-                raise Fatal("the script has stopped Spark meanwhile, and its queries with it") from error
+                raise Fatal("the script stopped Spark, and with it its queries, during the procedure") from error
             raise Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback") from error
 
     def _step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> StepDone:
@@ -236,13 +236,13 @@ def _new_thread() -> ThreadPoolExecutor:
 
 def _ended_late(step: Step, running: asyncio.Future[StepDone]) -> None:
     failure = None if running.cancelled() else running.exception()
-    log.warning("a step that was let alone has ended", step=step.value, failure=str(failure or ""))
+    log.warning("a step that hung has ended", step=step.value, failure=str(failure or ""))
 
 
 def _lost(instances: list[str]) -> str:
     if not instances:
         return ""
-    return f"functions were lost with what they had taken since the savepoint before: {'; '.join(instances)}"
+    return f"functions were lost with their state since the previous savepoint: {'; '.join(instances)}"
 
 
 def _call(functions: UserFunctions, step: Step, request: ProcedureRequest) -> None:

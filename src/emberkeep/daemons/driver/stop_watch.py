@@ -47,11 +47,11 @@ class StopWatch:
     def _hold(self) -> None:
         pid = self._jvm()
         _signal(pid, signal.SIGSTOP)
-        log.warning("this process was stopped for long; nothing is committed before the attempt is confirmed")
+        log.warning("this process was stopped for long; it commits nothing until the JobManager confirms the attempt")
         self._ask()
         self._lease.wait()
         _signal(pid, signal.SIGCONT)
-        log.info("the attempt is confirmed; going on")
+        log.info("the JobManager has confirmed the attempt; commits continue")
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:

@@ -29,13 +29,13 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
             async with contending_job_manager(real_system(), configuration, layout, services, stop) as url:
                 announce_ready(url, layout.token_file)
                 await services.run_until(stop)
-                log.info("JobManager ends on request; running jobs go on")
+                log.info("JobManager ends on request; running jobs continue")
             return
         async with job_manager_process(real_system(), configuration, layout, services, stop) as process:
             log.info("JobManager leads", url=process.url, epoch=process.service.epoch())
             announce_ready(process.url, layout.token_file)
             await services.run_until(stop)
-            log.info("JobManager ends on request; running jobs go on")
+            log.info("JobManager ends on request; running jobs continue")
     finally:
         await services.cancel()
 

@@ -148,8 +148,8 @@ class _Front:
         """Refuse a request as RpcService of a standby. Raises RetryLater."""
         leader = self.other_leader()
         raise RetryLater(
-            f"the JobManager at {self._settings.address} does not lead: {type(request).__name__} is refused",
-            hint=f"{leader} leads" if leader else "an election may be under way",
+            f"the JobManager at {self._settings.address} is not the leader and refuses {type(request).__name__}",
+            hint=f"send it to the leader at {leader}" if leader else "an election may be in progress: try again",
         )
 
     def _standby(self) -> web.Application:
@@ -164,10 +164,7 @@ class _Front:
     def _problem(self) -> str:
         """Return why this JobManager is not fit to lead now, or "" if it is."""
         if self._session.state is not SessionState.CONNECTED:
-            return (
-                f"ZooKeeper at {self._session.hosts} cannot be reached, as it has to be "
-                f"(look at it, and at {ZOOKEEPER_QUORUM.key})"
-            )
+            return f"cannot reach ZooKeeper at {self._session.hosts} (check its servers and {ZOOKEEPER_QUORUM.key})"
         return self._settings.storage.problem
 
 

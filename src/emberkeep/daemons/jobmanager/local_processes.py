@@ -146,7 +146,7 @@ class LocalProcesses:
         if not free:
             count = sum(blocked.is_blocked(node.task_manager, node.node_id) for node in self._nodes)
             raise NoFreeNode(
-                f"no node is free: of {len(self._nodes)} nodes {count} are blocked, the others have their task manager"
+                f"no node is free: of {len(self._nodes)} nodes, {count} are blocked and the others have a task manager"
             )
         # Choose the node with the fewest starts, so that others get a turn if starts fail; of equal nodes the first.
         node = min(free, key=lambda node: self._starts.get(node.task_manager, 0))
@@ -234,7 +234,7 @@ class LocalProcesses:
             deadline = time.monotonic() + _KILL_SECONDS
             while any(map(is_alive, left)):
                 if time.monotonic() > deadline:
-                    raise RetryLater(f"the process of task manager {task_manager} does not end")
+                    raise RetryLater(f"a process of task manager {task_manager} does not end after SIGKILL")
                 time.sleep(_POLL)
             forget_started(self._directory, task_manager)
 

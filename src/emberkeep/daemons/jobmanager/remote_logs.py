@@ -61,7 +61,7 @@ class BlobRemoteLogs:
         try:
             return await read(uploaded.owner, key, await self._blobs.path(uploaded.owner, key))
         except Absent as error:
-            raise RetryLater(f"the piece of the log is gone again: {error.message}") from error
+            raise RetryLater(f"the part of the log was deleted before it could be read: {error.message}") from error
         finally:
             self._blobs.release(uploaded.owner, key, uploaded.holder)
 

@@ -40,7 +40,7 @@ def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ..
     _delete(store, "")
     log.info("a savepoint was deleted", path=path, job=manifest.job_id, files=len(files))
     if left:
-        log.warning("files in a savepoint's directory that are not its own are left", path=path, files=left)
+        log.warning("files in a savepoint's directory that are not part of it are kept", path=path, files=left)
     return left
 
 

@@ -69,7 +69,7 @@ def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
     try:
         data = b"".join(store.read(MANIFEST_NAME, 0, _LARGEST_MANIFEST)[1])
     except (Absent, Conflict):
-        raise Absent(f"there is no savepoint at {path}: no {MANIFEST_NAME} lies there") from None
+        raise Absent(f"no savepoint exists at {path}: it has no {MANIFEST_NAME}") from None
     try:
         return decode_manifest(data, f"{path}/{MANIFEST_NAME}"), manifest_sha256(data)
     except NewerFormat as error:
@@ -91,7 +91,7 @@ def _verify(store: DurableState, *, path: str, first: int, count: int | None, sp
         if problem:
             problems.append(problem)
         if len(problems) >= MOST_PROBLEMS:
-            problems.append("further files were not looked at")
+            problems.append("the remaining files were not checked")
             break
     return SavepointCheck(
         path=path,
@@ -114,5 +114,7 @@ def _problem(store: DurableState, file: SavepointFile) -> str:
     except Conflict as error:
         return f"{file.path}: {error.message}"
     if size != file.size:
-        return f"{file.path} has {size} bytes, and was made with {file.size}"
-    return "" if digest.hexdigest() == file.sha256 else f"{file.path} was changed: its SHA-256 is another one"
+        return f"{file.path} has {size} bytes; the manifest records {file.size}"
+    if digest.hexdigest() != file.sha256:
+        return f"{file.path} was changed: its SHA-256 differs from the manifest"
+    return ""

@@ -133,7 +133,7 @@ class StorageKeeper:
             try:
                 await self.clean()
             except EmberkeepError as error:
-                log.warning("storage is not cleaned now", reason=str(error))
+                log.warning("cannot clean up the storage now", reason=str(error))
             await asyncio.sleep(max(self._interval, 1.0))
 
     async def clean(self) -> None:
@@ -188,7 +188,7 @@ class StorageKeeper:
         try:
             return {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
         except EmberkeepError as error:
-            log.info("not known now which BLOBs no job needs", reason=str(error))
+            log.info("cannot list the BLOBs that no job needs now", reason=str(error))
             return None
 
     async def _files_of_store(self) -> set[Item]:
@@ -232,9 +232,9 @@ class StorageKeeper:
         for mark in warnings(marks, self._warned, now_ms):
             self._warned[mark.job_id] = now_ms
             log.warning(
-                "what is left of a damaged job is removed soon",
+                "the data of a damaged job will be removed soon",
                 job=mark.job_id,
-                lies=look.damaged[mark.job_id].places,
+                places=look.damaged[mark.job_id].places,
                 after=datetime.fromtimestamp(self._periods.due_ms(mark) / 1000, UTC).isoformat(timespec="seconds"),
                 hint=f"copy it, or set {DAMAGED_DATA_DELAY.key} to a longer time",
             )
@@ -246,9 +246,9 @@ class StorageKeeper:
             try:
                 await self._store.remove_damaged(job.job_id)
             except Unavailable as error:
-                log.warning("what is left of a damaged job stays for now", job=job.job_id, reason=str(error))
+                log.warning("cannot remove the data of a damaged job now", job=job.job_id, reason=str(error))
             else:
-                log.warning("what was left of a damaged job is removed", job=job.job_id, lay=job.places)
+                log.warning("removed the data of a damaged job", job=job.job_id, places=job.places)
 
     # --- requests of users --------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class StorageKeeper:
     async def adopt(self) -> StorageInfo:
         async with self._turn:
             await self._adopt()
-        log.warning("a person has said that the storage belongs to this job store", storage=self._storage.location)
+        log.warning("the storage was adopted for this job store on request", storage=self._storage.location)
         await self.clean()
         return await self.status()
 
@@ -332,7 +332,7 @@ class StorageKeeper:
             for item in sorted(found, key=lambda item: (item[1], item[0].value)):
                 if item[1] not in known and item[0] is not Kind.BLOBS:
                     self._refuse_users(force=force)
-                    log.warning("removing data on a person's word", job=item[1], kind=item[0].value)
+                    log.warning("removing data on request", job=item[1], kind=item[0].value)
                     if item[0] is not Kind.RESULT:
                         await asyncio.to_thread(self._storage.remove, item)
                     if item[0] is not Kind.CHECKPOINTS:
@@ -346,7 +346,8 @@ class StorageKeeper:
         if others and not force:
             names = ", ".join(f"{other.id} at {other.address}" for other in others[:3]) + (", …" * (len(others) > 3))
             raise Conflict(
-                f"jobs of another job store may use what lies in the storage: {names} works for it",
-                hint="stop these task managers first, or restart each with taskmanager.adopt-leader: true, then the "
-                "JobManager; `purge --force` deletes it under running jobs",
+                "jobs of another job store may use the data in the storage; task managers that work for that job "
+                f"store: {names}",
+                hint="stop these task managers first, or restart each with taskmanager.adopt-leader: true and then "
+                "restart the JobManager; `purge --force` deletes the data even while jobs use it",
             )

@@ -54,15 +54,15 @@ class StorageWatch:
             try:
                 elsewhere = await self._exchange(sight.held)
             except EmberkeepError as error:
-                log.info("not known whether other JobManagers can read the storage", reason=str(error))
+                log.info("cannot find out whether other JobManagers can read the storage", reason=str(error))
         reason = sight.problem
         if not sight.held and not reason and elsewhere:
-            reason = f"{self._place} holds nothing of this cluster here, though another JobManager's does"
+            reason = f"{self._place} has no data of this cluster here, but it does on another JobManager's node"
         if reason != self._reason:
             if reason:
                 log.warning("the shared storage cannot be read here", reason=reason, others_can=elsewhere)
             else:
-                log.info("the shared storage can be read here")
+                log.info("the shared storage can be read here again")
         # Health probes carry no token, so they get a text without paths.
         self._reason, self.problem = reason, "the shared storage cannot be read here now" if reason else ""
         return StorageSeen(own=sight.held, elsewhere=elsewhere)

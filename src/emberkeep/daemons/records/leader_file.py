@@ -47,7 +47,7 @@ def read_leader_file(path: Path) -> LeaderNews:
     except Absent:
         return LeaderNews()
     except (EmberkeepError, msgspec.DecodeError) as error:
-        log.warning("the file that names the leader cannot be read", path=str(path), reason=str(error))
+        log.warning("cannot read the leader file", path=str(path), reason=str(error))
         return LeaderNews()
     leader = LeaderAddress(record.epoch, record.address) if record.epoch > 0 and record.address else None
     return LeaderNews(leader, record.job_managers)
@@ -61,7 +61,9 @@ async def keep_leader_file(path: Path, known: LeaderLocator) -> None:
         try:
             await asyncio.to_thread(write_leader_file, path, news)
         except EmberkeepError as error:
-            log.warning("drivers of this node are not told who leads", reason=str(error))
+            log.warning(
+                "cannot write the leader file, so drivers of this node do not learn of a new leader", reason=str(error)
+            )
             await asyncio.sleep(RETRY_PAUSE)
         else:
             written = news

@@ -109,11 +109,11 @@ class ProcessLauncher:
         for leftover in await self._supervisor.leftovers():
             key = keys.get(leftover.name)
             if key is None or key in alive or leftover.leader is None or not leftover.is_led:
-                log.warning("ending a process that no slot or driver here stands for", process=leftover.name)
+                log.warning("ending a process that belongs to no recorded slot or driver", process=leftover.name)
                 endings.append(self._supervisor.end_leftover(leftover, 0.0))
             elif self._has_lost_its_gateway(key, leftover.leader.pid):
                 log.warning(
-                    "ending an executor whose state gateway serves no more: its slot takes another one",
+                    "ending an executor whose state gateway has ended or moved: its slot gets another executor",
                     process=leftover.name,
                 )
                 endings.append(self._supervisor.end_leftover(leftover, 0.0))
@@ -153,7 +153,11 @@ class ProcessLauncher:
         name = leftover.name
         self._running[name] = key
         self._supervisor.adopt(leftover, lambda end: self._ended(key, end))
-        log.info("adopted a process of this task manager's earlier life", process=name, members=len(leftover.members))
+        log.info(
+            "adopted a process that the previous task manager process started",
+            process=name,
+            members=len(leftover.members),
+        )
         task = asyncio.create_task(self._take_files_back(key), name=f"files of {name}")
         self._rebinding.add(task)
         task.add_done_callback(self._rebinding.discard)
@@ -169,7 +173,7 @@ class ProcessLauncher:
             artefacts = await asyncio.to_thread(read_artefacts, self._places.directory(key) / ARTEFACTS_FILE)
             await self._libraries.take_back(key.job_id, name, artefacts)
         except EmberkeepError as error:
-            log.warning("files of an adopted process are not all held", process=name, reason=str(error))
+            log.warning("cannot hold all files of an adopted process", process=name, reason=str(error))
         if name not in self._running:  # it has ended in the meantime
             self._libraries.release(key.job_id, name)
 
@@ -283,7 +287,7 @@ class ProcessLauncher:
         finally:
             del self._binding[name]
         if binding.cancelled():
-            raise Fatal("it was asked to end before it was started")
+            raise Fatal("its end was requested before it was started")
         return binding.result()
 
     async def _bring(
@@ -292,7 +296,7 @@ class ProcessLauncher:
         try:
             await asyncio.to_thread(write_artefacts, self._places.directory(key) / ARTEFACTS_FILE, artefacts)
         except OSError as error:
-            raise Fatal(f"cannot make the process's directory: {error.strerror} ({error.filename})") from error
+            raise Fatal(f"cannot create the process's directory: {error.strerror} ({error.filename})") from error
         return await self._libraries.bind(key.job_id, process_name(key), artefacts, directory, python=python)
 
     @contextlib.asynccontextmanager

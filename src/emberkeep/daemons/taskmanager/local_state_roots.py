@@ -92,7 +92,7 @@ def _is_made(path: Path) -> bool:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        log.warning("the directory of local state cannot be made", directory=str(path), reason=error.strerror)
+        log.warning("cannot create the directory of local state", directory=str(path), reason=error.strerror)
         return False
     return True
 
@@ -108,7 +108,9 @@ def _recorded(root: LocalStateRoot) -> bool:
         elif finding.problem is not None:
             raise finding.problem
     except EmberkeepError as error:
-        log.warning("no local copies of state are kept in this life", directory=str(root.path), reason=str(error))
+        log.warning(
+            "this task manager process keeps no local copies of state", directory=str(root.path), reason=str(error)
+        )
         return False
     return True
 
@@ -133,7 +135,7 @@ def take_over(root: LocalStateRoot, allocations: Iterable[tuple[JobId, Allocatio
             directory.rmdir()
     if is_directory(before):
         log.warning(
-            "local copies of the release before belong to no slot of this task manager, and stay",
+            "local copies of the previous release that belong to no slot of this task manager are kept",
             directory=str(before),
             hint="delete them once every task manager with this root directory runs this release",
         )
@@ -145,7 +147,7 @@ def _move(source: Path, target: Path) -> None:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             source.rename(target)
     except OSError as error:
-        log.warning("local copies of the release before stay", directory=str(source), reason=error.strerror)
+        log.warning("cannot move local copies of the previous release", directory=str(source), reason=error.strerror)
 
 
 # --- shared roots -----------------------------------------------------------------------------------------------------
@@ -208,10 +210,10 @@ def delete_own(root: LocalStateRoot) -> None:
     if root.shared is None:
         DiskCopies(root.path).clear()
         return
-    with held(root.path / _LOCK, f"task manager {root.owner.holder}", hint="end it first"):
+    with held(root.path / _LOCK, f"task manager {root.owner.holder}", hint="end that process first"):
         finding = check(root.path, root.owner, ignoring=(_LOCK, "copies", "staging"))
         if finding.standing not in (PlaceStanding.OWNED, PlaceStanding.EMPTY):
-            raise Fatal(f"{root.path} is left as it is: {finding.problem}")
+            raise Fatal(f"{root.path} is not deleted: {finding.problem}")
         DiskCopies(root.path).clear()
         try:
             for name in (_LOCK, OWNER_FILE):

@@ -39,7 +39,7 @@ def prune_once(
     except FileNotFoundError:
         return []
     except OSError as error:
-        log.warning("the logs of jobs cannot be listed now", directory=str(directory), reason=error.strerror)
+        log.warning("cannot list the logs of jobs now", directory=str(directory), reason=error.strerror)
         return []
     ages = sorted(((changed, job) for job in jobs if (changed := _last_change(job)) is not None), reverse=True)
     ended = [(changed, job) for changed, job in ages if job.name not in live]
@@ -59,6 +59,6 @@ def _last_change(job: Path) -> float | None:
             with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
                 newest = max(newest, path.lstat().st_mtime)
     except OSError as error:
-        log.warning("the logs of a job cannot be looked at now, and stay", directory=str(job), reason=error.strerror)
+        log.warning("cannot examine the logs of a job now; they are kept", directory=str(job), reason=error.strerror)
         return None
     return newest

@@ -76,12 +76,14 @@ class LogUploads:
             return LogsListed(logs=tuple(msgspec.convert(entry, LogView, from_attributes=True) for entry in entries))
         if isinstance(request, UploadLog):
             return await self._upload(request)
-        raise InvalidInput(f"{type(request).__name__} is not about logs")
+        raise InvalidInput(f"a log service does not serve {type(request).__name__}")
 
     async def _upload(self, request: UploadLog) -> LogUploaded:
         log_id = parse_log_id(request.log_id)
         if not 0 < request.limit <= MAX_LIMIT or not 0 <= request.wait <= MAX_WAIT:
-            raise InvalidInput(f"a piece of a log has 1 to {MAX_LIMIT} bytes, and a reader waits 0 to {MAX_WAIT} s")
+            raise InvalidInput(
+                f"a request for a log must have a limit of 1 to {MAX_LIMIT} bytes and a wait of 0 to {MAX_WAIT} s"
+            )
         chunk = await self._reader.read(
             log_id,
             LogQuery(
@@ -122,7 +124,7 @@ class LogUploads:
             try:
                 await self._blobs.release(piece.owner, piece.key, piece.holder)
             except EmberkeepError as error:
-                log.info("a piece of a log is not released", log=log_id, reason=str(error))
+                log.info("cannot release a part of a log", log=log_id, reason=str(error))
         if pieces is not None and not pieces:
             self._pieces.pop(log_id, None)
 

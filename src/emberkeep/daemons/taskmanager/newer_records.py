@@ -39,9 +39,9 @@ def refuse_newer_records(directory: WorkingDirectory) -> None:
     for path, kind, version in _records(directory.root):
         if version > _KNOWN.get(kind, version):
             raise NewerFormat(
-                f"this task manager does not start: {path} ({kind} version {version}) was written by a newer release",
-                hint=f"this release reads up to version {_KNOWN[kind]}: start the newer release again; its drivers and "
-                "executors go on meanwhile",
+                f"this task manager cannot start: {path} ({kind} version {version}) was written by a newer release",
+                hint=f"this release reads up to version {_KNOWN[kind]}: start the newer release again; drivers and "
+                "executors continue in the meantime",
             )
 
 

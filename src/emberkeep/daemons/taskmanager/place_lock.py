@@ -38,7 +38,9 @@ def held(path: Path, name: str, *, hint: str, unnamed: str = "another process") 
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Unavailable(f"cannot use {path}: {error.strerror}", hint="check that directory and its rights") from error
+        raise Unavailable(
+            f"cannot use {path}: {error.strerror}", hint="check that the directory exists and its permissions"
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -245,14 +245,14 @@ async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float
         async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
             await service.shutdown(grace)
     except (TimeoutError, EmberkeepError) as error:
-        log.error("the orderly end failed; everything is killed", reason=str(error))
+        log.error("the orderly shutdown failed; killing all drivers and executors", reason=str(error))
     await holdings.launcher.kill_all()
     if holdings.gateway is not None:
         await asyncio.to_thread(holdings.gateway.upkeep.clear)
 
 
 async def _leave(holdings: _Holdings) -> None:
-    log.info("drivers and executors go on; the next task manager here takes them over")
+    log.info("drivers and executors continue; the next task manager process here takes them over")
     await holdings.launcher.leave()
     await holdings.libraries.leave()
     await holdings.blobs.cache.leave()
@@ -264,7 +264,10 @@ def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
         try:
             return bind_port(host, earlier.port, port_option=TASK_MANAGER_PORT.key)
         except Fatal as error:
-            log.warning("the port of the earlier life is not to be had; JobMasters are told another", reason=str(error))
+            log.warning(
+                "the port of the previous task manager process is unavailable; JobMasters will learn of another port",
+                reason=str(error),
+            )
     return bind_port(host, configured, port_option=TASK_MANAGER_PORT.key)
 
 

@@ -65,7 +65,7 @@ class ProcessEnds:
                 told = await asyncio.to_thread(self._read, key, end)
             except (Unavailable, NewerFormat) as error:  # NewerFormat lasts for as long as this release runs
                 log.warning(
-                    "how a driver has ended cannot be read now; its job waits until it can",
+                    "cannot read a driver's outcome now; its job waits for it",
                     process=end.name,
                     reason=str(error),
                     again_in=pause,

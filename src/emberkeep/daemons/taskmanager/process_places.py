@@ -87,8 +87,8 @@ class ProcessPlaces:
         if written is not None:
             return written
         if exit_code is None:
-            message = "the driver process ended without a result; its exit code is not known, as its task manager was "
-            message += "started anew meanwhile"
+            message = "the driver process ended without a result while its task manager restarted; its exit code is "
+            message += "unknown"
         elif exit_code < 0:
             message = f"the driver process was killed by signal {-exit_code}"
         else:

@@ -175,10 +175,10 @@ async def _clear_root(root: LocalStateRoot) -> None:
         try:
             await asyncio.to_thread(delete_own, root)
         except EmberkeepError as error:
-            log.warning("local state that is not used any more stays for the time being", reason=str(error))
+            log.warning("cannot delete unused local state now; trying again later", reason=str(error))
             await asyncio.sleep(_CLEAR_INTERVAL)
         else:
-            log.info("local state that is not used any more is deleted", directory=str(root.path))
+            log.info("deleted unused local state", directory=str(root.path))
             await asyncio.Event().wait()
 
 
@@ -190,4 +190,4 @@ def _make(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise Fatal(f"cannot make {directory}: {error.strerror}", hint="check permissions and free space") from error
+        raise Fatal(f"cannot create {directory}: {error.strerror}", hint="check permissions and free space") from error

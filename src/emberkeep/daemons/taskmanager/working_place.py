@@ -91,7 +91,7 @@ def _make(root: Path) -> None:
     except OSError as error:
         raise Unavailable(
             f"cannot use the working directory {root}: {error.strerror}",
-            hint=f"check it, or set {WORKING_DIRECTORY.key}",
+            hint=f"check the directory, or set {WORKING_DIRECTORY.key}",
         ) from error
 
 
@@ -112,20 +112,24 @@ def _owned(root: Path, wanted: str, default: TaskManagerId, cluster: str, clock:
         if found.holder != mine.holder:
             raise Conflict(
                 f"{root} is the working directory of task manager {found.holder}; {TASK_MANAGER_ID.key} is {wanted}",
-                hint=f"leave {TASK_MANAGER_ID.key} empty or set it to {found.holder}, so that its slots go on, or name "
-                f"another directory with {WORKING_DIRECTORY.key}",
+                hint=f"leave {TASK_MANAGER_ID.key} empty or set it to {found.holder} to continue with its slots, or "
+                f"name another directory with {WORKING_DIRECTORY.key}",
             )
         if found.holder != default:
-            log.info("the id stays with the working directory", task_manager=found.holder, directory=str(root))
+            log.info(
+                "the task manager keeps the id that its working directory records",
+                task_manager=found.holder,
+                directory=str(root),
+            )
         return found
     if found is None and _is_of_the_release_before(root):
-        log.info("the working directory of the release before is taken over", directory=str(root), id=mine.holder)
+        log.info("took over the working directory of the previous release", directory=str(root), id=mine.holder)
         return adopt(root, mine)
     try:
         return claim(root, mine, ignoring=_BEFORE_THE_RECORD)
     except HasNoOwner as error:
         raise Conflict(
-            f"{error.message}: it is no working directory of a task manager",
+            f"{error.message}: it is not the working directory of a task manager",
             hint=f"name an empty directory with {WORKING_DIRECTORY.key}",
         ) from None
 
@@ -139,7 +143,7 @@ def _is_of_the_release_before(root: Path) -> bool:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise Unavailable(f"cannot read {root / name}: {error.strerror}", hint="check its rights") from error
+            raise Unavailable(f"cannot read {root / name}: {error.strerror}", hint="check its permissions") from error
         if head.startswith(b"emberkeep-record " + kind):
             return True
     return False

@@ -76,7 +76,7 @@ class BlobCache:
                 for owner in await self._local.listing():
                     await self._local.delete_owner(owner)
             except EmberkeepError as error:
-                log.warning("cached BLOBs are left behind", reason=str(error))
+                log.warning("cannot delete all cached BLOBs; the rest is left behind", reason=str(error))
 
     async def leave(self) -> None:
         """End transfers and keep all files for the next process. ``close`` does nothing afterwards."""
@@ -180,7 +180,7 @@ class BlobCache:
             else:
                 await self._local.delete(deletion.owner, deletion.keys)
         except EmberkeepError as error:
-            log.warning("BLOBs cannot be deleted; trying again later", owner=deletion.owner, reason=str(error))
+            log.warning("cannot delete BLOBs; trying again later", owner=deletion.owner, reason=str(error))
             self._machine.found(deletion.owner, deletion.keys)
             return 0
         finally:

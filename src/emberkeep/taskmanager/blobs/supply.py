@@ -54,9 +54,9 @@ class _Tried:
 
     def note(self, place: str, error: EmberkeepError) -> None:
         if isinstance(error, DamagedBlob):
-            self.damage[place] = f"SHA-256 {error.actual or 'unknown, it cannot be read'}"
+            self.damage[place] = f"SHA-256 {error.actual or 'unknown: the file cannot be read'}"
             return
-        self.reasons[place] = "not there" if isinstance(error, Absent) else error.message
+        self.reasons[place] = "does not have it" if isinstance(error, Absent) else error.message
         if isinstance(error, RetryLater):
             self.away = error
         elif not isinstance(error, Absent):
@@ -66,7 +66,7 @@ class _Tried:
         """Return the final error: its class, the key, both checksums, and every place that was asked."""
         places = [f"{place}: damaged ({found}, not {key.sha256})" for place, found in self.damage.items()]
         places += [f"{place}: {reason}" for place, reason in self.reasons.items() if place not in self.damage]
-        message = f"BLOB {key} of job {owner} is not to be had: {'; '.join(places) or 'nothing holds it'}"
+        message = f"BLOB {key} of job {owner} is unavailable: {'; '.join(places) or 'no place has it'}"
         if self.away is not None:
             return RetryLater(message, hint=self.away.hint)
         if self.refusal is not None:
@@ -179,7 +179,7 @@ class BlobSupply:
         failure = own.away or own.refusal
         if failure is not None:
             if self._ha_rests_until is None:
-                log.warning("the HA store cannot be read here; the BLOB server is asked instead", reason=str(failure))
+                log.warning("cannot read the HA store here; fetching from the BLOB server instead", reason=str(failure))
             self._ha_rests_until = self._system.clock.monotonic() + _HA_PAUSE
         elif self._ha_rests_until is not None:
             self._ha_rests_until = None
@@ -216,7 +216,7 @@ class BlobSupply:
     def _note(self, tried: _Tried, place: str, error: EmberkeepError, owner: JobId, key: BlobKey) -> None:
         if isinstance(error, DamagedBlob):
             self.counters.verify_failures += 1
-            log.warning("a BLOB's copy is damaged; the next source is asked", reason=error.message, place=place)
+            log.warning("a BLOB's copy is damaged; trying the next source", reason=error.message, place=place)
         else:
-            log.debug("no BLOB from here", owner=owner, key=str(key), place=place, reason=error.message)
+            log.debug("a source did not supply a BLOB", owner=owner, key=str(key), place=place, reason=error.message)
         tried.note(place, error)

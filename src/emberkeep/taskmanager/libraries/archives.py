@@ -128,7 +128,7 @@ class UnpackedArchives:
     def _landed(self, sha256: str) -> None:
         flight = self._flights.pop(sha256)
         if not flight.cancelled() and flight.exception() is not None:
-            log.warning("an archive was not unpacked", sha256=sha256, reason=str(flight.exception()))
+            log.warning("cannot unpack an archive", sha256=sha256, reason=str(flight.exception()))
         self._settle(sha256)
 
     def _drop(self, sha256: str, holder: str) -> None:
@@ -152,7 +152,7 @@ class UnpackedArchives:
         try:
             (self._directory / sha256).rename(aside)
         except OSError as error:
-            log.warning("an unpacked archive cannot be removed", sha256=sha256, reason=str(error))
+            log.warning("cannot remove an unpacked archive", sha256=sha256, reason=str(error))
         return aside
 
 
@@ -166,7 +166,7 @@ def _take_over(directory: Path) -> set[str]:
         elif _SHA256.fullmatch(path.name) or path.name.startswith((_TEMPORARY_PREFIX, _REMOVED_PREFIX)):
             remove_tree(path)
         else:
-            log.warning("a foreign file among the unpacked archives", path=str(path))
+            log.warning("ignoring a foreign file among the unpacked archives", path=str(path))
     return present
 
 
@@ -193,7 +193,10 @@ def _unpack_aside(
     except BaseException as error:
         remove_tree(temporary)
         if isinstance(error, OSError) and not isinstance(error, EmberkeepError):
-            raise Fatal(f"cannot unpack {name} below {directory}: {error.strerror}", hint="see that disk") from error
+            raise Fatal(
+                f"cannot unpack {name} below {directory}: {error.strerror}",
+                hint="check that disk: space and permissions",
+            ) from error
         raise
 
 

@@ -99,12 +99,12 @@ class LibraryCache:
             await asyncio.to_thread(_fill, directory, wanted, sources)
         except Absent as error:
             self.release(owner, holder)
-            raise Fatal(f"a file of the job is not to be had: {error}") from error
+            raise Fatal(f"cannot fetch a file of the job: {error}") from error
         except OSError as error:
             self.release(owner, holder)
             raise Fatal(
                 f"cannot put the job's files into {directory}: {error.strerror} ({error.filename})",
-                hint="see that disk",
+                hint="check that disk: space and permissions",
             ) from error
         except BaseException:
             self.release(owner, holder)
@@ -190,7 +190,7 @@ def _by_name(artefacts: Iterable[Artefact]) -> dict[str, Artefact]:
         other = named.setdefault(_name(artefact), artefact)
         if other.sha256 != artefact.sha256 or _is_directory(other) != _is_directory(artefact):
             raise Fatal(
-                f"two things of the job would both be called {_name(artefact)}", hint="give one an alias: path#name"
+                f"two artefacts of the job have the name {_name(artefact)}", hint="give one an alias: path#name"
             )
         if _placing(artefact) is _Placing.COPY:
             named[_name(artefact)] = artefact

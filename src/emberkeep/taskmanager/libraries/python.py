@@ -25,13 +25,13 @@ def check_interpreter(environment: Path, path: str, archive: str, python: str) -
     _check_links(interpreter, path, archive)
     if not os.access(interpreter, os.X_OK):
         raise Fatal(
-            f"{path} in {archive} may not be executed", hint="pack the environment with tar, which keeps permissions"
+            f"{path} in {archive} is not executable", hint="pack the environment with tar, which keeps permissions"
         )
     found = _start(interpreter, environment, path, archive)
     if found != python:
         raise Fatal(
-            f"{path} in {archive} is Python {found}, and this cluster's drivers run Python {python}",
-            hint=f"pack an environment made with Python {python}: Spark needs the same on both sides",
+            f"{path} in {archive} is Python {found}, but this cluster's drivers run Python {python}",
+            hint=f"pack an environment made with Python {python}: Spark needs the same version in driver and executors",
         )
 
 

@@ -75,11 +75,12 @@ def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, stop: t
         tree.finish()
     except _DAMAGED as error:
         reason = str(error).partition("\n")[0].rstrip(":") or type(error).__name__
-        raise Fatal(f"{name} cannot be unpacked: {reason}", hint="pack it again") from error
+        raise Fatal(f"cannot unpack {name}: {reason}", hint="pack it again") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise Fatal(
-            f"{name} cannot be unpacked: {reason} ({error.filename or target})", hint="see that disk"
+            f"cannot unpack {name}: {reason} ({error.filename or target})",
+            hint="check that disk: space and permissions",
         ) from error
 
 
@@ -104,7 +105,7 @@ def _unpack_tar(archive: Path, tree: _Tree) -> None:
             elif member.islnk():
                 tree.hard_link(member.name, member.linkname)
             else:
-                raise Fatal(f"{tree.name} holds {member.name!r}, which is neither file, directory nor link")
+                raise Fatal(f"{tree.name} contains {member.name!r}, which is neither a file nor a directory nor a link")
 
 
 class _StrictHeader(tarfile.TarInfo):
@@ -117,7 +118,7 @@ class _StrictHeader(tarfile.TarInfo):
         except EOFHeaderError:
             raise  # the end-of-archive mark
         except HeaderError as error:
-            raise ReadError(f"it is cut off or damaged ({error})") from error
+            raise ReadError(f"it is truncated or damaged ({error})") from error
 
 
 def _unpack_zip(archive: Path, tree: _Tree) -> None:
@@ -164,7 +165,7 @@ class _Tree:
                     break
                 file.write(chunk)
             if written != size:
-                raise Fatal(f"{self.name} is damaged: {name!r} has another size than it says")
+                raise Fatal(f"{self.name} is damaged: the size of {name!r} differs from its header")
             os.fchmod(file.fileno(), 0o555 if mode & 0o111 else 0o444)
 
     def link(self, name: str, target: str) -> None:
@@ -185,7 +186,7 @@ class _Tree:
         self._size += size
         if size < 0 or self._size > self._most:
             raise Fatal(
-                f"{self.name} unpacks to more than {self._most} bytes", hint="see whether it is the archive you meant"
+                f"{self.name} unpacks to more than {self._most} bytes", hint="check that it is the right archive"
             )
 
     def finish(self) -> None:
@@ -197,8 +198,8 @@ class _Tree:
             real = Path(os.path.realpath(self._root / name))
             if not real.is_relative_to(self._root.resolve()) and not _INTERPRETER.fullmatch(name):
                 raise Fatal(
-                    f"{self.name} holds {name!r}, a link to {target!r}, which is outside of the archive",
-                    hint="pack what it points to (tar --dereference)",
+                    f"{self.name} contains {name!r}, a link to {target!r}, which is outside the archive",
+                    hint="pack the link's target instead (tar --dereference)",
                 )
         for directory, _, _ in os.walk(self._root):
             Path(directory).chmod(0o555)
@@ -216,7 +217,7 @@ class _Tree:
 
     def _place(self, name: str) -> Path:
         if self._stop.is_set():
-            raise Fatal(f"{self.name} is not unpacked: the task manager ends")
+            raise Fatal(f"{self.name} was not unpacked: the task manager ends")
         self._members += 1
         if self._members > self._limits.members:
             raise Fatal(f"{self.name} has more than {self._limits.members} members", hint="pack fewer files")
@@ -227,5 +228,5 @@ def _inside(archive: str, name: str) -> str:
     """Return a member's path below the root. A leading "/" is ignored, as in tar and zip. Raises Fatal for ".."."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
-        raise Fatal(f"{archive} holds {name!r}, which is outside of the archive", hint="pack it again")
+        raise Fatal(f"{archive} contains {name!r}, which is outside the archive", hint="pack it again")
     return "/".join(parts)

@@ -38,7 +38,7 @@ class LocalDisk:
         """Return the copies on this disk. Call once, before anything else."""
         records = self._tried("open", self.copies.open_copies)
         if records is None:
-            log.warning("the local state of earlier lives is not used; the next start of this process looks for it")
+            log.warning("cannot open the local state of earlier processes; the next start tries again")
         return records or ()
 
     def stage(self) -> StagedCopy | None:

@@ -111,7 +111,7 @@ class AttemptFences:
         if newest < caller.attempt:
             raise Fenced(
                 f"attempt {caller.attempt} of job {caller.job_id} has no mark in the job's durable directory",
-                hint="its state was removed as the job has ended, or this node sees another "
+                hint="the job has ended and its state was removed, or this node has another "
                 f"{STORAGE_DIRECTORY.key} than the driver's node",
             )
 
@@ -177,7 +177,7 @@ class AttemptFences:
                 if attempt < caller.attempt:
                     self._own_state(caller.job_id).delete(_mark(attempt), recursive=False)
         except EmberkeepError as error:
-            log.debug("older attempts' marks stay", job=caller.job_id, reason=str(error))
+            log.debug("cannot delete the marks of older attempts", job=caller.job_id, reason=str(error))
 
     def _job(self, job_id: JobId) -> _Job:
         with self._lock:
@@ -197,5 +197,5 @@ def _mark(attempt: int) -> str:
 def _fenced(caller: Caller, newest: int) -> Fenced:
     return Fenced(
         f"attempt {caller.attempt} of job {caller.job_id} is over: attempt {newest} has begun",
-        hint="its processes are about to be ended",
+        hint="the task manager will end its processes",
     )

@@ -64,7 +64,7 @@ class StateGateway:
         own_root = durable_location(self._own_root(caller.job_id))
         found = resolve(caller.job_id, path, own_root)
         if found.root == own_root and found.name.partition("/")[0] == FENCE_DIRECTORY:
-            raise InvalidInput(f"{FENCE_DIRECTORY} is the gateways' own", field="path")
+            raise InvalidInput(f"{FENCE_DIRECTORY} is reserved for the state gateways", field="path")
         return found
 
     def admit(self, caller: Caller) -> None:
@@ -94,7 +94,7 @@ class StateGateway:
                     length, files = length + entry.length, files + 1
             if files + len(waiting) > _MOST_FILES_SUMMED:
                 raise InvalidInput(
-                    f"{path.name or path.root} has more than {_MOST_FILES_SUMMED} files: they are not summed up"
+                    f"{path.name or path.root} has more than {_MOST_FILES_SUMMED} files, too many for a content summary"
                 )
         return ContentSummary(length=length, files=files, directories=directories)
 
@@ -164,7 +164,7 @@ class StateGateway:
     def delete(self, caller: Caller, path: StatePath, *, recursive: bool) -> bool:
         durable = self._admitted(caller, path)
         if not path.name and path.root == durable_location(self._own_root(caller.job_id)):
-            raise InvalidInput("a job's own root is not to be deleted while it runs", field="path")
+            raise InvalidInput("a job's own root cannot be deleted while the job runs", field="path")
         self._check(caller)
         deleted = durable.delete(path.name, recursive=recursive)
         self._check(caller)

@@ -119,12 +119,12 @@ class GatewayReads:
             if isinstance(error, DamagedCopy):
                 self._counters.add("verify_failures")
                 log.warning(
-                    "a local copy is damaged; the durable one is read", file=record.path.name, reason=str(error)
+                    "a local copy is damaged; reading the durable file", file=record.path.name, reason=str(error)
                 )
             self._disk.drop_records([record])
         except Unavailable as error:
             self._counters.add("disk_failures")
-            log.warning("a local copy cannot be read now; the durable one is read", reason=str(error))
+            log.warning("cannot read a local copy now; reading the durable file", reason=str(error))
         finally:
             self._counters.add("local_read_bytes", sent)
         if sent < length:
@@ -135,7 +135,7 @@ class GatewayReads:
         if (
             status.generation != record.generation and not is_unique(record.path.name)
         ) or status.length != record.length:
-            raise RetryLater(f"{record.path.name} was replaced while it was read", hint="open it again")
+            raise RetryLater(f"{record.path.name} was replaced while it was read", hint="open the file again")
         yield from self._counted(pieces)
 
     def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ class StateRoots:
         with self._lock:
             used = self._users.setdefault(job_id, set())
             if root not in used and len(used) >= _ROOTS_PER_JOB:
-                raise InvalidInput(f"job {job_id} keeps state in more than {_ROOTS_PER_JOB} places")
+                raise InvalidInput(f"job {job_id} keeps state below more than {_ROOTS_PER_JOB} root directories")
             used.add(root)
             state = self._states.get(root)
             if state is None:

@@ -94,7 +94,7 @@ class StateUpkeep:
             except asyncio.QueueFull:
                 # The sweep drops copies without an owner; copies that were not handed over are read from the durable
                 # store.
-                log.warning("too much to do for the local state: a step is left out", step=str(effect))
+                log.warning("the queue of the local state is full: skipping a step", step=str(effect))
 
     # --- background work ----------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class StateUpkeep:
         except Absent:
             there = {}
         except EmberkeepError as error:
-            log.debug("local copies are not compared with the durable store", directory=directory, reason=str(error))
+            log.debug("cannot compare local copies with the durable store", directory=directory, reason=str(error))
             return
         gone = [record for record in records if not _is_current(record, there.get(record.path.name))]
         dropped = self._gateway.disk.drop_records(gone)

@@ -95,7 +95,7 @@ class GatewayWrite:
         self._staged, self._spool = None, self._new_spool()
         if self._begin is None:
             raise RetryLater(
-                f"the local disk failed while {self._path.name} was received", hint="write it again"
+                f"the node's disk failed while {self._path.name} was received", hint="write the file again"
             ) from error
         for data in self._begin:
             self._spool.write(data)
@@ -130,9 +130,9 @@ class GatewayWrite:
         """Raise Fatal if the stored file has another length than was received: it is never acknowledged."""
         if status.length != self._received:
             raise Fatal(
-                f"{self._path.name} has {status.length} bytes in {self._durable.location}, though {self._received} "
+                f"{self._path.name} has {status.length} bytes in {self._durable.location}, but {self._received} "
                 "were received",
-                hint="check that nothing but the gateway writes there, and the node's disk and temporary directory",
+                hint="check that nothing else writes there, and check the node's disk and temporary directory",
             )
 
     def _stored_before(self) -> FileStatus:
