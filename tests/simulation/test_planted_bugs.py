@@ -13,7 +13,9 @@ import pytest
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
-from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
+from emberkeep.jobmanager.jobs.evacuation import Evacuation
+from emberkeep.jobmanager.jobs.job_master_reports import JobMasterReports
+from emberkeep.jobmanager.jobs.job_records import JobRecords
 from emberkeep.jobmanager.jobs.procedures import Procedures, Standing
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmaster.job_master import JobMaster
@@ -96,8 +98,8 @@ def count_everything_as_success(original: Callable[..., Any]) -> Callable[..., A
 
 
 def show_before_it_is_durable(_: Callable[..., Any]) -> Callable[..., Any]:
-    async def record_result(self: Dispatcher, result: JobResult) -> None:
-        self.tell(lambda: self._apply(result.job_id, ev.ResultRecorded()))
+    async def record_result(self: JobRecords, result: JobResult) -> None:
+        self._owner.tell(lambda: self._machines.apply(result.job_id, ev.ResultRecorded()))
         await self._writes.record_result(result)
 
     return record_result
@@ -164,12 +166,12 @@ def everything_is_lost(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
-    def report_outcome(self: Dispatcher, request: Any) -> Any:
-        job = self._table.active.get(request.job_id)
+    def report_outcome(self: JobMasterReports, request: Any) -> Any:
+        job = self._active.get(request.job_id)
         if job is None:
             return None
-        self._apply(job.job_id, ev.OutcomeReported(job.machine.state.attempt, request.outcome))
-        return job.result_stored if job.machine.state.phase is Phase.RECORDING_RESULT else None
+        self._machines.apply(job.job_id, ev.OutcomeReported(job.state.attempt, request.outcome))
+        return job.result_stored if job.state.phase is Phase.RECORDING_RESULT else None
 
     return report_outcome
 
@@ -186,8 +188,8 @@ def forget_what_is_over(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def acknowledge_at_once(_: Callable[..., Any]) -> Callable[..., Any]:
-    async def report_outcome(self: Dispatcher, request: Any) -> None:
-        await self.ask(lambda: self._report_outcome(request))
+    async def report_outcome(self: JobMasterReports, request: Any) -> None:
+        await self._owner.ask(lambda: self._report_outcome(request))
 
     return report_outcome
 
@@ -230,7 +232,7 @@ PLANTS = {
     ),
     "the JobManager refuses no attempt": Plant(JobState, "refusal", returning(""), ("d", "c", "a"), "split"),
     "an older attempt's outcome is taken for the newest one's": Plant(
-        Dispatcher, "_report_outcome", older_outcome_accepted, ("e",), "late"
+        JobMasterReports, "_report_outcome", older_outcome_accepted, ("e",), "late"
     ),
     "a superseded attempt does not end itself": Plant(
         JobMaster, "take_refusal", answering(None), ("d", "c"), "abandoned"
@@ -240,7 +242,7 @@ PLANTS = {
     ),
     "every script counts as successful": Plant(AttemptEnd, "ended", count_everything_as_success, ("e",), "calm"),
     "an end is shown before it is durable": Plant(
-        Dispatcher, "_record_result", show_before_it_is_durable, ("e", "h", "m"), "crowd"
+        JobRecords, "_record_result", show_before_it_is_durable, ("e", "h", "m"), "crowd"
     ),
     "attempt numbers are not written": Plant(StoreWrites, "record_attempt", forget_to_write, ("g",), "calm"),
     "slots are never freed": Plant(SlotTable, "_release", never_free, ("a", "f", "c"), "calm"),
@@ -267,7 +269,7 @@ PLANTS = {
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
     "blocked nodes are not told to the slot manager": Plant(Restrictions, "block", returning(None), ("i",), "block"),
-    "a block takes no driver place back": Plant(Dispatcher, "_review_places", returning(None), ("i", "a"), "block"),
+    "a block takes no driver place back": Plant(Evacuation, "block", answering(None), ("i", "a"), "block"),
     "a new JobManager does not read the blocklist": Plant(
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
     ),
@@ -275,7 +277,7 @@ PLANTS = {
         SlotTable, "_attempts_over", forget_what_is_over, ("m",), "storeless"
     ),
     "the end of a script is acknowledged before it is stored": Plant(
-        Dispatcher, "report_outcome", acknowledge_at_once, ("m",), "storeless"
+        JobMasterReports, "report_outcome", acknowledge_at_once, ("m",), "storeless"
     ),
     "a script is told of its stop before that is durable": Plant(
         Procedures, "_begin_end", tell_of_a_stop_before_it_is_durable, ("l",), STOPS

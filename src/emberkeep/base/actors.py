@@ -24,7 +24,7 @@ from emberkeep.base.errors import RetryLater
 
 ReplyT = TypeVar("ReplyT")
 P = ParamSpec("P")
-ActorT = TypeVar("ActorT", bound="Actor")
+ActorT = TypeVar("ActorT", bound="Actor | ActorPart")
 
 INBOX_LIMIT = 20_000  # turns; far above what 10,000 task managers send between two rounds of the event loop
 
@@ -173,6 +173,24 @@ class Actor:
             return
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(task.exception())  # type: ignore[arg-type]
+
+
+class ActorPart:
+    """A part of an actor: it owns a piece of the actor's state, and its methods may be ``asked`` or ``told`` as well.
+
+    They run as turns of the actor. Other turns of that actor call the part's plain methods.
+    """
+
+    def __init__(self, owner: Actor) -> None:
+        self._owner = owner
+
+    async def ask(self, question: Callable[[], ReplyT]) -> ReplyT:
+        """See ``Actor.ask``."""
+        return await self._owner.ask(question)
+
+    def tell(self, turn: Callable[[], object]) -> None:
+        """See ``Actor.tell``."""
+        self._owner.tell(turn)
 
 
 async def _bounded(work: Awaitable[None], deadline: float | None, on_deadline: Callable[[], None] | None) -> None:

@@ -17,6 +17,8 @@ from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.jobs.admission import check_graph, driver_need, executor_profile
 from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
+from emberkeep.jobmanager.jobs.driver_calls import DriverSurroundings
+from emberkeep.jobmanager.jobs.job_master_reports import Contact
 from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
 from emberkeep.jobmanager.nodes.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.nodes.blocklist_recovery import find_blocklist
@@ -26,6 +28,7 @@ from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.resources.task_manager_supplier import TaskManagerSupplier
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, TaskManagerView
 from emberkeep.jobmanager.views.evacuation import with_evacuations
@@ -177,22 +180,16 @@ class JobManagerService:
                 self._store,
                 self._blobs,
                 resources=resources,
-                clock=clock,
-                hearing=hearing,
-                authority=authority,
-                epoch=self._epoch,
-                lineage=self._store.lineage,
-                address=self._address,
-                checkpoint_root=self._checkpoint_root,
-                checkpoints_recorded=self._checkpoints_recorded(),
+                term=Term(self._epoch, self._store.lineage, clock, hearing, authority),
+                surroundings=DriverSurroundings(self._address, self._checkpoint_root, self._checkpoints_recorded()),
                 blocked=places,
                 storage_problem=lambda: "" if self._storage is None else self._storage.problem,
             )
-            blocklist = BlocklistHandler(self._system, found, reads, resources, dispatcher)
+            blocklist = BlocklistHandler(self._system, found, reads, resources, dispatcher.evacuation)
             if self._configuration[options.DETECTION]:
                 faults = FaultWatch(self._configuration, removals, clock.now(), clock.now_ms())
                 resources.detect(faults, partial(blocklist.block, merge=False))
-            resources.listen(dispatcher)
+            resources.listen(dispatcher.cluster)
             suppliers = (
                 ()
                 if self._driver is None
@@ -343,25 +340,25 @@ class JobManagerService:
         self._confirming().check()  # registration starts the script: only a confirmed leader may allow that
         if request.in_doubt:
             await self._confirm_leadership()
-        newest = await self._dispatcher.register_jobmaster(request)
-        return await self._answer(request, request.address, newest)
+        return await self._answer(request, await self._dispatcher.job_masters.register(request))
 
     async def _jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> Message:
-        known, newest, address = await self._dispatcher.jobmaster_heartbeat(request)
-        if not known:
+        contact = await self._dispatcher.job_masters.heartbeat(request)
+        if contact is None:
             return JobMasterReply(
                 epoch=self._epoch,
                 known=False,
                 heartbeat_interval=self._heartbeat_interval,
                 lineage=self._store.lineage,
             )
-        return await self._answer(request, address, newest)
+        return await self._answer(request, contact)
 
-    async def _answer(self, request: RegisterJobMaster | JobMasterHeartbeat, address: str, newest: bool) -> Message:
+    async def _answer(self, request: RegisterJobMaster | JobMasterHeartbeat, contact: Contact) -> Message:
         job_id, status = request.job_id, request.status
         blocklist, blocklist_lost = await self._blocklist.exchange(status)
-        standing = await self._resources.standing(job_id, request.attempt, address, status if newest else None)
-        procedure, recorded = await self._dispatcher.orders(job_id, status.procedure)
+        newest = status if contact.is_newest else None
+        standing = await self._resources.standing(job_id, request.attempt, contact.address, newest)
+        procedure, recorded = await self._dispatcher.job_masters.orders(job_id, status.procedure)
         return JobMasterReply(
             epoch=self._epoch,
             known=True,
@@ -379,7 +376,7 @@ class JobManagerService:
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
         self._confirming().check()  # after an Ack the driver stops reporting: only a confirmed leader may send one
-        await self._dispatcher.report_outcome(request)
+        await self._dispatcher.job_masters.report_outcome(request)
         if request.outcome.kind is None:
             self._resources.succeeded(request.job_id)
         return Ack()
@@ -407,11 +404,11 @@ class JobManagerService:
                 field="resources",
                 hint="ask for less, or start a larger task manager first",
             )
-        return await self._dispatcher.submit(graph)
+        return await self._dispatcher.submissions.submit(graph)
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
         self._check_confirmed()
-        await self._dispatcher.cancel(job_id, grace=grace)
+        await self._dispatcher.cancellations.cancel(job_id, grace=grace)
 
     async def jobs(self) -> list[JobView]:
         views = await self._dispatcher.views()

@@ -74,7 +74,7 @@ class StoreWrites:
         try:
             await self._store.confirm()
         except EmberkeepError as error:
-            return RetryLater(f"this JobManager leads no more: {error.message}", hint="try again")
+            return RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again")
         return None
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> bool:
@@ -140,7 +140,7 @@ class StoreWrites:
                 give_up(Conflict(f"job {job_id} has just ended"))
                 return False
             except Conflict as error:
-                give_up(RetryLater(f"this JobManager leads no more: {error.message}", hint="try again"))
+                give_up(RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again"))
                 raise
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1

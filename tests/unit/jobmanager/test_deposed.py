@@ -62,7 +62,7 @@ def test_a_deposed_leader_does_not_call_a_submission_a_conflict() -> None:
         cluster = SmallCluster(store)
         async with cluster.leading() as service:
             store.disk.epoch += 1
-            with pytest.raises(RetryLater, match="leads no more"):
+            with pytest.raises(RetryLater, match="no longer the leader"):
                 await service.submit(graph(1))
 
     in_virtual_time(scenario)
@@ -76,7 +76,7 @@ def test_a_deposed_leader_does_not_call_a_cancellation_a_conflict_and_ends() -> 
         service = await leading.__aenter__()
         await service.submit(graph(1))
         store.disk.epoch += 1
-        with pytest.raises(RetryLater, match="leads no more"):
+        with pytest.raises(RetryLater, match="no longer the leader"):
             await service.cancel(JOB)
         await asyncio.sleep(1.0)
         with pytest.raises(Conflict, match="epoch"):

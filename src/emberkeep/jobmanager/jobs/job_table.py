@@ -14,6 +14,7 @@ from emberkeep.jobmanager.views.jobs import view_of, view_of_result
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
+from emberkeep.jobs.state import JobState
 from emberkeep.protocol.messages import JobMasterStatus
 
 
@@ -40,7 +41,11 @@ class ManagedJob:
 
     @property
     def job_id(self) -> JobId:
-        return self.machine.state.graph.job_id
+        return self.state.graph.job_id
+
+    @property
+    def state(self) -> JobState:
+        return self.machine.state
 
     def view(self) -> JobView:
         """Return the job's view for the edges."""

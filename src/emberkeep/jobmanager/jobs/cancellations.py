@@ -1,0 +1,82 @@
+"""Cancels jobs: a cancellation is durable before it is acknowledged, so the next leader knows it too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.answers import Answers
+from emberkeep.jobmanager.jobs.job_machines import JobMachines
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.model import JobStatus
+
+logger = logging.getLogger(__name__)
+
+
+class Cancellations:
+    """Feeds a job's machine with a cancellation once the store has it. Belongs to ``owner``."""
+
+    def __init__(self, owner: Actor, machines: JobMachines, writes: StoreWrites, answers: Answers) -> None:
+        self._owner = owner
+        self._machines = machines
+        self._writes = writes
+        self._answers = answers
+
+    async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
+        """Cancel durably: once this returns, the next leader knows it too.
+
+        Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
+        """
+        answer = await self._owner.ask(partial(self._cancel, job_id, grace))
+        await answer
+
+    def _cancel(self, job_id: JobId, grace: float | None) -> asyncio.Future[None]:
+        ended = self._is_canceled(job_id)
+        answer: asyncio.Future[None] = self._answers.new()
+        if ended:
+            answer.set_result(None)
+        else:
+            self._owner.start_effect(f"cancel {job_id}", self._record(job_id, grace, answer), deadline=None)
+        return answer
+
+    async def _record(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
+        try:
+            await self._writes.record_cancel(job_id)
+        except Absent:
+            logger.info("job %s has ended before it could be canceled", job_id)
+        except Conflict as error:  # another JobManager is the leader
+            if not answer.done():
+                answer.set_exception(
+                    RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again")
+                )
+            raise
+        except EmberkeepError as error:
+            if not answer.done():
+                answer.set_exception(error)
+            return
+        self._owner.tell(partial(self._recorded, job_id, grace, answer))
+
+    def _recorded(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
+        try:
+            if not self._is_canceled(job_id):
+                self._machines.apply(job_id, ev.CancelRequested(grace))
+        except (Absent, Conflict) as error:  # the job ended while the cancellation was written
+            if not answer.done():
+                answer.set_exception(error)
+        if not answer.done():
+            answer.set_result(None)
+
+    def _is_canceled(self, job_id: JobId) -> bool:
+        """True if the job has ended by cancellation, False if it has not ended.
+
+        Raises Absent; Conflict if it has ended in another way.
+        """
+        status = self._machines.table.view(job_id).status
+        if status.is_globally_terminal and status is not JobStatus.CANCELED:
+            raise Conflict(f"job {job_id} has ended: it is {status.value}")
+        return status.is_globally_terminal

@@ -1,0 +1,69 @@
+"""Calls that order task managers to start and stop drivers."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.jobs.admission import driver_need
+from emberkeep.jobmanager.jobs.job_table import ManagedJob
+from emberkeep.jobmanager.term import Term
+from emberkeep.jobs import events as ev
+from emberkeep.protocol.messages import Ack, StartDriver, StopDriver
+from emberkeep.protocol.transport import RpcClient
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DriverSurroundings:
+    """What every driver learns at its start: where the JobManager is, and where to keep checkpoints."""
+
+    job_manager: str
+    checkpoint_root: str
+    checkpoints_recorded: bool
+
+
+class DriverCalls:
+    """One call for each order. A machine repeats its order until the driver does what it was ordered to."""
+
+    def __init__(self, rpc: RpcClient, timeout: float, term: Term, surroundings: DriverSurroundings) -> None:
+        self._rpc = rpc
+        self._timeout = timeout
+        self._term = term
+        self._surroundings = surroundings
+
+    async def start(self, job: ManagedJob, attempt: int, place: ev.DriverPlace) -> ev.Event | None:
+        """Order a driver's start. Return the task manager's reply, or None if the order must be repeated."""
+        request = StartDriver(
+            epoch=self._term.epoch,
+            graph=job.state.graph,
+            attempt=attempt,
+            memory_mb=driver_need(job.state.graph).memory_mb,
+            job_manager=self._surroundings.job_manager,
+            checkpoint_root=self._surroundings.checkpoint_root,
+            checkpoints_recorded=self._surroundings.checkpoints_recorded,
+            checkpoints=job.pointers.queries,
+            procedure=job.standing.wanted,
+            lineage=self._term.lineage,
+        )
+        try:
+            await self._rpc.call(place.address, request, Ack, timeout=self._timeout)
+        except (RetryLater, UnknownOutcome) as error:
+            logger.info("start of job %s on task manager %s: %s", job.job_id, place.task_manager, error)
+            return None
+        except EmberkeepError as error:
+            return ev.StartRefused(attempt, f"task manager {place.task_manager} does not start the driver: {error}")
+        return ev.StartAccepted(attempt)
+
+    async def stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
+        """Order a driver's end. An error is logged only."""
+        request = StopDriver(
+            epoch=self._term.epoch, job_id=job_id, attempt=attempt, grace=grace, lineage=self._term.lineage
+        )
+        try:
+            await self._rpc.call(place.address, request, Ack, timeout=self._timeout)
+        except EmberkeepError as error:
+            logger.info("stop of job %s on task manager %s: %s", job_id, place.task_manager, error)

@@ -1,0 +1,80 @@
+"""Feeds the jobs' machines with events and hands over their effects."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Protocol
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.jobs.deadlines import Deadlines
+from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
+from emberkeep.jobmanager.term import Term
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.transitions import Phase
+
+logger = logging.getLogger(__name__)
+
+
+class EffectCarrier(Protocol):
+    """Carries out what the machines decide."""
+
+    def status_changed(self, job: ManagedJob) -> None:
+        """Note a job's new status. Called before the effects that come with it."""
+
+    def carry_out(self, job: ManagedJob, effect: ev.Effect) -> None:
+        """Start one effect. Returns at once."""
+
+
+class JobMachines:
+    """The only place that feeds a job's machine; so each event's effects and next deadline are never forgotten.
+
+    Belongs to ``owner`` and runs in its event loop.
+    """
+
+    def __init__(self, owner: Actor, table: JobTable, term: Term, rng: random.Random, carrier: EffectCarrier) -> None:
+        self.table = table
+        self.deadlines = Deadlines(owner, term, lambda job_id: self.apply(job_id, ev.Tick()))
+        self._term = term
+        self._rng = rng
+        self._carrier = carrier
+
+    def apply(self, job_id: JobId, event: ev.Event) -> None:
+        """Feed a job's machine and carry out its effects. Drop an event for a job that is no longer active."""
+        job = self.table.active.get(job_id)
+        if job is None:
+            return
+        before = job.state.status
+        clock = self._term.clock
+        now = clock.now()
+        moment = ev.Moment(now, clock.now_ms(), self._rng.random(), self._term.hearing.since(now))
+        effects = job.machine.handle(event, moment)
+        if job.state.status is not before:
+            logger.info("job %s: %s → %s (%s)", job_id, before.value, job.state.status.value, type(event).__name__)
+            self._carrier.status_changed(job)
+        for effect in effects:
+            self._carrier.carry_out(job, effect)
+        self.deadlines.set(job_id, job.state.deadline() if job_id in self.table.active else None)
+
+    def attempt_seen(self, job_id: JobId, attempt: int) -> None:
+        """Note an attempt number that another process knows.
+
+        One that is newer than ours shows that the job store was put back from an older copy.
+        """
+        job = self.table.active.get(job_id)
+        if job is None or not job.state.is_news(attempt):
+            return
+        before = job.state.attempt
+        self.apply(job_id, ev.AttemptSeen(attempt))
+        if job.state.phase is Phase.ADOPTING and attempt == job.state.attempt:
+            logger.warning(
+                "job %s has attempt %d, but the job store has only %d: it was put back from an older copy. That "
+                "attempt continues; what happened after the copy was made is not known here: see docs/storage.md",
+                *(job_id, attempt, before),
+            )
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a job's state contradicts itself. For tests and the simulator."""
+        for job in self.table.active.values():
+            job.machine.check_invariants()

@@ -1,0 +1,113 @@
+"""Accepts jobs: a submission is durable before it is acknowledged, and its repetitions have no further effect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.answers import Answers
+from emberkeep.jobmanager.jobs.admission import artefact_contents, check_graph, job_configuration
+from emberkeep.jobmanager.jobs.job_table import JobTable
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.views.blobs import BlobServerGateway
+from emberkeep.jobmanager.views.cluster import Submission
+from emberkeep.jobs.model import JobGraph
+
+logger = logging.getLogger(__name__)
+
+
+class Submissions:
+    """Jobs that are being written to the store and are not in the table yet.
+
+    Belongs to ``owner`` and runs in its event loop. ``add`` starts to manage a job that the store has.
+    """
+
+    def __init__(
+        self,
+        owner: Actor,
+        configuration: Configuration,
+        table: JobTable,
+        writes: StoreWrites,
+        blobs: BlobServerGateway,
+        answers: Answers,
+        add: Callable[[JobGraph], None],
+    ) -> None:
+        self._owner = owner
+        self._configuration = configuration
+        self._table = table
+        self._writes = writes
+        self._blobs = blobs
+        self._answers = answers
+        self._add = add
+        self._creating: dict[JobId, JobGraph] = {}
+
+    async def submit(self, graph: JobGraph) -> Submission:
+        """Accept a job durably.
+
+        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), RetryLater, UnknownOutcome, Fatal.
+        """
+        answer = await self._owner.ask(partial(self._submit, graph))
+        return await answer
+
+    def _submit(self, graph: JobGraph) -> asyncio.Future[Submission]:
+        check_graph(graph)
+        job_configuration(self._configuration, graph)
+        if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
+            before = self._submitted_before(graph)
+            known: asyncio.Future[Submission] = self._answers.new()
+            known.set_result(before)
+            return known
+        most = self._configuration[options.MAX_JOBS]
+        if self._table.running() + len(self._creating) >= most:
+            raise RetryLater(
+                f"{most} jobs are running or waiting, and no more are accepted", hint=f"see {options.MAX_JOBS.key}"
+            )
+        answer: asyncio.Future[Submission] = self._answers.new()
+        self._creating[graph.job_id] = graph
+        self._owner.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
+        return answer
+
+    def _submitted_before(self, graph: JobGraph) -> Submission:
+        creating = self._creating.get(graph.job_id)
+        key = creating.idempotency_key if creating else self._table.key_of(graph.job_id)
+        if key != graph.idempotency_key:
+            raise Conflict(f"job id {graph.job_id} is taken by another submission", hint="submit with a new job id")
+        if creating is not None:
+            raise RetryLater(f"job {graph.job_id} is being submitted", hint="ask again in a moment")
+        return Submission(job_id=graph.job_id, created=False)
+
+    async def _create(self, graph: JobGraph, answer: asyncio.Future[Submission]) -> None:
+        def give_up(error: EmberkeepError) -> None:
+            if not answer.done():
+                answer.set_exception(error)
+
+        job_id: JobId | None = None
+        try:
+            await self._blobs.claim(graph.job_id, artefact_contents(graph))
+        except EmberkeepError as error:
+            give_up(error)
+        else:
+            job_id = await self._writes.create(graph, give_up)
+            if job_id != graph.job_id:
+                self._blobs.withdraw(graph.job_id)
+        self._owner.tell(partial(self._created, graph, job_id, answer))
+
+    def _created(self, graph: JobGraph, job_id: JobId | None, answer: asyncio.Future[Submission]) -> None:
+        self._creating.pop(graph.job_id, None)
+        if job_id is None:
+            return
+        created = job_id == graph.job_id
+        # Another submission under the same key may have written the job and not know it yet. Add the job now.
+        written = graph if created else self._creating.pop(job_id, None)
+        if written is not None and self._table.key_of(job_id) is None:
+            logger.info("job %s (%s) accepted", job_id, graph.name)
+            self._add(written)
+        if not answer.done():
+            answer.set_result(Submission(job_id=job_id, created=created))
