@@ -286,7 +286,11 @@ class TestStop:
         assert bench.exits == [Exit("p", 7)]
 
     async def test_unknown_names_are_fine(self, bench: Bench) -> None:
+        pid = await bench.start(SLEEP)
         await bench.supervisor.stop("nobody", 0)
+        assert not gone(pid)
+        await bench.supervisor.stop("p", 0)
+        assert bench.exits == [Exit("p", -9)], "nobody else was stopped"
 
     async def test_a_stop_during_the_start_waits_for_it(self, bench: Bench) -> None:
         start = asyncio.create_task(bench.start(SLEEP))

@@ -95,8 +95,11 @@ def test_on_a_terminal_the_status_is_redrawn_below_the_output(clock: Clock, monk
 
 
 def test_a_terminal_that_has_gone_is_no_reason_to_stop(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
     class Gone(io.StringIO):
-        def write(self, _text: str) -> int:
+        def write(self, text: str) -> int:
+            tried.append(text)
             raise OSError("the terminal has gone")
 
         def isatty(self) -> bool:
@@ -109,3 +112,5 @@ def test_a_terminal_that_has_gone_is_no_reason_to_stop(clock: Clock, monkeypatch
     shown.progress(job_info(JOB))
     shown.always("nobody reads this")
     shown.close()
+    assert "RUNNING" in tried[0]
+    assert "nobody reads this" in "".join(tried)

@@ -58,11 +58,22 @@ async def test_a_service_that_fails_ends_the_wait_with_its_error() -> None:
 
 
 async def test_a_request_to_stop_leaves_the_services_running_until_they_are_cancelled() -> None:
-    services, stop = Services(), asyncio.Event()
-    services.start("patient", _for_ever())
+    services, stop, happened = Services(), asyncio.Event(), []
+
+    async def patient() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            happened.append("ended")
+
+    services.start("patient", patient())
+    await asyncio.sleep(0)
     stop.set()
     await services.run_until(stop)
+    await asyncio.sleep(0)
+    happened.append("returned")
     await services.cancel()
+    assert happened == ["returned", "ended"]
 
 
 @pytest.mark.parametrize(
