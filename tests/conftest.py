@@ -22,6 +22,8 @@ settings.register_profile(
 )
 settings.load_profile("usual" if CAMPAIGN is None else "campaign")
 
+TOLERATED = "tolerated"  # the property of a test that says what it got over
+
 # Integration tests that take minutes begin first, so that none of them is the last to run.
 BEGIN_FIRST = (
     "test_stop_faults", "test_job_manager_failover", "test_local_state", "test_failures", "test_rolling_file_sink",
@@ -46,6 +48,16 @@ def anyio_backend() -> str:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
     """Give whole files to the workers, in the order below."""
     return LoadFileScheduling(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests got over: a passed test that tried again says so here."""
+    reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, [])]
+    notes = [(report.nodeid, text) for report in reports for name, text in report.user_properties if name == TOLERATED]
+    if notes:
+        terminalreporter.section("tried again")
+    for test, text in notes:
+        terminalreporter.write_line(f"{test}: {text}")
 
 
 def pytest_report_header() -> str | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.class_archive import build_class_archive
+from tests.conftest import TOLERATED
 from tests.integration.commands import Shell
 
 
@@ -17,6 +19,12 @@ from tests.integration.commands import Shell
 def class_archive(pytestconfig: pytest.Config) -> Path:
     """Built once per checkout: it halves the start of every JVM of these tests."""
     return build_class_archive(find_java(os.environ), pytestconfig.cache.mkdir("class-archives"), os.environ)
+
+
+@pytest.fixture
+def tolerate(record_property: Callable[[str, object], None]) -> Callable[[object], None]:
+    """Note what went wrong, was tried again and is no failure: the summary of the run shows it."""
+    return partial(record_property, TOLERATED)
 
 
 @pytest.fixture

@@ -110,6 +110,8 @@ while not (place / "finish").exists():
         if query.exception() is not None:
             if "worker failed to connect back" not in str(query.exception()):
                 raise query.exception()
+            with (place / "restarts").open("a") as restarts:
+                restarts.write(f"query {{name}}: {{query.exception()}}".splitlines()[0] + "\\n")
             running[name] = start(name)  # Spark gives its Python workers ten seconds to start
 for query in running.values():
     query.stop()
@@ -142,6 +144,11 @@ class StatefulQueries:
 
     def finish(self) -> None:
         (self.place / "finish").touch()
+
+    def restarts(self) -> list[str]:
+        """Queries that the script has started again: Spark's Python worker took longer than ten seconds to start."""
+        path = self.place / "restarts"
+        return path.read_text().splitlines() if path.exists() else []
 
     def check(self) -> None:
         """The output of each query is that of a batch job over what it has read."""

@@ -186,6 +186,7 @@ class KilledWork:
     client: HadoopClient
     file: Path
     over: threading.Event = field(default_factory=threading.Event)  # no more kills come
+    cut_off: list[str] = field(default_factory=list)  # uploads that were begun again, and why
 
     def kill_again_and_again(self) -> None:
         try:
@@ -210,17 +211,30 @@ class KilledWork:
         source, target = self.client.local(self.file), self.client.path(f"killed/{number}")
         while True:
             last = self.over.is_set()
-            again(lambda: self.client.fs.copyFromLocalFile(False, True, source, target))
+            self.again(lambda: self.client.fs.copyFromLocalFile(False, True, source, target))
             assert filecmp.cmp(self.file, self.gateway.own_root / f"killed/{number}", shallow=False)
             if last:
                 return
+
+    def again(self, upload: Callable[[], None]) -> None:
+        """Until it succeeds, within the deadline. Note each failure."""
+
+        def succeeds() -> bool:
+            try:
+                upload()
+            except Py4JJavaError as error:
+                self.cut_off.append(str(error.java_exception.toString()).splitlines()[0])
+                return False
+            return True
+
+        until(succeeds, lambda: f"an upload in one go: {self.cut_off}")
 
     def rename(self, number: int) -> None:
         """Whether each file got there once, with its content."""
         step = 0
         while not self.over.is_set():
             source = f"killed/d{number}/.{step}.{UUID}{number}.tmp"
-            again(lambda source=source, step=step: self.client.write(source, b"%d" % step))  # type: ignore[misc]
+            self.again(lambda source=source, step=step: self.client.write(source, b"%d" % step))  # type: ignore[misc]
             self.client.rename(source, f"killed/d{number}/{step}", overwrite=False)
             step += 1
         directory = self.gateway.own_root / f"killed/d{number}"
@@ -228,21 +242,10 @@ class KilledWork:
         assert there == {done: b"%d" % done for done in range(step)}
 
 
-def again(upload: Callable[[], None]) -> None:
-    """Until it succeeds, within the deadline."""
-
-    def succeeds() -> bool:
-        try:
-            upload()
-        except Py4JJavaError:
-            return False
-        return True
-
-    until(succeeds, "an upload in one go")
-
-
 @pytest.mark.req("LOC-7")
-def test_a_killed_gateway_that_comes_back_costs_time_only(gateway: GatewayProcess, client: HadoopClient) -> None:
+def test_a_killed_gateway_that_comes_back_costs_time_only(
+    gateway: GatewayProcess, client: HadoopClient, tolerate: Callable[[object], None]
+) -> None:
     """A write that was cut off fails, as with any file system; all else goes on by itself."""
     file = large_file(gateway.directory)
     client.fs.copyFromLocalFile(client.local(file), client.path("killed/base"))
@@ -256,6 +259,8 @@ def test_a_killed_gateway_that_comes_back_costs_time_only(gateway: GatewayProces
         ]
         for done in running:
             done.result(2 * DEADLINE)
+    for failure in work.cut_off:
+        tolerate(f"upload cut off: {failure}")
 
 
 def test_many_threads_at_once(gateway: GatewayProcess, client: HadoopClient) -> None:
