@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from emberkeep.spark.java import find_java
-from emberkeep.spark.jvm.class_archive import build_class_archive
 from tests.conftest import TOLERATED
+from tests.integration import class_archives
 from tests.integration.commands import Shell
+
+_building = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the class archive beside the fast tests, which come first, if a test is going to need it.
+
+    Every worker of xdist starts this; the first builds, the others find the archive or wait.
+    """
+    needed = any(class_archives.FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
+    if needed and not session.config.option.collectonly:
+        session.config.stash[_building] = class_archives.build_beside(class_archives.directory(session.config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave no process behind: a run that ends early does not wait for the archive."""
+    building = config.stash.get(_building, None)
+    if building is not None:
+        class_archives.give_up(building)
 
 
 @pytest.fixture(scope="session")
 def class_archive(pytestconfig: pytest.Config) -> Path:
     """Built once per checkout: it halves the start of every JVM of these tests."""
-    return build_class_archive(find_java(os.environ), pytestconfig.cache.mkdir("class-archives"), os.environ)
+    return class_archives.build(str(class_archives.directory(pytestconfig)))
 
 
 @pytest.fixture
