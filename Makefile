@@ -14,7 +14,7 @@ STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml | s
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 # Folders that are checked as Python; some come and go with the features they belong to.
 TYPED := src tests tools examples $(wildcard bench demo)
-# The fast tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
+# The tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
 WORKERS := -n logical --maxprocesses 8 --no-loadscope-reorder
 PYTEST_ARGS ?=
 
@@ -48,7 +48,7 @@ demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts o
 	@$(BIN)/python -m demo
 
 .PHONY: test
-test: $(STAMP) java ## Run all tests (PYTEST_ARGS="-m 'not integration'" for the fast ones)
+test: $(STAMP) java ## Run what a change usually breaks (PYTEST_ARGS="-m 'not integration'" for the fast tests)
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: flink
@@ -58,7 +58,7 @@ flink: $(STAMP) ## Fetch Flink's own client for the long tests: 330 MB, once
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
 .PHONY: test-long
-test-long: $(STAMP) java flink ## Run long tests, and properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats)
+test-long: $(STAMP) java flink ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 .PHONY: check

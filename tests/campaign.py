@@ -1,6 +1,6 @@
 """How much a test tries: usually little and the same each time; in a campaign much, and something new each time.
 
-`make test-long` runs a campaign: each property and state machine with twenty times the examples, each simulated world
+`make test-long` runs a campaign: each property and state machine with ten times the examples, each simulated world
 with several times the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
 hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
 The next campaign tries both first.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-TIMES = 20  # as many examples as usual
+TIMES = 10  # as many examples as usual
 FOUND = Path(__file__).parent.parent / ".hypothesis"  # what campaigns have found
 _FOUND_AT_MOST = 200
 

@@ -24,10 +24,15 @@ settings.load_profile("usual" if CAMPAIGN is None else "campaign")
 
 TOLERATED = "tolerated"  # the property of a test that says what it got over
 
-# Integration tests that take minutes begin first, so that none of them is the last to run.
+# Integration tests that take longest begin first, so that all workers are busy until the end.
 BEGIN_FIRST = (
-    "test_stop_faults", "test_job_manager_failover", "test_local_state", "test_failures", "test_rolling_file_sink",
-    "test_blocklist", "test_agents", "test_stop_sequences", "test_driver_runtime", "test_scripts", "test_run_embedded",
+    "test_stop_faults", "test_stop_sequences", "test_rolling_upgrade", "test_local_state", "test_job_manager_failover",
+    "test_agents", "test_rolling_file_sink", "test_failures", "test_blocklist", "test_user_functions", "test_fencing",
+    "test_driver_runtime", "test_stop", "test_flink_client", "test_run_embedded", "test_scripts",
+    "test_job_manager_cut_off", "test_savepoints_of_short_batches", "test_submission_kills", "test_job_files",
+    "test_zookeeper_store", "test_moving_to_new_code", "test_nothing_accumulates", "test_blob_server_killed",
+    "test_savepoints_in_s3", "test_planned_moves", "test_bad_nodes", "test_flights_pipeline",
+    "test_drivers_that_cannot_start", "test_stops_of_every_trigger", "test_logs", "test_storage_ownership",
 )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ def wait_for_batches(cluster: Cluster, job_id: str, stream: Stream, more: int = 
 
 
 @pytest.mark.req("LOC-6", "LOC-11")
+@pytest.mark.long
 def test_drivers_and_executors_do_not_notice_that_their_agents_are_killed_or_stopped_and_come_back(
     cluster: Cluster,
 ) -> None:
@@ -128,6 +129,7 @@ def test_an_adopted_driver_can_be_cancelled_and_its_directory_goes(cluster: Clus
 
 
 @pytest.mark.req("LOC-1", "LOC-3", "LOC-5", "LOC-6")
+@pytest.mark.long
 def test_a_node_that_is_killed_and_started_again_gets_its_slot_back_with_another_executor(cluster: Cluster) -> None:
     stream = Stream(cluster.shell.directory / "node")
     cluster.shell.write("stream.py", SCRIPT)
@@ -203,6 +205,7 @@ def impatient(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.req("LOC-11")
+@pytest.mark.long
 def test_nothing_is_left_of_a_task_manager_that_does_not_come_back(impatient: Cluster) -> None:
     cluster = impatient
     stream = Stream(cluster.shell.directory / "orphaned")

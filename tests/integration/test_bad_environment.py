@@ -106,6 +106,7 @@ def test_a_record_of_a_cluster_that_is_gone_harms_nobody(shell: Shell) -> None:
 OLD_JAVA = "#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n"
 
 
+@pytest.mark.long
 def test_no_java_or_an_old_one_and_how_to_get_a_new_one(shell: Shell) -> None:
     shell.write("plain.py", "print('ran')\n")
     path = shell.directory / "bin"
@@ -153,6 +154,7 @@ while not os.path.exists(sys.argv[1]):
 """
 
 
+@pytest.mark.long
 def test_a_full_disk_fails_the_job_that_needs_it_and_no_other(shell: Shell) -> None:
     with job_manager(shell) as endpoint:
         small = start_on_small_disk(shell, endpoint, "2m")
@@ -247,6 +249,7 @@ def submission(number: int) -> JobSubmission:
     )
 
 
+@pytest.mark.long
 def test_a_hundred_submissions_at_once_are_all_kept_listed_and_cancelled(shell: Shell) -> None:
     limits = ("-D", "log.max-size=16k", "-D", "log.files=2", "-D", "jobstore.max-capacity=60")
 

@@ -17,7 +17,7 @@ from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.req("BLK-19")]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("BLK-19")]
 
 GOOD, BAD = "127.0.0.2", "rack 7/3"  # node ids
 LIMITS = {

@@ -120,6 +120,7 @@ spark.stop()
 
 @pytest.mark.req("BLK-2")
 @pytest.mark.req("BLK-18")
+@pytest.mark.long
 def test_executors_hand_over_shuffle_files_and_cached_blocks_before_they_leave(cluster: Cluster) -> None:
     place = cluster.shell.directory / "shuffle"
     place.mkdir()
@@ -165,6 +166,7 @@ def test_executors_hand_over_shuffle_files_and_cached_blocks_before_they_leave(c
 @pytest.mark.req("BLK-9")
 @pytest.mark.req("BLK-17")
 @pytest.mark.req("BLK-18")
+@pytest.mark.long
 def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Cluster) -> None:
     stream = Stream(cluster.shell.directory / "stream")
     cluster.shell.write("stream.py", SCRIPT)

@@ -64,6 +64,7 @@ print(sorted(sums.map(slowly).collect()), flush=True)
 """
 
 
+@pytest.mark.long
 def test_a_lost_executor_of_a_batch_job_is_replaced_and_its_shuffle_files_are_made_again(cluster: Cluster) -> None:
     place = cluster.shell.directory / "shuffle"
     place.mkdir()
@@ -147,6 +148,7 @@ query.stop()
 
 
 @pytest.mark.req("HA-8")
+@pytest.mark.long
 def test_committed_batches_are_known_and_a_checkpoint_that_has_gone_back_is_noticed(cluster: Cluster) -> None:
     place = cluster.shell.directory / "goes-back"
     place.mkdir()
@@ -181,6 +183,7 @@ def test_committed_batches_are_known_and_a_checkpoint_that_has_gone_back_is_noti
     assert newest() is None, "nothing of an ended job is to be continued from"
 
 
+@pytest.mark.long
 def test_a_lost_node_takes_executors_or_the_driver_with_it_and_the_stream_goes_on_elsewhere(cluster: Cluster) -> None:
     stream = Stream(cluster.shell.directory / "lost-nodes")
     cluster.shell.write("stream.py", SCRIPT)
@@ -235,6 +238,7 @@ print("after", spark.range(20).count(), flush=True)
 """
 
 
+@pytest.mark.long
 def test_a_running_job_does_not_notice_the_loss_of_the_job_manager(cluster: Cluster) -> None:
     gate = cluster.shell.directory / "gate"
     cluster.shell.write("gated.py", GATED)
@@ -277,6 +281,7 @@ def test_restart_strategies_are_kept_to(cluster: Cluster) -> None:
 
 
 @pytest.mark.req("SAFE-16")
+@pytest.mark.long
 def test_a_second_task_manager_under_the_same_id_is_refused(cluster: Cluster) -> None:
     shell, record = cluster.shell, cluster.record
     shell.write("waits.py", "import time\nwhile True: time.sleep(0.1)\n")

@@ -21,7 +21,7 @@ from tests.integration.streams import SCRIPT, Stream
 
 FREEZE_SECONDS = 3.0  # half of the lease in QUICK
 
-pytestmark = [pytest.mark.integration, pytest.mark.req("HA-7")]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("HA-7")]
 
 # Beside the stream of SCRIPT: one into Spark's own file sink, and a batch write that is due while the node is frozen.
 FENCED = SCRIPT.replace(

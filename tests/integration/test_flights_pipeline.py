@@ -10,7 +10,7 @@ import pytest
 from examples.flights import feed, pipeline, verify
 from tests.integration.commands import QUICK_JVMS
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def submit(directory: Path, checkpoint: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from emberkeep.base.ids import JobId
 from tests.integration.sites import HEARTBEAT_SECONDS, LEASE_SECONDS, Site, holds, submitted
 from tests.integration.zookeepers import Ensemble
 
-pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

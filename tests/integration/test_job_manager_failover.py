@@ -187,6 +187,7 @@ def upgrade(cluster: Cluster, daemon: DaemonRecord, meanwhile: Callable[[], None
 
 
 @pytest.mark.req("HA-4")
+@pytest.mark.long
 def test_ten_jobs_do_not_notice_killed_leaders_and_a_rolling_upgrade(cluster: Cluster) -> None:
     jobs = Jobs(cluster, "ten")
     jobs.start(batch=True, plains=8)
@@ -287,6 +288,7 @@ def logs(cluster: Cluster, job_id: JobId) -> str:
 
 @pytest.mark.req("HA-6")
 @pytest.mark.req("HA-9")
+@pytest.mark.long
 def test_a_leader_frozen_for_three_sessions_changes_nothing_when_it_goes_on(cluster: Cluster) -> None:
     jobs = Jobs(cluster, "frozen")
     jobs.start(batch=False, plains=1)
@@ -321,6 +323,7 @@ def stands_by(cluster: Cluster, daemon: DaemonRecord) -> bool:
 
 
 @pytest.mark.req("HA-9")
+@pytest.mark.long
 def test_without_zookeeper_jobs_go_on_and_it_is_followed_up_by_itself(cluster: Cluster) -> None:
     jobs = Jobs(cluster, "without")
     jobs.start(batch=False, plains=1)

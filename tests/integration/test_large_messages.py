@@ -15,7 +15,7 @@ from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.req("BLOB-19")]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("BLOB-19")]
 
 SIZE = 32 * 1024**2
 SCRIPT = """

@@ -23,7 +23,7 @@ from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.leaks import Seen
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 FIRST, SECOND = "127.0.0.2", "second"  # node ids
 ON_DEMAND = (

@@ -106,6 +106,7 @@ def executors_copies(cluster: Cluster, job_id: str) -> list[Path]:
 
 
 @pytest.mark.req("LOC-5", "LOC-7", "LOC-10", "LOC-11")
+@pytest.mark.long
 def test_unchanged_queries_keep_their_state_through_damaged_copies_lost_drivers_agents_and_nodes(
     cluster: Cluster,
 ) -> None:
@@ -145,6 +146,7 @@ def test_unchanged_queries_keep_their_state_through_damaged_copies_lost_drivers_
 
 
 @pytest.mark.req("LOC-2", "LOC-4", "LOC-5", "LOC-11")
+@pytest.mark.long
 def test_all_state_is_read_from_the_local_disk_after_the_loss_of_an_executor_of_a_driver_and_of_all_nodes(
     cluster: Cluster,
 ) -> None:

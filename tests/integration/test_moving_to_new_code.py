@@ -17,7 +17,7 @@ from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Ended, Shell
 from tests.integration.conditions import DEADLINE
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "moving-to-new-code.md"

@@ -16,7 +16,7 @@ from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.stateful import SCRIPT, StatefulQueries
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 LOCAL = ("-D", "state.backend.local-recovery=true")
 NODES = ("127.0.0.2", "127.0.0.3")

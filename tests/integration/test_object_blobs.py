@@ -124,6 +124,7 @@ async def test_a_server_that_is_away_is_asked_again_later(
     assert not destination.exists()
 
 
+@pytest.mark.long
 @pytest.mark.req("BLOB-5")
 async def test_a_server_killed_during_an_upload(place: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, content = blob("a", 200 * 1024**2)
@@ -164,6 +165,7 @@ async def test_a_frozen_server_is_given_up_until_it_goes_on(
         assert place.read(destination) == content
 
 
+@pytest.mark.long
 async def test_an_upload_given_up_by_its_caller_leaves_nothing(place: Bucket) -> None:
     store = place.store()
     key, content = blob("a", 200 * 1024**2)
@@ -208,6 +210,7 @@ async def test_a_full_disk_is_no_fault_of_the_store(place: Bucket) -> None:
         await store.fetch(ONE, key, place.machine / "no such directory" / "file")
 
 
+@pytest.mark.long
 async def test_transfers_do_not_hold_up_the_event_loop(place: Bucket) -> None:
     store = place.store()
     key, content = blob("a", 64 * 1024**2)

@@ -75,6 +75,7 @@ sys.exit(3)  # without having stopped Spark
     assert sorted(path.name for path in shell.work.iterdir()) == ["app", "data.csv"]
 
 
+@pytest.mark.long
 def test_an_exception_is_shown_as_python_shows_it_with_its_root_cause(shell: Shell) -> None:
     shell.write(
         "broken.py",
@@ -165,6 +166,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_cancels_a_running_job(shell: Shell) -> None:
     shell.write("endless.py", ENDLESS_JOB)
     running = shell.start("run", *ONE, "endless.py")
@@ -192,6 +194,7 @@ def test_ctrl_c_twice_kills_a_script_that_ignores_sigterm(shell: Shell) -> None:
     check_no_trace(shell)
 
 
+@pytest.mark.long
 def test_everything_goes_when_the_command_is_killed(shell: Shell) -> None:
     shell.write("endless.py", ENDLESS_JOB)
     running = shell.start("run", *ONE, "endless.py")

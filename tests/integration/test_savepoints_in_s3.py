@@ -12,7 +12,7 @@ from tests.integration.commands import Shell
 from tests.integration.counted_windows import SCRIPT, Rows, stopped, wait_for_window
 from tests.integration.s3_server import S3Server, s3_server
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 BUCKET = "production"
 SAVEPOINTS = f"s3://{BUCKET}/savepoints"

@@ -78,6 +78,7 @@ print(json.dumps({"count": spark.range(100).count(), "application": spark.sparkC
 """
 
 
+@pytest.mark.long
 def test_every_option_static_configuration_in_code_and_a_second_session(cluster: Cluster) -> None:
     shell = cluster.shell
     shell.write("from_py_files.py", "ANSWER = 42\n")
@@ -113,6 +114,7 @@ def test_every_option_static_configuration_in_code_and_a_second_session(cluster:
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_streams_with_and_without_an_own_checkpoint_beside_each_other(cluster: Cluster) -> None:
     shell = cluster.shell
     shell.write("stream.py", SCRIPT)
@@ -217,6 +219,7 @@ while len(sys.argv) > 1:
 """
 
 
+@pytest.mark.long
 def test_what_cannot_be_met_now_waits_visibly_and_runs_later(cluster: Cluster) -> None:
     shell = cluster.shell
     shell.write("takes.py", TAKES_ALL)

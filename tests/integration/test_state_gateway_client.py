@@ -243,6 +243,7 @@ class KilledWork:
 
 
 @pytest.mark.req("LOC-7")
+@pytest.mark.long
 def test_a_killed_gateway_that_comes_back_costs_time_only(
     gateway: GatewayProcess, client: HadoopClient, tolerate: Callable[[object], None]
 ) -> None:

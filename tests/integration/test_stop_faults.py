@@ -23,7 +23,7 @@ from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Ended, Shell
 from tests.integration.conditions import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 _JOB = Path(__file__).with_name("fated_job.py")
 _START, _ROWS = 1_600_000_000, 10  # rows of a file: one window of ten seconds

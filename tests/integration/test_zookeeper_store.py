@@ -583,6 +583,7 @@ async def _patiently(store: ZooKeeperJobStore) -> list[JobId]:
     return [stored.job_id for stored in await store.recover()]
 
 
+@pytest.mark.long
 async def test_ten_thousand_jobs_are_recovered(cluster: Cluster) -> None:
     store = cluster.store()
     await store.open()

@@ -14,7 +14,7 @@ from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 NODES = ("127.0.0.2", "127.0.0.3")
 ROWS = 20  # in each batch

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.spark.conftest import DriverRunner
 from tests.integration.spark.stop_scripts import COMMON
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 # The copy of each query begins when Spark would have removed what it is about to copy, or the query stands still.
 SCRIPT = (

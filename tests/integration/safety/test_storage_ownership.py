@@ -69,6 +69,7 @@ def site(tmp_path: Path, class_archive: Path) -> Iterator[Site]:
 
 
 @pytest.mark.req("SAFE-5")
+@pytest.mark.long
 def test_a_second_cluster_and_a_run_leave_the_first_ones_data_alone(site: Site) -> None:
     first, second = site.clusters
     site.up(first)

@@ -18,7 +18,7 @@ from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until
 from tests.integration.step_killer import StepKiller
 
-pytestmark = [pytest.mark.integration, pytest.mark.req("SAFE-12")]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("SAFE-12")]
 
 SESSION = "high-availability.zookeeper.client.session-timeout=4s"
 MOST_STEPS = 30

@@ -91,6 +91,7 @@ async def test_three_hundred_drivers_of_a_node_follow_over_one_session(ensemble:
             assert await connections(ensemble.hosts) == 1 + number  # the task manager's and the leaders'
 
 
+@pytest.mark.long
 async def test_a_driver_follows_without_a_session_and_its_task_manager_without_zookeeper(
     ensemble: Ensemble, tmp_path: Path
 ) -> None:

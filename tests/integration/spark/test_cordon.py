@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.spark.conftest import DriverRunner
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SCRIPT = '''
 import json, os, time

@@ -184,6 +184,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.long
 def test_streaming_queries_without_a_location_go_on_after_a_restart(drivers: DriverRunner, tmp_path: Path) -> None:
     incoming, output = tmp_path / "incoming", tmp_path / "output"
     incoming.mkdir()
@@ -285,6 +286,7 @@ print(json.dumps({"hosts": sorted(hosts), "failed": code != 0, "registered": reg
 """
 
 
+@pytest.mark.long
 def test_driver_listens_on_its_node_only_and_refuses_an_executor_with_a_wrong_secret(drivers: DriverRunner) -> None:
     done = drivers.run(_REFUSED, host="127.0.0.5")
     assert done.exit_code == 0, done.stderr

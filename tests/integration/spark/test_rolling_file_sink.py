@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.spark.rolling_sink_job import duckdb_rows, feed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 _JOB = Path(__file__).with_name("rolling_sink_job.py")
 _FILES = 14

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.spark import stop_scripts
 from tests.integration.spark.conftest import DriverRun, DriverRunner
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 CONF = {"spark.executor.cores": "2"}
 

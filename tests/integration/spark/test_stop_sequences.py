@@ -11,7 +11,7 @@ import pytest
 from tests.integration.spark.conftest import DriverRunner
 from tests.integration.spark.sequence_script import SEQUENCES
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 # Of each of the three pairs of queries, and one more of the first; each takes some ten seconds.
 EXAMPLES = int(os.environ.get("EMBERKEEP_STOP_SEQUENCES", "1"))

@@ -15,7 +15,7 @@ import pytest
 from tests.integration.spark.conftest import DriverRunner
 from tests.integration.spark.stop_scripts import COMMON
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 _SCRIPT = (
     COMMON
