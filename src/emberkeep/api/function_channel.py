@@ -33,23 +33,23 @@ class Channel:
         data = msgspec.json.encode(message)
         if len(data) > LARGEST:
             raise Fatal(
-                f"a message of {len(data)} bytes is larger than the {LARGEST} that one may have",
-                hint="a state takes a third more on its way than it has: keep what is large in Spark's own state",
+                f"a message of {len(data)} bytes is larger than the limit of {LARGEST}",
+                hint="a state grows by a third when it is sent: keep large data in Spark's own state",
             )
         try:
             with self._sending:
                 self._connection.sendall(_LENGTH.pack(len(data)) + data)
         except OSError as error:
-            raise RetryLater(f"the other side is gone: {error}") from error
+            raise RetryLater(f"the connection to the other side is broken: {error}") from error
 
     def receive(self, kind: type[T]) -> T:
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if length > LARGEST:
-            raise RetryLater(f"a message of {length} bytes is larger than the {LARGEST} that one may have")
+            raise RetryLater(f"a message of {length} bytes is larger than the limit of {LARGEST}")
         try:
             return msgspec.json.decode(self._read(length), type=kind)
         except msgspec.MsgspecError as error:
-            raise RetryLater(f"not a message of ours: {error}") from error
+            raise RetryLater(f"the message is not valid: {error}") from error
 
     def settle(self) -> None:
         """Allow any time between messages from now on, and use TCP keep-alive to detect a vanished peer."""
@@ -62,7 +62,7 @@ class Channel:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNANSWERED_MS)
         except OSError as error:
-            raise RetryLater(f"the other side is gone: {error}") from error
+            raise RetryLater(f"the connection to the other side is broken: {error}") from error
 
     def has_ended(self) -> bool:
         """True if the peer is known to be gone and nothing from it is left to receive."""
@@ -84,8 +84,8 @@ class Channel:
             while len(data) < size:
                 piece = self._connection.recv(min(size - len(data), 2**20))
                 if not piece:
-                    raise RetryLater("the other side has ended")
+                    raise RetryLater("the other side closed the connection")
                 data += piece
         except OSError as error:
-            raise RetryLater(f"the other side is gone: {error}") from error
+            raise RetryLater(f"the connection to the other side is broken: {error}") from error
         return bytes(data)

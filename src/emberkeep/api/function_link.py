@@ -128,7 +128,7 @@ def _join(link: Link, name: str, instance: str, *, again: bool) -> Joined:
     try:
         connection = socket.create_connection((link.host, link.port), _SECONDS)
     except OSError as error:
-        raise RetryLater(f"the driver at {link.host}:{link.port} is not reached: {error}") from error
+        raise RetryLater(f"cannot reach the driver at {link.host}:{link.port}: {error}") from error
     channel = Channel(connection)
     try:
         challenge, nonce = channel.receive(Challenge), secrets.token_hex(16)
@@ -186,7 +186,7 @@ def recognise(connection: socket.socket, link: Link) -> tuple[Channel, Hello]:
         or hello.attempt != link.attempt
         or not hmac.compare_digest(hello.proof, expected)
     ):
-        raise Conflict(f"process {hello.pid} on {hello.host} is no worker of attempt {link.attempt}")
+        raise Conflict(f"process {hello.pid} on {hello.host} is not a worker of attempt {link.attempt}")
     return channel, hello
 
 

@@ -20,7 +20,7 @@ def encode_state(name: str, state: Any) -> bytes:
     except (TypeError, msgspec.EncodeError) as error:
         raise InvalidInput(
             f"snapshot_state of {name} returned a {type(state).__name__}: {error}",
-            hint="return bytes, or what JSON can hold",
+            hint="return bytes or a value that JSON can represent",
         ) from error
 
 
@@ -31,4 +31,4 @@ def decode_state(name: str, state: bytes) -> Any:
         return rest
     if kind == _JSON:
         return msgspec.json.decode(rest)
-    raise Fatal(f"the state of {name} in the savepoint is of no known kind ({kind!r})")
+    raise Fatal(f"the state of {name} in the savepoint is of an unknown kind ({kind!r})")

@@ -88,7 +88,7 @@ class RollingFileSink(FollowsQueries):
         """Write a micro-batch, or return why its output is unavailable."""
         with self._lock:
             if self._life == "closed":
-                raise SinkClosed(f"the sink of {self.path} was closed", hint="make a new one for another query")
+                raise SinkClosed(f"the sink of {self.path} was closed", hint="create a new sink for another query")
             writer = self._opened(frame.sparkSession)
             assert self._frames is not None, "it was made with the writer"  # noqa: S101
             arrival = self._frames.arrival(frame, int(batch_id))
@@ -202,12 +202,16 @@ class RollingFileSink(FollowsQueries):
             local = full.toUri().getScheme() == "file"
             output = str(full.toUri().getPath() if local else full.toString())
         except Py4JError as error:
-            raise RetryLater(f"{self.path} cannot be reached: {error}", hint="is this path right?") from error
+            raise RetryLater(f"cannot reach {self.path}: {error}", hint="check the path") from error
         work = self._work_dir
         if work is None:
             parent, name = output.rpartition("/")[::2]
             if not name or full.getParent() is None:
-                raise InvalidInput(f"there is no place beside {self.path}", field="work_dir", hint="give work_dir")
+                raise InvalidInput(
+                    f"{self.path} has no parent directory for the sink's work directory",
+                    field="work_dir",
+                    hint="set work_dir",
+                )
             work = f"{parent}/_emberkeep-{name}"
         elif local:
             work = str(system.makeQualified(session._jvm.org.apache.hadoop.fs.Path(work)).toUri().getPath())
@@ -225,9 +229,9 @@ class RollingFileSink(FollowsQueries):
         known, wanted = self._restored or ("", NOTHING_YET)
         if query in ("", known) and batch < wanted:
             raise BatchesMissing(
-                f"the savepoint was taken when batch {wanted} of query {known} had been written to "
-                f"{self.path}, but there the newest one is {batch if query else 'none'}: rows are missing",
-                hint="was the output, or the work directory beside it, removed or put back from an older copy?",
+                f"the savepoint was made after batch {wanted} of query {known} was written to {self.path}, but its "
+                f"newest batch is {batch if query else 'none'}: rows are missing",
+                hint="check whether the output or its work directory was removed or restored from an older copy",
             )
 
 
@@ -236,14 +240,16 @@ def _form(name: str) -> FileFormat:
         return FileFormat(name.lower())
     except ValueError:
         known = ", ".join(form.value for form in FileFormat)
-        raise InvalidInput(f"{name!r} is no format of this sink", field="format", hint=f"it has {known}") from None
+        raise InvalidInput(
+            f"{name!r} is not a format of this sink", field="format", hint=f"known formats: {known}"
+        ) from None
 
 
 def _limits(max_bytes: int, max_rows: int | None, max_age: float | timedelta | None) -> Limits:
     seconds = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
     for field, value in (("max_bytes", max_bytes), ("max_rows", max_rows), ("max_age", seconds)):
         if value is not None and value <= 0:
-            raise InvalidInput(f"{field} is {value}", field=field, hint="it must be more than 0")
+            raise InvalidInput(f"{field} is {value}", field=field, hint="set a value greater than 0")
     return Limits(max_bytes=max_bytes, max_rows=max_rows, max_age_ms=None if seconds is None else int(seconds * 1000))
 
 

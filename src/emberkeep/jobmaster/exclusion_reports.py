@@ -52,7 +52,7 @@ class ExclusionReports:
         return entries
 
     def _entry(self, node: str, count: int, now_ms: int) -> Blocked:
-        cause = f"reported by job {self._job_id[:8]}: its tasks fail here, so that Spark excludes its {count} executors"
+        cause = f"reported by job {self._job_id[:8]}: its tasks fail here, so Spark excludes its {count} executors"
         return entry_about(
             Place(PlaceKind.NODE, node),
             action=BlockAction.MARK_BLOCKED,

@@ -136,7 +136,7 @@ class JobManagerLink:
     def _note_older(self, epoch: int) -> None:
         if not self._older_answers:
             log.warning(
-                "a JobManager that is not the newest answers; if no other leads, its job store was put back from an "
+                "a JobManager with an older epoch answers; if it is the leader, its job store was restored from an "
                 "older copy: see docs/storage.md",
                 epoch=epoch,
                 newest=self.epoch,

@@ -52,7 +52,7 @@ async def take_survey(identity: Identity, slots: HeldSlots, rpc: RpcClient, rpc_
         try:
             return (await rpc.call(info.address, request, LocalStateListed, timeout=rpc_timeout)).holdings
         except EmberkeepError as error:
-            log.warning("what a node holds of the state is not known", task_manager=info.id, reason=str(error))
+            log.warning("cannot list the local state of a task manager", task_manager=info.id, reason=str(error))
             return None
 
     answers: Iterable[tuple[Holding, ...] | None] = await asyncio.gather(*map(ask, slots.task_managers))

@@ -98,7 +98,7 @@ class Procedures:
     async def _run(self, effect: Run) -> None:
         trigger_id = effect.request.trigger_id
         if self.steps is None:
-            self._tell(StepFailed(trigger_id, effect.step, "this job's driver can carry out no procedure"))
+            self._tell(StepFailed(trigger_id, effect.step, "this job's driver cannot carry out procedures"))
             return
         try:
             done = await self.steps.run(effect.step, effect.request, effect.reason)

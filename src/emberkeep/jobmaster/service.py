@@ -142,4 +142,4 @@ class JobMasterService:
             async with asyncio.timeout(self._release_wait):
                 await self.master.all_released.wait()
         except TimeoutError:
-            log.info("the process ends before all slots were given back; their task managers will notice")
+            log.info("the process ends before all slots were released; their task managers detect this and free them")

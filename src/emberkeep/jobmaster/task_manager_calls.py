@@ -86,7 +86,7 @@ class TaskManagerCalls:
             try:
                 await self._rpc.call(address, request, Ack, timeout=self._rpc_timeout)
             except (Absent, Conflict, InvalidInput, Fatal) as error:
-                log.debug("a slot had been given back before", reason=str(error))
+                log.debug("a slot had been released before", reason=str(error))
                 return
             except EmberkeepError:
                 tries += 1

@@ -59,7 +59,9 @@ def merged(
     and begun again) replaces the earlier one. Raises Conflict if a newer attempt has reported before.
     """
     if attempt < known.attempt:
-        raise Conflict(f"attempt {attempt} reports checkpoints, but attempt {known.attempt} has done so before")
+        raise Conflict(
+            f"attempt {attempt} reports checkpoints, but the newer attempt {known.attempt} has already reported"
+        )
     by_location = {checkpoint.location: checkpoint for checkpoint in known.queries}
     by_path = {savepoint.path: savepoint for savepoint in known.savepoints}
     for checkpoint in queries:

@@ -51,5 +51,6 @@ def check(job: JobState) -> None:
 def _hold(job: JobState, truth: bool, what: str) -> None:
     if not truth:
         raise AssertionError(
-            f"job {job.graph.job_id} in {job.phase.value}/{job.status.value}: not so: {what}; {tuple(job.steps)}"
+            f"job {job.graph.job_id} in {job.phase.value}/{job.status.value} breaks the invariant: {what}; "
+            f"{tuple(job.steps)}"
         )

@@ -42,8 +42,8 @@ class StartFailures:
         self.nodes |= {node}
         if not self._most or self._count < self._most or not (only_node or len(self.nodes) > 1):
             return ""
-        where = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else "the only node that could take it"
-        return f"{self._count} starts in a row failed so, on {where} ({options.DRIVER_START_ATTEMPTS.key})"
+        where = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else "the only node with room for it"
+        return f"{self._count} starts in a row failed for this reason, on {where} ({options.DRIVER_START_ATTEMPTS.key})"
 
     def ended_otherwise(self) -> None:
         """Reset the count, because an attempt has started, or has failed for a reason that may pass."""

@@ -111,14 +111,14 @@ class JobState:
     def refusal(self, attempt: int) -> str:
         """Return why a JobMaster of ``attempt`` must end itself; "" if it may continue."""
         if attempt != self.attempt:
-            return f"attempt {attempt} of job {self.graph.job_id} is not its present attempt, which is {self.attempt}"
+            return f"attempt {attempt} of job {self.graph.job_id} is not the current attempt, which is {self.attempt}"
         driver = self.driver
         if driver is None or driver.gone or self.forgotten:
             return f"attempt {attempt} of job {self.graph.job_id} is over; the job is {self.status.value}"
         if driver.condemned:
-            return f"attempt {attempt} of job {self.graph.job_id} was given up; the job is {self.status.value}"
+            return f"attempt {attempt} of job {self.graph.job_id} was abandoned; the job is {self.status.value}"
         if self.status is JobStatus.CANCELLING and not driver.reachable:
-            return f"job {self.graph.job_id} is cancelled and its task manager cannot be reached to end the driver"
+            return f"job {self.graph.job_id} is cancelled, and its task manager cannot be reached to end the driver"
         if self.stopped and driver.stop_at is not None and not driver.reachable:
             return f"job {self.graph.job_id} was stopped and its task manager cannot be reached to end the script"
         return ""
@@ -147,22 +147,26 @@ class JobState:
             return f"its job graph: {self.without_graph}"
         if self.phase is Phase.BACKING_OFF:
             if self.status is JobStatus.CREATED:
-                return "what task managers know of it"
+                return "reports of task managers about its driver"
             return "the pause before its restart"
         if self.phase is Phase.RECORDING_ATTEMPT:
-            return "the job store to take the next attempt"
+            return "the job store to record the next attempt"
         if self.phase is Phase.ADOPTING:
-            return f"the job store to take attempt {self.attempt}: it was put back from an older copy"
+            return f"the job store to record attempt {self.attempt}: the store was restored from an older copy"
         if self.phase is Phase.RECORDING_RESULT:
-            return "the job store to take its result"
+            return "the job store to record its result"
         if driver is not None and self.stopped and self.phase in (Phase.STARTING, Phase.RUNNING):
-            return "the end of its script: it was stopped, and nothing of it is started again"
+            return "the end of its script: the job was stopped and is not restarted"
         if driver is not None and self.silence_from() is None and self._is_overdue(driver):
-            return "word from its driver: hardly any task manager is heard, this JobManager itself may be cut off"
+            return "contact with its driver: most task managers are silent, so this JobManager itself may be cut off"
         if driver is None or self.phase not in (Phase.STARTING, Phase.ENDING):
             return ""
-        where = f"on task manager {driver.place.task_manager}" if driver.place else "on a task manager not heard of yet"
-        what = "the end of" if self.phase is Phase.ENDING else "word from"
+        where = (
+            f"on task manager {driver.place.task_manager}"
+            if driver.place
+            else ("on a task manager that is not known yet")
+        )
+        what = "the end of" if self.phase is Phase.ENDING else "contact with"
         return f"{what} the driver of attempt {driver.attempt} {where}"
 
     def _is_overdue(self, driver: Driver) -> bool:

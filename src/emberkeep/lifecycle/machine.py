@@ -296,7 +296,7 @@ class ProcedureMachine:
         assert self._request is not None  # noqa: S101
         if event.step is Step.DISCARD_SAVEPOINT:
             return self._next(now_ms)  # what is left is incomplete, or a savepoint that was never reported
-        self._failure = f"{self._failure}; and the queries could not be started again: {event.reason}"
+        self._failure = f"{self._failure}; the queries could not be started again: {event.reason}"
         return self._fail_attempt(now_ms)
 
     def _fail_attempt(self, now_ms: int) -> list[Effect]:

@@ -146,7 +146,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
         manifest = msgspec.json.decode(decode_record(data, MANIFEST_KIND, MANIFEST_VERSION, where=where), type=Manifest)
     except NewerFormat as error:
         raise NewerFormat(
-            f"the savepoint is sound, but a newer Emberkeep made it: {error.message}",
+            f"the savepoint is intact, but a newer release made it: {error.message}",
             hint="start from it with that release or a newer one",
         ) from None
     except Fatal as error:
@@ -167,12 +167,14 @@ def _problems(manifest: Manifest) -> list[str]:
     """Return what is wrong with the names: paths that lead out of the savepoint, duplicates, missing files."""
     paths = [file.path for file in manifest.files]
     keys = [query.key for query in manifest.queries]
-    found = [f"file {path!r} is not below the savepoint" for path in paths if not _is_below(path)]
-    found += [f"query key {key!r} is no directory name" for key in keys if "/" in key or not _is_below(key)]
+    found = [f"file {path!r} is outside the savepoint" for path in paths if not _is_below(path)]
+    found += [f"query key {key!r} is not a directory name" for key in keys if "/" in key or not _is_below(key)]
     if len(set(paths)) != len(paths) or len(set(keys)) != len(keys):
         found.append("a file or a query is listed twice")
     found += [
-        f"no file {each.path!r} for function {each.name!r}" for each in manifest.functions if each.path not in paths
+        f"the file {each.path!r} of function {each.name!r} is not listed"
+        for each in manifest.functions
+        if each.path not in paths
     ]
     return found
 

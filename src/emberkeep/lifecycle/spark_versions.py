@@ -39,11 +39,11 @@ def judge(made_with: str, here: str) -> VersionVerdict:
         return VersionVerdict()
     if older > newer:
         return VersionVerdict(
-            refusal=f"it was made with Spark {made_with}; Spark {here} is older, and cannot be relied on to read it"
+            refusal=f"it was made with Spark {made_with}; Spark {here} is older and may not be able to read it"
         )
     return VersionVerdict(
-        warning=f"it was made with Spark {made_with}, and is read by Spark {here}: see what Spark's migration guide "
-        f"says of the versions between, {MIGRATION_GUIDE}"
+        warning=f"it was made with Spark {made_with} and is read by Spark {here}: see Spark's migration guide for "
+        f"the versions in between, {MIGRATION_GUIDE}"
     )
 
 

@@ -46,7 +46,7 @@ def parse_byte_range(text: str) -> ByteRange:
 
 def _invalid(text: str) -> InvalidInput:
     return InvalidInput(
-        f"{text[:64]!r} is not a range of bytes",
+        f"{text[:64]!r} is not a byte range",
         field="range",
-        hint="first and last byte, such as 1000-1999; 1000- for the rest; -1000 for the last 1000",
+        hint="give the first and last byte, such as 1000-1999; 1000- for the rest; -1000 for the last 1000",
     )

@@ -153,11 +153,11 @@ def decode_offloaded(data: bytes) -> OffloadedMessage | None:
     except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as error:
         raise _invalid(str(error)) from None
     if extension.code != _EXTENSION or not _DELIVERY.fullmatch(message.delivery):
-        raise _invalid("it is of an unknown kind")
+        raise _invalid("its kind is unknown")
     if not 0 < len(message.parts) <= _MAX_PARTS or any(key.is_permanent for key in keys):
-        raise _invalid("its parts are no off-loaded fields")
+        raise _invalid("its parts are not off-loaded fields")
     if any(part.size < 0 for part in message.parts.values()) or message.attempt < NO_ATTEMPT:
-        raise _invalid("a size, or its attempt, is below zero")
+        raise _invalid("a size or the attempt is negative")
     check_size("the off-loaded message", message.size + len(message.inline))
     return message
 
@@ -166,7 +166,7 @@ def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
     """Return the encoded message that ``contents`` (bytes by BLOB key) completes. Raises InvalidInput."""
     for name, part in message.parts.items():
         if len(contents[part.key]) != part.size:
-            raise _invalid(f"{name or 'its rest'} has another size than was said")
+            raise _invalid(f"the size of {name or 'its rest'} differs from the announced size")
     rest = contents[message.parts[REST].key] if REST in message.parts else message.inline
     try:
         fields = msgspec.msgpack.decode(rest, type=dict[str, msgspec.Raw])
@@ -174,7 +174,7 @@ def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
         raise _invalid(str(error)) from None
     for name, part in message.parts.items():
         if name in fields:
-            raise _invalid("a field is there twice")
+            raise _invalid("a field occurs twice")
         if name != REST:
             fields[name] = msgspec.Raw(contents[part.key])
     return msgspec.msgpack.encode(fields)
@@ -200,4 +200,4 @@ def attempt_of(message: Message, otherwise: Message | None = None) -> int:
 
 
 def _invalid(reason: str) -> InvalidInput:
-    return InvalidInput(f"the off-loaded message is not valid: {reason}", hint="use one release everywhere")
+    return InvalidInput(f"the off-loaded message is not valid: {reason}", hint="run the same release in all processes")

@@ -66,11 +66,15 @@ def decode_request(kind: str, data: bytes) -> Message:
     """
     request = REQUESTS.get(kind)
     if request is None:
-        raise InvalidInput(f"{kind[:64]!r} is not a request of this protocol", hint="use one release everywhere")
+        raise InvalidInput(
+            f"{kind[:64]!r} is not a request of this protocol", hint="run the same release in all processes"
+        )
     try:
         return msgspec.msgpack.decode(data, type=request)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the request is not a valid {kind}: {error}", hint="use one release everywhere") from None
+        raise InvalidInput(
+            f"the request is not a valid {kind}: {error}", hint="run the same release in all processes"
+        ) from None
 
 
 def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
@@ -79,7 +83,8 @@ def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Fatal(
-            f"{sender} did not answer with a valid {kind.__name__}: {error}", hint="use one release everywhere"
+            f"{sender} did not answer with a valid {kind.__name__}: {error}",
+            hint="run the same release in all processes",
         ) from None
 
 

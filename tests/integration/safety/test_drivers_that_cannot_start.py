@@ -53,7 +53,7 @@ def refused(ended: Ended, reason: str) -> None:
     assert told[0] < second[0], ended
     assert "FAILED: " in lines[-1], ended
     assert reason in lines[-1], ended
-    assert "3 starts in a row failed so, on the only node" in lines[-1], ended
+    assert "3 starts in a row failed for this reason, on the only node" in lines[-1], ended
 
 
 def test_an_environment_whose_import_fails(cluster: Cluster) -> None:

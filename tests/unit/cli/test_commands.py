@@ -312,9 +312,9 @@ def test_a_range_without_an_end_is_followed(fake: FakeJobManager, capfd: Output)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["a1", "--range", "5-2"], "not a range"),
-        (["a1", "--range", "x"], "not a range"),
-        (["a1", "--range", "-0"], "not a range"),
+        (["a1", "--range", "5-2"], "not a byte range"),
+        (["a1", "--range", "x"], "not a byte range"),
+        (["a1", "--range", "-0"], "not a byte range"),
         (["a1", "-f", "--range", "1-2"], "cannot be followed"),
         ([], "logs needs a job"),
         (["a1", "--jobmanager"], "logs needs a job"),

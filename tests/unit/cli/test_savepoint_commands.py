@@ -94,7 +94,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripte
 def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd: Output) -> None:
     gateway.ends_as = JobStatus.FINISHED
     gateway.steps = [
-        {"waiting": "word from the driver of attempt 2"},
+        {"waiting": "contact with the driver of attempt 2"},
         told(ProcedurePhase.FINISHING_BATCHES, detail="finishing batch 41 of query flights"),
         told(ProcedurePhase.DRAINING, detail="draining query flights"),
         told(ProcedurePhase.COPYING, files_done=212, files_total=300, bytes_done=12 * 1024**2),
@@ -107,7 +107,7 @@ def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd
     said = [line.removeprefix("emberkeep: ") for line in captured.err.splitlines()]
     assert said[:6] == [
         f"job {JOB[:8]}: the savepoint goes below /s",
-        "waiting for word from the driver of attempt 2",
+        "waiting for contact with the driver of attempt 2",
         "finishing batch 41 of query flights",
         "draining query flights",
         "copying 212 of 300 files, 12 MiB",

@@ -299,7 +299,7 @@ def test_an_order_to_start_that_was_not_taken_is_not_repeated_on_a_blocked_node(
             if comes_up:  # the order has arrived all the same
                 await cluster.holds(lambda: home.stopped)
                 late = FakeJobMaster(service, JOB, 1, "tm-1")
-                with pytest.raises(Conflict, match="was given up"):
+                with pytest.raises(Conflict, match="was abandoned"):
                     await late.register()
             await cluster.next_jobmaster(JOB, 2)
             assert len(home.started) == orders

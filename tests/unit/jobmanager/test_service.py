@@ -269,7 +269,7 @@ class TestLoss:
                 cluster.network.detach("tm-1:1")
                 again = await cluster.next_jobmaster(JOB, 2)
                 assert again.task_manager == "tm-2"
-                with pytest.raises(Conflict, match="not its present attempt"):
+                with pytest.raises(Conflict, match="not the current attempt"):
                     await master.beat()
 
         in_virtual_time(scenario)

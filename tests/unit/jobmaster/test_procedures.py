@@ -110,4 +110,4 @@ def test_a_move_that_was_made_and_a_driver_that_can_nothing() -> None:
     assert made is not None
     assert made.phase is ProcedurePhase.COMPLETED
     assert unable is not None
-    assert "can carry out no procedure" in unable.failure
+    assert "cannot carry out procedures" in unable.failure

@@ -546,7 +546,7 @@ class TestRecovery:
     @pytest.mark.req("HA-7")
     def test_older_attempts_are_refused(self) -> None:
         world = self.recovered()
-        assert "not its present attempt" in world.machine.state.refusal(2)
+        assert "not the current attempt" in world.machine.state.refusal(2)
         world.tell(ev.JobMasterRegistered(2, place(1).task_manager, 1))
         world.tell(ev.DriverExited(2, place(1), SUCCESS))
         assert world.status() is JobStatus.INITIALIZING
@@ -570,7 +570,7 @@ def test_what_it_waits_for_is_said_in_words() -> None:
     world.tell(ev.CancelRequested())
     assert world.machine.state.waiting() == "the end of the driver of attempt 1 on task manager tm-1"
     world.tell(ev.DriverExited(1, driver.place, KILLED))
-    assert world.machine.state.waiting() == "the job store to take its result"
+    assert world.machine.state.waiting() == "the job store to record its result"
 
 
 def test_results_can_be_written_as_json() -> None:

@@ -89,10 +89,13 @@ def test_no_flipped_bit_goes_unnoticed(position: int, bit: int) -> None:
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"files": (SavepointFile(path="queries/../../etc/passwd", size=1, sha256=""),), "functions": ()}, "not below"),
-        ({"files": (SavepointFile(path="/etc/passwd", size=1, sha256=""),), "functions": ()}, "not below"),
-        ({"files": ()}, "no file 'functions/0'"),
-        ({"queries": (msgspec.structs.replace(example().queries[0], key="../x"),)}, "no directory name"),
+        (
+            {"files": (SavepointFile(path="queries/../../etc/passwd", size=1, sha256=""),), "functions": ()},
+            "is outside",
+        ),
+        ({"files": (SavepointFile(path="/etc/passwd", size=1, sha256=""),), "functions": ()}, "is outside"),
+        ({"files": ()}, "the file 'functions/0' of function .* is not listed"),
+        ({"queries": (msgspec.structs.replace(example().queries[0], key="../x"),)}, "not a directory name"),
         ({"queries": example().queries * 2}, "listed twice"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_running_sink_does_not_write_on_into_the_bare_mount_point(mount: Mount
     for batch in range(100):  # old entries of the log are deleted meanwhile
         sink.take(batch)
     mount.go_away()
-    with pytest.raises(OutputUnavailable, match="was there and is not now"):
+    with pytest.raises(OutputUnavailable, match="existed before and is missing now"):
         sink.take(100)
     with pytest.raises(OutputUnavailable):
         sink.log.read()
@@ -108,7 +108,7 @@ def test_an_entry_made_while_the_mount_goes_away_is_taken_back(mount: Mount) -> 
 def test_the_next_attempt_does_not_begin_in_the_middle(mount: Mount) -> None:
     Sink(mount, FIRST).take(0)
     mount.go_away()
-    with pytest.raises(OutputUnavailable, match="batches up to 0 to out, but no trace"):
+    with pytest.raises(OutputUnavailable, match="batches up to 0 to out, but the output has none"):
         Sink(mount, SECOND).take(1, committed_before=0)
     again = Sink(mount, SECOND)  # it finds the entry of an attempt that has written no batch
     with pytest.raises(OutputUnavailable, match="submit the job again"):

@@ -81,7 +81,7 @@ def test_an_older_sparks_starts_and_warns(tmp_path: Path, made_with: str, capsys
 @pytest.mark.usefixtures("without_spark")
 def test_a_newer_emberkeeps_is_refused_and_not_damaged(tmp_path: Path) -> None:
     where = _write(tmp_path / "savepoint", version=MANIFEST_VERSION + 1)
-    with pytest.raises(NewerFormat, match="sound, but a newer Emberkeep made it"):
+    with pytest.raises(NewerFormat, match="intact, but a newer release made it"):
         _restore(where, tmp_path / "job").function_states(None)
 
 
@@ -98,8 +98,8 @@ async def test_verify_warns_of_another_spark(tmp_path: Path) -> None:
 async def test_verify_of_a_newer_emberkeeps_says_so_and_dispose_leaves_it(tmp_path: Path) -> None:
     where = _write(tmp_path / "savepoint", version=MANIFEST_VERSION + 1)
     (problem,) = (await SavepointStore(HERE).verify(where)).problems
-    assert "newer Emberkeep" in problem
+    assert "newer release" in problem
     assert "damaged" not in problem
-    with pytest.raises(InvalidInput, match="newer Emberkeep"):
+    with pytest.raises(InvalidInput, match="newer release"):
         await SavepointStore(HERE).dispose(where)
     assert (tmp_path / "savepoint" / MANIFEST_NAME).exists()

@@ -62,7 +62,7 @@ def test_the_only_node_cannot_start_it(outcome: AttemptOutcome) -> None:
     assert job.status() is JobStatus.FAILED
     assert job.stored_result is not None
     assert job.stored_result.root_cause.startswith(outcome.message)
-    assert "3 starts in a row failed so, on the only node that could take it" in job.stored_result.root_cause
+    assert "3 starts in a row failed for this reason, on the only node with room for it" in job.stored_result.root_cause
 
 
 def test_two_nodes_cannot_start_it() -> None:
@@ -108,7 +108,8 @@ def test_reasons_are_told_apart_but_not_by_their_numbers() -> None:
     assert not starts.failed("port 4041 is taken", "a", only_node=True)
     assert not starts.failed("no Java", "a", only_node=True)
     assert starts.failed("no Java", "a", only_node=True)
-    assert starts.failed("no Java", "b", only_node=False).startswith("3 starts in a row failed so, on 2 nodes")
+    verdict = starts.failed("no Java", "b", only_node=False)
+    assert verdict.startswith("3 starts in a row failed for this reason, on 2 nodes")
     starts.ended_otherwise()
     assert not starts.failed("attempt 1: no", "a", only_node=True)
     assert starts.failed("attempt 2: no", "a", only_node=True)

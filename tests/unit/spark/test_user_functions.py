@@ -328,9 +328,9 @@ def test_functions_that_may_have_state_are_named() -> None:
 
 
 def test_state_that_cannot_be_kept_or_read_is_refused() -> None:
-    with pytest.raises(UserFunctionFailed, match="return bytes, or what JSON can hold"):
+    with pytest.raises(UserFunctionFailed, match="return bytes or a value that JSON can represent"):
         functions_of(Traced(state=object())).snapshot_state(1)
-    with pytest.raises(Fatal, match="of no known kind"):
+    with pytest.raises(Fatal, match="of an unknown kind"):
         functions_of(Traced(), restored=lambda: {f"{Traced.__module__}.Traced": b"?"})
 
 

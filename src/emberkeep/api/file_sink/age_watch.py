@@ -41,7 +41,9 @@ class AgeWatch:
                 self._show()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next batch does the same and raises it
                 if self._alive() and not self._ended.is_set():
-                    _log.warning("rows that are old enough could not be shown; trying again: %s", error)
+                    _log.warning(
+                        "cannot make rows visible that have reached their maximum age; trying again: %s", error
+                    )
                 pause = _PAUSE_AFTER_FAILURE_SECONDS
 
     def _wait_seconds(self) -> float:

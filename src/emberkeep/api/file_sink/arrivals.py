@@ -36,9 +36,9 @@ def claimed(state: SinkState | None, owner: SinkWriter, first_growth: float, out
     before = state.owner
     if owner.job_id and before.job_id == owner.job_id and before.attempt > owner.attempt:
         raise SinkFenced(
-            f"attempt {before.attempt} of job {owner.job_id} writes to {output} already, this is attempt "
+            f"attempt {before.attempt} of job {owner.job_id} already writes to {output}; this is attempt "
             f"{owner.attempt}",
-            hint="this process was superseded and ends",
+            hint="this attempt was superseded and ends",
         )
     return msgspec.structs.replace(state, owner=owner)
 
@@ -51,19 +51,18 @@ def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "")
     """
     if not state.query and arrival.committed_before > NOTHING_YET:
         raise OutputUnavailable(
-            f"earlier attempts of this job have written batches up to {arrival.committed_before} to {output}, but no "
-            "trace of them is there now",
-            hint="check that its file system is mounted; if you removed the output and the work directory beside it "
-            "on purpose, submit the job again",
+            f"earlier attempts of this job have written batches up to {arrival.committed_before} to {output}, but "
+            "the output has none of them now",
+            hint="check that its file system is mounted; if you removed the output and its work directory on "
+            "purpose, submit the job again",
         )
     if state.query not in ("", arrival.query):
         if adopted != state.query:
             raise OutputOfAnotherQuery(
-                f"{output} was written by the query {state.query} up to its batch {state.last_batch}; now batch "
-                f"{arrival.batch} of another query, {arrival.query}, is to be written there",
-                hint="did the query lose its checkpoint? Start it from the checkpoint or a savepoint that belongs to "
-                f"this output, give an empty output, or adopt={state.query!r} if the new query really continues the "
-                "rows of the old one",
+                f"{output} has batches of the query {state.query} up to {state.last_batch}; another query, "
+                f"{arrival.query}, now writes its batch {arrival.batch} there",
+                hint="start the query from the checkpoint or a savepoint that belongs to this output, or give it "
+                f"an empty output; if the new query continues the rows of the old one, set adopt={state.query!r}",
             )
         state = _numbered_anew(state)
     state = msgspec.structs.replace(state, query=arrival.query, checkpoint=arrival.checkpoint)
@@ -71,9 +70,9 @@ def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "")
         return state
     if arrival.batch > state.last_batch + 1:
         raise BatchesMissing(
-            f"batch {arrival.batch} is to be written to {output}, but the newest one there is {state.last_batch}: the "
-            "rows of the batches in between are missing",
-            hint="was an older copy of the output put back? Start from a savepoint of that time",
+            f"the next batch for {output} is {arrival.batch}, but its newest batch is {state.last_batch}: the rows "
+            "of the batches in between are missing",
+            hint="if an older copy of the output was restored, start from a savepoint of that time",
         )
     if arrival.plan == state.plans.get(str(arrival.batch)):
         return None
@@ -110,10 +109,9 @@ def _gone_back(state: SinkState, arrival: Arrival, output: str) -> SinkState:
     mixed = any(piece.first < arrival.batch <= piece.last for piece in state.pieces)
     if mixed or state.shown >= arrival.batch:
         raise OutputIsAhead(
-            f"batch {arrival.batch} comes with other rows than the batch {arrival.batch} that was written to {output}, "
-            f"which holds rows up to batch {max(state.shown, arrival.batch)}: the query was started from an older "
-            "checkpoint or savepoint than this output has seen. To write it would repeat rows, to skip it would lose "
-            "them",
+            f"batch {arrival.batch} has other rows than the batch {arrival.batch} that {output} has, which contains "
+            f"rows up to batch {max(state.shown, arrival.batch)}: the query was started from an older checkpoint or "
+            "savepoint than this output. Writing the batch would repeat rows, and skipping it would lose rows",
             hint="start from the newest savepoint or checkpoint of this query, or give this run an empty output",
         )
     return msgspec.structs.replace(

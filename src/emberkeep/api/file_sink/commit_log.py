@@ -89,8 +89,8 @@ class CommitLog:
         # Another writer that has taken over may have deleted this entry; then there are newer ones.
         if self._newest and self._newest not in numbers and max(numbers, default=0) <= self._newest:
             raise OutputUnavailable(
-                f"{self._path(self._newest)} was there and is not now",
-                hint="check that its file system is mounted; was an older copy put back?",
+                f"{self._path(self._newest)} existed before and is missing now",
+                hint="check that its file system is mounted and that no older copy was restored",
             )
 
     def _check_whether_ours(self, number: int, data: bytes, error: Conflict | RetryLater) -> None:
@@ -98,14 +98,14 @@ class CommitLog:
         try:
             found = self._files.read(self._path(number))
         except Absent:
-            raise RetryLater(f"{self._path(number)} could not be written: {error}") from error
+            raise RetryLater(f"cannot write {self._path(number)}: {error}") from error
         if found != data:
             raise self._fenced() from error
 
     def _fenced(self) -> SinkFenced:
         return SinkFenced(
             f"another writer has taken over the log at {self._directory}",
-            hint="a newer attempt of this job writes there, or a second sink with the same path: give each its own",
+            hint="a newer attempt of this job writes there, or a second sink has the same path: give each sink its own",
         )
 
     def _numbers(self) -> list[int]:

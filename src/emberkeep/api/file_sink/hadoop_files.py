@@ -67,7 +67,7 @@ class HadoopSinkFiles:
             root = self._path(directory)
             system = root.getFileSystem(self._configuration)
             if not system.exists(root):
-                raise RetryLater(f"{directory} is not there now", hint="check that its file system can be reached")
+                raise RetryLater(f"{directory} does not exist now", hint="check that its file system is reachable")
             prefix = f"{system.makeQualified(root).toString().rstrip('/')}/"
             files, found = system.listFiles(root, True), []
             while files.hasNext():
@@ -87,7 +87,7 @@ class HadoopSinkFiles:
             if system.exists(new):
                 system.delete(old, False)
             elif not system.rename(old, new) and system.exists(old):
-                raise RetryLater(f"{source} could not be renamed to {target}")
+                raise RetryLater(f"cannot rename {source} to {target}")
 
     def keep(self, paths: Sequence[str]) -> None:
         """Do nothing: a closed file is as durable as this file system makes it."""
@@ -110,7 +110,7 @@ def _explained(path: str) -> Iterator[None]:
     except Py4JJavaError as error:
         kind = str(error.java_exception.getClass().getName())
         if kind.endswith("FileAlreadyExistsException"):
-            raise Conflict(f"{path} is there already") from error
+            raise Conflict(f"{path} exists already") from error
         if kind == "java.io.FileNotFoundException":
             raise Absent(f"{path} does not exist") from error
         raise RetryLater(f"{path}: {error.java_exception.toString()}") from error

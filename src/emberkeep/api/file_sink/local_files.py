@@ -41,7 +41,7 @@ class LocalFiles:
                 self._files.sync(descriptor)
                 self._files.link(temporary, path)
             except FileExistsError:
-                raise Conflict(f"{path} is there already") from None
+                raise Conflict(f"{path} exists already") from None
             finally:
                 os.close(descriptor)
                 with suppress(FileNotFoundError):

@@ -197,7 +197,7 @@ class PartWriter:
         if self._has_claimed and before is not None and before.owner != self._owner:
             raise SinkFenced(
                 f"another writer has taken over {self._places.output}",
-                hint="a newer attempt of this job writes there, or a second sink with the same path",
+                hint="a newer attempt of this job writes there, or a second sink has the same path",
             )
         if before is not None and before.owner == self._owner and not before.query:
             self._state = before  # claimed before, and nothing has been written since
@@ -235,7 +235,7 @@ class PartWriter:
         self._frames.merge(paths, state.schemas[work.pieces[0].schema], absolute, is_part=work.is_part)
         found = [file for file in self._files.files(absolute) if _is_data(file.path)]
         if len(found) != 1:
-            raise RetryLater(f"{len(found)} files instead of one came out of putting together {len(paths)} files")
+            raise RetryLater(f"Spark wrote {len(found)} files instead of one when it merged {len(paths)} files")
         path = f"{directory}/{found[0].path}"
         self._files.keep([f"{absolute}/{found[0].path}"])
         if not work.is_part:

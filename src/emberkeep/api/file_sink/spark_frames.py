@@ -113,7 +113,7 @@ class SparkFrames:
             execution = known.get(self._jvm.java.util.UUID.fromString(query))
         if execution is None:
             raise InvalidInput(
-                "a RollingFileSink was called outside of a streaming query", hint="give it to writeStream.foreachBatch"
+                "a RollingFileSink was called outside a streaming query", hint="pass it to writeStream.foreachBatch"
             )
         checkpoint = str(execution.resolvedCheckpointRoot())
         planned = self._files.read(f"{checkpoint}/offsets/{batch}")
