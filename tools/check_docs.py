@@ -2,7 +2,7 @@
 
 Checked: relative links and their anchors lead somewhere; `make` targets that code blocks name exist; every decision
 record is listed; generated references are current; paragraphs are wrapped at 100 columns; no file names a path of the
-machine it was written on.
+machine it was written on; facts about the code are true (`tools.check_facts`).
 """
 
 import importlib
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tools import wrap_docs
+from tools import check_facts, wrap_docs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {
     "docs/configuration.md": "emberkeep.base.configuration.reference",
     "docs/rest.md": "emberkeep.rest.reference",
+    "docs/states.md": "tools.state_diagrams",
 }
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -54,6 +55,7 @@ def check(root: Path, files: list[Path], generated: dict[str, str]) -> list[Prob
     problems += unlisted_decisions(root)
     problems += stale_references(root, generated)
     problems += long_lines(root)
+    problems += [_problem(root, *finding) for finding in _facts(root, files)]
     return sorted(problems, key=lambda p: (p.path, p.line))
 
 
@@ -118,6 +120,15 @@ def long_lines(root: Path) -> Iterator[Problem]:
         for paragraph in wrap_docs.long_paragraphs(page.read_text()):
             what = f"this paragraph has a line over {wrap_docs.WIDTH} columns: `make format` wraps it"
             yield _problem(root, page, paragraph.first + 1, what)
+
+
+def _facts(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    yield from (finding for file in files if file.suffix == ".md" for finding in check_facts.source_files(root, file))
+    if (page := root / "docs" / "requirements.md").exists():
+        yield from check_facts.requirements(page, files)
+    if (page := root / "docs" / "architecture.md").exists():
+        yield from check_facts.messages(page)
+        yield from check_facts.packages(root, page)
 
 
 def write_references(root: Path, generated: dict[str, str]) -> None:
