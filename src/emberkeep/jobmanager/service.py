@@ -161,15 +161,12 @@ class JobManagerService:
             # Find the blocklist before any task manager can register: no decision is ever made without it.
             found = await find_blocklist(self._store, reads, self._configuration)
             places, removals = found.places, found.blocklist.removals
+            term = Term(self._epoch, self._store.lineage, clock, hearing, authority)
             resources = ResourceManager(
                 self._system,
                 self._configuration,
                 self._rpc,
-                epoch=self._epoch,
-                lineage=self._store.lineage,
-                clock=clock,
-                hearing=hearing,
-                authority=authority,
+                term,
                 steps_aside=self._steps_aside,
                 blocked=places,
             )
@@ -180,7 +177,7 @@ class JobManagerService:
                 self._store,
                 self._blobs,
                 resources=resources,
-                term=Term(self._epoch, self._store.lineage, clock, hearing, authority),
+                term=term,
                 surroundings=DriverSurroundings(self._address, self._checkpoint_root, self._checkpoints_recorded()),
                 blocked=places,
                 storage_problem=lambda: "" if self._storage is None else self._storage.problem,
@@ -188,7 +185,7 @@ class JobManagerService:
             blocklist = BlocklistHandler(self._system, found, reads, resources, dispatcher.evacuation)
             if self._configuration[options.DETECTION]:
                 faults = FaultWatch(self._configuration, removals, clock.now(), clock.now_ms())
-                resources.detect(faults, partial(blocklist.block, merge=False))
+                resources.suspects.detect(faults, partial(blocklist.block, merge=False))
             resources.listen(dispatcher.cluster)
             suppliers = (
                 ()
@@ -378,7 +375,7 @@ class JobManagerService:
         self._confirming().check()  # after an Ack the driver stops reporting: only a confirmed leader may send one
         await self._dispatcher.job_masters.report_outcome(request)
         if request.outcome.kind is None:
-            self._resources.succeeded(request.job_id)
+            self._resources.suspects.succeeded(request.job_id)
         return Ack()
 
     # --- JobManagerGateway --------------------------------------------------------------------------------------------
@@ -440,7 +437,7 @@ class JobManagerService:
 
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
         self._check_confirmed()
-        await self._resources.stop(task_manager_id, drain)
+        await self._resources.ends.stop(task_manager_id, drain)
 
     # --- ProcedureGateway ---------------------------------------------------------------------------------------------
 
@@ -470,4 +467,4 @@ class JobManagerService:
     async def unblock(self, place: Place) -> None:
         self._check_confirmed()
         await self._blocklist.unblock(place)
-        self._resources.unblocked(place)
+        self._resources.suspects.unblocked(place)

@@ -110,7 +110,7 @@ class TaskManagerSupplier:
 
     async def _stop(self, key: TaskManagerId) -> None:
         try:
-            if await self._resources.retire(key):
+            if await self._resources.ends.retire(key):
                 logger.info("task manager %s has nothing to do, and is told to end", key)
             else:
                 self._supply.stop_failed(key)

@@ -1,0 +1,96 @@
+"""Announces changes of task managers and their drivers to the Dispatcher."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.protocol.messages import AttemptKey, DriverReport
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.restrictions import Restrictions
+
+
+class ClusterListener(Protocol):
+    """Receives changes in the cluster. Calls return at once."""
+
+    def place_granted(self, job_id: JobId, info: TaskManagerInfo, *, only_node: bool) -> None:
+        """Note that the job has the driver place that it asked for.
+
+        ``only_node``: no other node could take the driver.
+        """
+
+    def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
+        """Note why the job has no driver place yet. ``blocked``: unblocking nodes may provide one."""
+
+    def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
+        """Note that these task manager instances have ended, are lost, or are away: silent for too long."""
+
+    def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
+        """Note which task managers end once their work has moved elsewhere.
+
+        ``movable``: jobs with a driver there for which there is room elsewhere.
+        """
+
+    def drivers_changed(
+        self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
+    ) -> None:
+        """Note the drivers that a task manager lists now, or those that its instance no longer lists."""
+
+    def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
+        """Note the newest attempts that a task manager knows. Called before anything else that its report causes."""
+
+    def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
+        """Note all drivers of a task manager, from its first report since it knows this JobManager as leader.
+
+        From then on it refuses late requests of former leaders.
+        """
+
+
+class Announcer:
+    """Compares what is with what the listener knows, and announces the difference."""
+
+    def __init__(self, restrictions: Restrictions) -> None:
+        self._restrictions = restrictions
+        self._listener: ClusterListener | None = None
+        self._movable: frozenset[JobId] = frozenset()
+        self.draining: frozenset[TaskManagerId] = frozenset()  # as announced
+
+    def listen(self, listener: ClusterListener) -> None:
+        self._listener = listener
+
+    @property
+    def listener(self) -> ClusterListener:
+        if self._listener is None:
+            raise AssertionError("the resource manager runs without a listener")
+        return self._listener
+
+    def review_draining(self) -> None:
+        """Announce which task managers drain and which drivers there can move, if that has changed."""
+        before = (self.draining, self._movable)
+        self.draining = self._restrictions.draining()
+        self._movable = self._restrictions.movable() if self.draining else frozenset()
+        if (self.draining, self._movable) != before:
+            self.listener.task_managers_draining(self.draining, self._movable)
+
+    def lost(self, instances: tuple[InstanceId, ...]) -> None:
+        """Announce lost instances. What runs on draining task managers may have room elsewhere no longer."""
+        self.listener.task_managers_lost(instances)
+        if self.draining:
+            self.review_draining()
+
+    def drivers(
+        self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
+    ) -> None:
+        """Announce the drivers that a task manager lists, after those that it listed ``before`` and no longer lists."""
+        self.vanished(info, before, drivers)
+        if drivers:
+            self.listener.drivers_changed(info, drivers, ())
+
+    def vanished(
+        self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
+    ) -> None:
+        """Announce the drivers that a task manager listed ``before`` and no longer lists."""
+        listed = {(driver.job_id, driver.attempt) for driver in drivers}
+        vanished = tuple(driver for driver in before if (driver.job_id, driver.attempt) not in listed)
+        if vanished:
+            self.listener.drivers_changed(info, (), vanished)

@@ -1,0 +1,86 @@
+"""What each registered task manager has reported last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.views.cluster import TaskManagerView
+from emberkeep.protocol.messages import ProcessState, TaskManagerReport
+from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.slots.registered_task_managers import RegisteredTaskManagers
+
+NOTHING = ResourceProfile(cores=0, memory_mb=0)
+
+
+@dataclass
+class Registration:
+    """A registered task manager instance and its newest report."""
+
+    info: TaskManagerInfo
+    report: TaskManagerReport
+    heard_ms: int
+    keys: tuple[tuple[JobId, int], ...] = ()  # attempts with slots or a live driver there
+    exited: tuple[tuple[JobId, int], ...] = ()
+    complete: bool = False  # it has reported since it knows this epoch
+
+    def take(self, report: TaskManagerReport, now_ms: int) -> None:
+        held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
+        live = [(d.job_id, d.attempt) for d in report.drivers if d.state is not ProcessState.EXITED]
+        self.keys = tuple(dict.fromkeys((*held, *live)))
+        self.exited = tuple((d.job_id, d.attempt) for d in report.drivers if d.state is ProcessState.EXITED)
+        self.report = report
+        self.heard_ms = now_ms
+
+
+class Registrations:
+    """One registration for each task manager that the SlotManager has registered."""
+
+    def __init__(self, task_managers: RegisteredTaskManagers) -> None:
+        self._task_managers = task_managers
+        self._by_id: dict[TaskManagerId, Registration] = {}
+
+    def get(self, task_manager: TaskManagerId) -> Registration | None:
+        return self._by_id.get(task_manager)
+
+    def put(self, info: TaskManagerInfo, report: TaskManagerReport, now_ms: int) -> None:
+        """Replace a task manager's registration by a new one with its first report."""
+        registration = self._by_id[info.id] = Registration(info, report, now_ms)
+        registration.take(report, now_ms)
+
+    def remove(self, task_manager: TaskManagerId) -> None:
+        self._by_id.pop(task_manager, None)
+
+    def nodes(self) -> set[str]:
+        """Return the nodes of all registered task managers."""
+        return {registration.info.node_id for registration in self._by_id.values()}
+
+    def ids_by_node(self) -> dict[str, list[TaskManagerId]]:
+        """Return the ids of the task managers on each node."""
+        found: dict[str, list[TaskManagerId]] = {}
+        for key in sorted(self._by_id):
+            found.setdefault(self._by_id[key].info.node_id, []).append(key)
+        return found
+
+    def views(self) -> list[TaskManagerView]:
+        """Return all registered task managers, by id."""
+        return [self.view(key) for key in sorted(self._by_id)]
+
+    def view(self, task_manager: TaskManagerId) -> TaskManagerView:
+        """Return one task manager. Raises Absent."""
+        registration = self._by_id.get(task_manager)
+        member = self._task_managers.get(task_manager)
+        if registration is None or member is None:
+            raise Absent(f"no task manager {task_manager} is registered", hint="GET /v1/taskmanagers lists them")
+        return TaskManagerView(
+            info=registration.info,
+            report=registration.report,
+            last_heartbeat_ms=registration.heard_ms,
+            free_slots=0 if member.away else max(0, member.free_slots),
+            free_driver_places=0 if member.away else max(0, member.free_places),
+            free_resources=NOTHING if member.away else member.free(),
+            away=member.away,
+            blocked=member.is_blocked,
+            evacuated=member.is_evacuated,
+        )

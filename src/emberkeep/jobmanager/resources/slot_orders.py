@@ -1,0 +1,63 @@
+"""Orders task managers to allocate the slots that the SlotManager has decided on. Part of the ResourceManager."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.errors import EmberkeepError, UnknownOutcome
+from emberkeep.base.ids import AllocationId
+from emberkeep.jobmanager.bounded_calls import BoundedCalls
+from emberkeep.jobmanager.term import Term
+from emberkeep.protocol.messages import Ack, AllocateSlot
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.slot_manager import Allotted, SlotManager
+
+CALLS_AT_ONCE = 128
+
+logger = logging.getLogger(__name__)
+
+
+class SlotOrders:
+    """Runs as effects of ``actor``, which owns ``slots``. A slot that was certainly not allocated is withdrawn."""
+
+    def __init__(self, actor: Actor, slots: SlotManager, rpc: RpcClient, term: Term, *, timeout: float) -> None:
+        self._actor = actor
+        self._slots = slots
+        self._rpc = rpc
+        self._term = term
+        self._timeout = timeout
+        self._calls = BoundedCalls(actor, CALLS_AT_ONCE)
+
+    def submit(self, allotted: Allotted) -> None:
+        """Order the allocation when there is room for another call."""
+        self._calls.submit(("allocate", allotted.allocation.id), partial(self._allocate, allotted))
+
+    async def _allocate(self, allotted: Allotted) -> None:
+        allocation = allotted.allocation
+        if not await self._term.authority.confirmed():
+            self._withdraw(allocation.id)
+            return
+        if not self._slots.is_pending(allocation.id):
+            return  # it expired while this waited its turn
+        request = AllocateSlot(
+            epoch=self._term.epoch,
+            allocation_id=allocation.id,
+            job_id=allocation.job_id,
+            attempt=allocation.attempt,
+            profile=allocation.profile,
+            job_master=allocation.job_master,
+            lineage=self._term.lineage,
+        )
+        try:
+            await self._rpc.call(allotted.info.address, request, Ack, timeout=self._timeout)
+        except UnknownOutcome as error:
+            # The slot may be allocated: the next report, or the timeout of the pending slot, decides.
+            logger.info("allocation on task manager %s is uncertain: %s", allotted.info.id, error)
+        except EmberkeepError as error:
+            logger.info("task manager %s does not take an allocation: %s", allotted.info.id, error)
+            self._withdraw(allocation.id)
+
+    def _withdraw(self, allocation_id: AllocationId) -> None:
+        self._actor.tell(lambda: self._slots.take_refusal(allocation_id, self._term.clock.now()))

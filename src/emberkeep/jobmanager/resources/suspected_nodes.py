@@ -1,0 +1,68 @@
+"""Blocks the nodes that the fault watch suspects. Part of the ResourceManager."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import BlockedNode, Place
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.jobmanager.nodes.fault_watch import FaultWatch
+from emberkeep.jobmanager.resources.registrations import Registrations
+from emberkeep.jobmanager.steady_clock import SteadyClock
+
+logger = logging.getLogger(__name__)
+
+
+class SuspectedNodes:
+    """Asks for one batch of entries at a time. ``actor`` owns the fault watch: it is used in the actor's turns only."""
+
+    def __init__(self, actor: Actor, clock: SteadyClock) -> None:
+        self._actor = actor
+        self._clock = clock
+        self._faults: FaultWatch | None = None  # None: bad nodes are not detected
+        self._block_node: Callable[[BlockedNode], Awaitable[object]] | None = None
+        self._blocking = False
+
+    def detect(self, faults: FaultWatch, block: Callable[[BlockedNode], Awaitable[object]]) -> None:
+        """Block the nodes that ``faults`` suspects. Call before the actor runs. ``block`` may raise EmberkeepError."""
+        self._faults, self._block_node = faults, block
+
+    def unblocked(self, place: Place) -> None:
+        """Note that a person has unblocked a place, so that detection does not suspect its node for a while."""
+        self._actor.tell(partial(self.judge, lambda faults, now: faults.unblocked(place, now)))
+
+    def succeeded(self, job_id: JobId) -> None:
+        """Note that a job has succeeded."""
+        self._actor.tell(partial(self.judge, lambda faults, _: faults.succeeded(job_id)))
+
+    def judge(self, say: Callable[[FaultWatch, float], None]) -> None:
+        """Give evidence to the fault watch, if there is one. Called in a turn of the actor."""
+        if self._faults is not None:
+            say(self._faults, self._clock.now())
+
+    def block(self, registrations: Registrations, places: BlockedPlaces) -> None:
+        """Ask for entries for the nodes of registered task managers that are suspected and not in ``places`` yet.
+
+        Called in a turn of the actor.
+        """
+        if self._faults is None or self._block_node is None or self._blocking:
+            return
+        entries = self._faults.entries(registrations.nodes(), places, self._clock.now(), self._clock.now_ms())
+        if entries:
+            self._blocking = True
+            self._actor.start_effect("block-suspects", self._block_all(self._block_node, entries), deadline=None)
+
+    async def _block_all(self, block: Callable[[BlockedNode], Awaitable[object]], entries: list[BlockedNode]) -> None:
+        for entry in entries:
+            try:
+                await block(entry)
+            except EmberkeepError as error:
+                logger.warning("node %s is suspected, and not blocked: %s", entry.id, error)
+            else:
+                logger.warning("node %s is blocked for a while: %s", entry.id, entry.cause)
+        self._blocking = False

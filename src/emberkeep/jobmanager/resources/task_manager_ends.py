@@ -1,0 +1,69 @@
+"""Orders task managers to end. Part of the ResourceManager."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.jobmanager.resources.registrations import Registrations
+from emberkeep.jobmanager.term import Term
+from emberkeep.protocol.messages import Ack, StopTaskManager
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.restrictions import Restrictions
+
+
+class TaskManagerEnds:
+    """``actor`` owns ``registrations`` and ``restrictions``."""
+
+    def __init__(
+        self,
+        actor: Actor,
+        registrations: Registrations,
+        restrictions: Restrictions,
+        rpc: RpcClient,
+        term: Term,
+        *,
+        timeout: float,
+    ) -> None:
+        self._actor = actor
+        self._registrations = registrations
+        self._restrictions = restrictions
+        self._rpc = rpc
+        self._term = term
+        self._timeout = timeout
+
+    async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
+        """Order a task manager to end permanently. Its next report says that it is leaving.
+
+        Raises Absent, RetryLater (also if it was restarted in between), UnknownOutcome.
+        """
+        if not await self._term.authority.confirmed():
+            self._term.authority.check()
+        info = (await self._actor.ask(partial(self._registrations.view, task_manager))).info
+        request = StopTaskManager(
+            epoch=self._term.epoch, instance=info.instance, drain=drain, lineage=self._term.lineage
+        )
+        try:
+            await self._rpc.call(info.address, request, Ack, timeout=self._timeout)
+        except Conflict as error:
+            raise RetryLater(f"task manager {task_manager} does not end: {error}", hint="try again") from error
+
+    async def retire(self, task_manager: TaskManagerId) -> bool:
+        """Order an idle task manager to end permanently, and place nothing new there.
+
+        Return False if it is no longer idle.
+
+        Raises RetryLater (it has certainly not received the order and is used as before), Absent, UnknownOutcome.
+        """
+        if not await self._actor.ask(partial(self._restrictions.retire, task_manager)):
+            return False
+        try:
+            await self.stop(task_manager, 0.0)
+        except (Absent, UnknownOutcome):
+            raise
+        except EmberkeepError as error:
+            await self._actor.ask(partial(self._restrictions.recall, task_manager))
+            raise RetryLater(f"task manager {task_manager} was not told to end: {error}") from error
+        return True

@@ -1,0 +1,186 @@
+"""Takes the registrations and heartbeats of task managers. Part of the ResourceManager.
+
+Each report updates the SlotManager. What changes for jobs is announced to the Dispatcher.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.resources.announcer import Announcer
+from emberkeep.jobmanager.resources.lost_instances import LostInstances
+from emberkeep.jobmanager.resources.registrations import Registration, Registrations
+from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
+from emberkeep.jobmanager.term import Term
+from emberkeep.protocol.limits import LEFT_JOBS, LOCAL_STATE_JOBS
+from emberkeep.protocol.messages import (
+    AttemptKey,
+    ProcessState,
+    RegisterTaskManager,
+    TaskManagerHeartbeat,
+    TaskManagerHeartbeatReply,
+    TaskManagerReport,
+)
+from emberkeep.slots.ledger import DriverUse, HeldReport
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.registered_task_managers import Lapsed, RemovedTaskManager
+from emberkeep.slots.slot_manager import SlotManager
+
+logger = logging.getLogger(__name__)
+
+
+class TaskManagerReports:
+    """A task manager is in ``registrations`` exactly while the SlotManager has registered it.
+
+    All methods are called in turns of the ResourceManager.
+    """
+
+    def __init__(self, slots: SlotManager, suspects: SuspectedNodes, announcer: Announcer, term: Term) -> None:
+        self.registrations = Registrations(slots.task_managers)
+        self.lost = LostInstances()
+        self._slots = slots
+        self._suspects = suspects
+        self._announcer = announcer
+        self._term = term
+        self._clock = term.clock
+
+    def register(self, request: RegisterTaskManager) -> None:
+        """Register a task manager, or take its newer instance. Raises Conflict if another process has this id."""
+        info, report = request.info, request.report
+        replaced = self._slots.task_managers.register(info, _held(report), self._clock.now())
+        self._term.hearing.heard(info.id, self._clock.now())
+        if replaced is not None:
+            self._succeed(info, report, replaced)
+        before = self.registrations.get(info.id)
+        if before is None:
+            logger.info("task manager %s registered from %s with %d slots", info.id, info.address, info.slots)
+        self._announcer.listener.attempts_seen((*request.attempts, *_attempts_of(report)))
+        self._suspects.judge(lambda faults, _: faults.stands(info))
+        self.lost.returned(info.instance)
+        if before is None or report.sequence > before.report.sequence:
+            self.registrations.put(info, report, self._clock.now_ms())
+            self._slots.task_managers.take_local_state(info.id, _sizes(report))
+            self._note_leaving(info.id, report)
+            self._announcer.drivers(info, before.report.drivers if before else (), report.drivers)
+
+    def _succeed(self, info: TaskManagerInfo, report: TaskManagerReport, replaced: RemovedTaskManager) -> None:
+        """Replace the previous instance of a task manager that was restarted.
+
+        What the new instance has taken over continues. Only jobs without a slot in its report learn of a loss. Drivers
+        that it does not list have ended, if it has searched for those of the previous instance.
+        """
+        logger.info("task manager %s was started again on %s", info.id, info.host)
+        before = self.registrations.get(info.id)
+        if before is not None and info.predecessor == before.info.instance:
+            self._announcer.vanished(before.info, before.report.drivers, report.drivers)
+        self._note_lost([replaced])
+
+    def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
+        """Take a heartbeat. Raises Conflict for a process whose id another process has now."""
+        registration = self.registrations.get(request.id)
+        if registration is None:
+            return TaskManagerHeartbeatReply(epoch=self._term.epoch, known=False, lineage=self._term.lineage)
+        self._term.hearing.heard(request.id, self._clock.now())
+        report, before = request.report, registration.report
+        was_away = self._slots.task_managers.is_away(request.id)
+        is_late = report.sequence <= before.sequence
+        self._take(registration, request, is_late=is_late)
+        self._note_leaving(request.id, report)
+        if was_away:
+            logger.info("task manager %s at %s is heard again", request.id, registration.info.address)
+        if was_away or registration.report.drivers != before.drivers:
+            self._announcer.drivers(registration.info, before.drivers, registration.report.drivers)
+            new = [driver for driver in registration.report.drivers if driver not in before.drivers]
+            self._suspects.judge(lambda faults, now: faults.drivers_ended(registration.info, new, now))
+        if not is_late and not registration.complete:
+            registration.complete = True
+            self._announcer.listener.drivers_complete(registration.info, report.drivers)
+        verdict = self._verdict(registration)
+        if report.leaving and not is_late and not registration.keys:
+            self._take_leave(registration.info)
+        return verdict
+
+    def _take(self, registration: Registration, request: TaskManagerHeartbeat, *, is_late: bool) -> None:
+        """Update the SlotManager and the registration; in constant time if nothing has changed."""
+        report, before, task_managers = request.report, registration.report, self._slots.task_managers
+        now, now_ms = self._clock.now(), self._clock.now_ms()
+        if is_late or (report.allocations == before.allocations and report.drivers == before.drivers):
+            task_managers.take_heartbeat(request.id, request.instance, report.sequence, now)
+            if not is_late:
+                registration.report = report
+            registration.heard_ms = now_ms
+        else:
+            task_managers.take_report(request.id, request.instance, _held(report), now)
+            registration.take(report, now_ms)
+        if not is_late and report.local_state != before.local_state:
+            task_managers.take_local_state(request.id, _sizes(report))
+
+    def _note_leaving(self, task_manager: TaskManagerId, report: TaskManagerReport) -> None:
+        if report.leaving:
+            self._slots.restrictions.take_leaving(task_manager, drains=report.draining)
+        if report.draining is not (task_manager in self._announcer.draining):
+            self._announcer.review_draining()
+
+    def _take_leave(self, info: TaskManagerInfo) -> None:
+        """Drop a task manager that has shut down and holds nothing, without waiting for a timeout."""
+        logger.info("task manager %s at %s has shut down", info.id, info.address)
+        self._term.hearing.left(info.id)
+        self._note_lost([self._slots.task_managers.remove(info.id)])
+
+    def _verdict(self, registration: Registration) -> TaskManagerHeartbeatReply:
+        """Return what the task manager may forget and what it must end."""
+        epoch, lineage, jobs = self._term.epoch, self._term.lineage, self._slots.jobs
+        if self._term.authority.in_doubt:
+            return TaskManagerHeartbeatReply(epoch=epoch, known=True, lineage=lineage)
+        return TaskManagerHeartbeatReply(
+            epoch=epoch,
+            known=True,
+            lineage=lineage,
+            acknowledged=_keys(key for key in registration.exited if jobs.is_settled(*key)),
+            stale=_keys(key for key in registration.keys if jobs.is_void(*key)),
+            ended=tuple(job_id for job_id in registration.report.left[:LEFT_JOBS] if job_id not in jobs),
+        )
+
+    def take_lapsed(self, lapsed: Lapsed) -> None:
+        """Announce the task managers whose heartbeats have been missing for too long."""
+        for info in lapsed.away:
+            logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
+        if lapsed.away:  # nothing is lost yet, but now only the drivers' own heartbeats count
+            self._announcer.listener.task_managers_lost(tuple(info.instance for info in lapsed.away))
+        for info, _ in lapsed.lost:
+            logger.warning("task manager %s at %s is lost: no heartbeat for too long", info.id, info.address)
+        if lapsed.lost:
+            self._note_lost(lapsed.lost)
+
+    def _note_lost(self, lost: Sequence[RemovedTaskManager]) -> None:
+        for info, holders in lost:
+            self.registrations.remove(info.id)
+            for job_id in holders:
+                if job_id in self._slots.jobs:
+                    self.lost.add(job_id, info.instance)
+        self._announcer.lost(tuple(info.instance for info, _ in lost))
+
+
+def _keys(keys: Iterable[tuple[JobId, int]]) -> tuple[AttemptKey, ...]:
+    return tuple(AttemptKey(job_id=job_id, attempt=attempt) for job_id, attempt in keys)
+
+
+def _attempts_of(report: TaskManagerReport) -> tuple[AttemptKey, ...]:
+    held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
+    held += [(driver.job_id, driver.attempt) for driver in report.drivers]
+    return _keys(dict.fromkeys(held))
+
+
+def _held(report: TaskManagerReport) -> HeldReport:
+    drivers = (
+        DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
+        for driver in report.drivers
+    )
+    return HeldReport(report.sequence, report.allocations, tuple(drivers))
+
+
+def _sizes(report: TaskManagerReport) -> dict[JobId, int]:
+    """Return the bytes of local state by job."""
+    return {state.job_id: state.size for state in report.local_state[:LOCAL_STATE_JOBS]}
