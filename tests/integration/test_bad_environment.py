@@ -223,7 +223,7 @@ def test_a_cluster_of_another_python_is_told_apart(shell: Shell) -> None:
         assert status_of(shell, endpoint, job_id)[0] == "CREATED"
         ended = shell.run(*submit)
         assert ended.code == 2, ended
-        assert f"no task manager has Python {own} (there is 3.9)" in ended.err
+        assert f"no task manager has Python {own} (registered: Python 3.9)" in ended.err
         shell.done("cancel", job_id, "--url", endpoint.url)
 
 

@@ -119,8 +119,7 @@ class RegisteredTaskManagers:
         if old.predecessor == new.instance:
             raise _outdated(old.id)
         raise Conflict(
-            f"task manager {old.id} is alive: {_process(old)} is registered under this id, "
-            f"and {_process(new)} claims it",
+            f"the id of task manager {old.id} is in use by {_process(old)}, so {_process(new)} cannot register with it",
             hint="give each task manager its own taskmanager.resource-id and working directory",
         )
 
@@ -210,7 +209,7 @@ class RegisteredTaskManagers:
 
 
 def _outdated(task_manager: TaskManagerId) -> Conflict:
-    return Conflict(f"task manager {task_manager} was started again since; this process is the older one")
+    return Conflict(f"task manager {task_manager} has been restarted, and this process is its previous instance")
 
 
 def _process(info: TaskManagerInfo) -> str:

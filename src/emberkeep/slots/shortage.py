@@ -8,14 +8,14 @@ from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.shelves import Shelf, Shelves
 
-NOBODY = "no task manager is registered"
+NO_TASK_MANAGER = "no task manager is registered"
 NAMED = 3  # most blocked places without a task manager that a text names
 
 
-def _nobody(shelves: Shelves) -> str:
+def _none_registered(shelves: Shelves) -> str:
     if not shelves.away:
-        return NOBODY
-    return f"{NOBODY} but {shelves.away} that {'is' if shelves.away == 1 else 'are'} away"
+        return NO_TASK_MANAGER
+    return f"{NO_TASK_MANAGER} except {shelves.away} that {'is' if shelves.away == 1 else 'are'} away"
 
 
 def could_host(info: TaskManagerInfo, need: DriverNeed) -> bool:
@@ -36,7 +36,7 @@ def missing_slots(requirement: SlotRequirement, missing: int, shelves: Shelves) 
 
 def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:
     if not shelves.by_runtime:
-        return _nobody(shelves)
+        return _none_registered(shelves)
     shelf = shelves.by_runtime.get(requirement.runtime)
     if shelf is None:
         return _no_runtime(requirement.runtime, shelves)
@@ -50,7 +50,7 @@ def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:
     blocked = _also_blocked(shelf.blocked_slots)
     if shelf.free_slots == 0:
         return ("the only slot is taken" if usable == 1 else f"all {usable} slots are taken") + blocked
-    free = f"{shelf.free_slots} of {usable} slots are free, but none of their task managers has {requirement.profile}"
+    free = f"{shelf.free_slots} of {usable} slots are free, but no task manager has {requirement.profile} free"
     return free + blocked
 
 
@@ -76,7 +76,7 @@ def missing_place(need: DriverNeed, shelves: Shelves) -> str:
 def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     able: list[Shelf] = [shelf for runtime, shelf in shelves.by_runtime.items() if need.python in ("", runtime.python)]
     if not shelves.by_runtime:
-        return _nobody(shelves)
+        return _none_registered(shelves)
     if not able:
         return f"no task manager has Python {need.python}"
     if not any(could_host(member.info, need) for shelf in able for member in shelf.members):
@@ -90,7 +90,7 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     blocked = _also_blocked(away)
     if free == 0:
         return (f"all {places} driver places are taken" if places > 1 else "the only driver place is taken") + blocked
-    return f"{free} of {places} driver places are free, but no task manager with one has that much memory free{blocked}"
+    return f"{free} of {places} driver places are free, but none on a task manager with enough free memory{blocked}"
 
 
 def vacant_places(places: Sequence[str]) -> str:
@@ -128,7 +128,7 @@ def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence
     fit = [info for info in infos if need.python in ("", info.runtime.python)]
     if not fit:
         known = ", ".join(sorted({info.runtime.python for info in infos}))
-        return f"no task manager has Python {need.python} (there is {known})"
+        return f"no task manager has Python {need.python} (registered: Python {known})"
     drivers = [info for info in fit if could_host(info, need)]
     if not drivers:
         return f"no task manager is large enough for the driver ({need.memory_mb} MiB): the largest has {_largest(fit)}"
@@ -141,8 +141,8 @@ def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence
         both = need.memory_mb + executor.memory_mb
         if both > drivers[0].total.memory_mb:
             return (
-                f"driver and one executor together need {both} MiB, and the only task manager that is large enough "
-                f"for either has {drivers[0].total.memory_mb} MiB"
+                f"the driver and one executor together need {both} MiB, but the only task manager that is large "
+                f"enough for either has {drivers[0].total.memory_mb} MiB"
             )
     return ""
 

@@ -661,14 +661,14 @@ class TestFencing:
                 with pytest.raises(Conflict, match=r"taskmanager\.resource-id"):
                     await elsewhere.register()
                 later = FakeTaskManager(service, "tm-1", instance="4", started_ms=2)
-                with pytest.raises(Conflict, match="is alive"):
+                with pytest.raises(Conflict, match="is in use by"):
                     await later.register()
                 await first.beat()
                 again = FakeTaskManager(service, "tm-1", instance="3", predecessor=first.info.instance)
                 await again.register()
-                with pytest.raises(Conflict, match="started again"):
+                with pytest.raises(Conflict, match="has been restarted"):
                     await first.beat()
-                with pytest.raises(Conflict, match="older one"):
+                with pytest.raises(Conflict, match="its previous instance"):
                     await first.register()
 
         in_virtual_time(scenario)

@@ -263,9 +263,9 @@ class TestAccounts:
         rig.match()
         new = info("tm-1", instance=InstanceId("tm-1/2"), predecessor=old.instance, started_ms=-5)
         assert rig.slots.task_managers.register(new, HeldReport(1), 0.0) == (old, (job_id,))
-        with pytest.raises(Conflict, match="started again"):
+        with pytest.raises(Conflict, match="has been restarted"):
             rig.slots.task_managers.take_heartbeat(old.id, old.instance, 9, 0.0)
-        with pytest.raises(Conflict, match="older one"):
+        with pytest.raises(Conflict, match="its previous instance"):
             rig.slots.task_managers.register(old, HeldReport(9), 0.0)
 
     @pytest.mark.req("SAFE-16")
@@ -283,7 +283,7 @@ class TestAccounts:
         life = None if predecessor is None else InstanceId(predecessor)
         second = info("tm-1", instance=InstanceId("tm-1/2"), pid=22, host=host, predecessor=life, started_ms=started_ms)
         for now in (0.0, LOST_AFTER / 2):
-            with pytest.raises(Conflict, match=rf"pid 11 on tm-1 .* pid 22 on {host} .* claims it"):
+            with pytest.raises(Conflict, match=rf"pid 11 on tm-1 .* pid 22 on {host} .* cannot register with it"):
                 rig.slots.task_managers.register(second, HeldReport(1), now)
         assert rig.slots.task_managers.take_heartbeat(first.id, first.instance, 9, LOST_AFTER / 2)
         rig.slots.expire(LOST_AFTER)
@@ -315,7 +315,7 @@ class TestTaskManagersThatAreAway:
         assert rig.slots.missing(job_id) == ""
         other = rig.job(1)
         assert not rig.match(LOST_AFTER)
-        assert rig.slots.missing(other).endswith("no task manager is registered but 1 that is away")
+        assert rig.slots.missing(other).endswith("no task manager is registered except 1 that is away")
         rig.ask(other, 512)
         assert rig.places() == {}
         assert rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 2, LOST_AFTER + 1)
@@ -499,7 +499,7 @@ class TestWords:
                 {"slots": 3, "total": ResourceProfile(cores=2, memory_mb=4096)},
                 SMALL,
                 RUNTIME,
-                "1 of 3 slots are free, but none of their task managers has 1 core and 1024 MiB",
+                "1 of 3 slots are free, but no task manager has 1 core and 1024 MiB free",
             ),
         ],
     )
@@ -515,7 +515,7 @@ class TestWords:
         ("need", "executor", "words"),
         [
             (DriverNeed(9000, ""), None, "large enough for the driver"),
-            (DriverNeed(512, "3.12"), None, "no task manager has Python 3.12 (there is 3.11)"),
+            (DriverNeed(512, "3.12"), None, "no task manager has Python 3.12 (registered: Python 3.11)"),
             (DriverNeed(512, ""), ResourceProfile(cores=5, memory_mb=1), "large enough for an executor"),
             (DriverNeed(5000, ""), ResourceProfile(cores=1, memory_mb=5000), "together need 10000 MiB"),
             (DriverNeed(4000, "3.11"), ResourceProfile(cores=1, memory_mb=4000), ""),

@@ -220,7 +220,9 @@ class ResourceManager(Actor):
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             if self._steps_aside and self._term.hearing.is_cut_off(self._clock.now()):
-                raise Conflict("hardly any task manager is heard any more: another JobManager shall try to lead")
+                raise Conflict(
+                    "lost contact with most task managers: stepping aside so that another JobManager can lead"
+                )
             self.tell(self._expire)
 
     def _expire(self) -> None:

@@ -40,7 +40,7 @@ class SlotOrders:
             self._withdraw(allocation.id)
             return
         if not self._slots.is_pending(allocation.id):
-            return  # it expired while this waited its turn
+            return  # it expired while this call waited
         request = AllocateSlot(
             epoch=self._term.epoch,
             allocation_id=allocation.id,
@@ -54,9 +54,11 @@ class SlotOrders:
             await self._rpc.call(allotted.info.address, request, Ack, timeout=self._timeout)
         except UnknownOutcome as error:
             # The slot may be allocated: the next report, or the timeout of the pending slot, decides.
-            logger.info("allocation on task manager %s is uncertain: %s", allotted.info.id, error)
+            logger.info(
+                "no reply to an allocation on task manager %s, its next report decides: %s", allotted.info.id, error
+            )
         except EmberkeepError as error:
-            logger.info("task manager %s does not take an allocation: %s", allotted.info.id, error)
+            logger.info("task manager %s did not take an allocation: %s", allotted.info.id, error)
             self._withdraw(allocation.id)
 
     def _withdraw(self, allocation_id: AllocationId) -> None:

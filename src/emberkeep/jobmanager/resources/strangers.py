@@ -28,8 +28,8 @@ from emberkeep.slots.model import TaskManagerInfo
 NAMED = 1000  # task managers to remember
 
 _HINT = (
-    "give this JobManager back the job store that was there before; or, to give up what runs there, restart the task "
-    "manager once with taskmanager.adopt-leader: true"
+    "start this JobManager with its previous job store; or, to end what runs there, restart the task manager once with "
+    "taskmanager.adopt-leader: true"
 )
 
 _RAISE = 'raise the epoch: see "A job store put back from an older copy" in docs/storage.md'
@@ -43,7 +43,7 @@ class Strangers:
 
     def __init__(self) -> None:
         self._named: dict[TaskManagerId, Stranger] = {}
-        self._told_of_older = False
+        self._warned_of_older = False
 
     def named(self) -> tuple[Stranger, ...]:
         return tuple(self._named[key] for key in sorted(self._named))
@@ -74,7 +74,7 @@ class Strangers:
             return None
         if isinstance(request, TaskManagerHeartbeat) and request.id not in self._named:
             return TaskManagerHeartbeatReply(epoch=epoch, known=False, lineage=lineage)
-        problem = f"{who} works for JobManagers with another job store ({own}; this one is {lineage})"
+        problem = f"{who} works for another job store ({own}; the one of this JobManager is {lineage})"
         if isinstance(request, RegisterTaskManager):
             self._note(request.info, own, problem, _HINT)
         raise RetryLater(problem, hint=_HINT)
@@ -87,12 +87,12 @@ class Strangers:
         Raises RetryLater for a ReportOutcome.
         """
         problem = (
-            f"a JobManager with epoch {request.known_epoch} has led since, and this one has epoch {epoch}: its job "
-            "store was put back from an older copy, if it leads"
+            f"a JobManager with epoch {request.known_epoch} has been the leader, and this one has epoch {epoch}: if "
+            "this one is the leader, its job store was put back from an older copy"
         )
-        if not self._told_of_older:
-            logger.warning("%s; what runs goes on, and is not followed up here; %s", problem, _RAISE)
-            self._told_of_older = True
+        if not self._warned_of_older:
+            logger.warning("%s; what runs continues, but this JobManager does not manage it; %s", problem, _RAISE)
+            self._warned_of_older = True
         match request:
             case RegisterTaskManager(info=info):
                 place = f"{lineage}, epoch {request.known_epoch} (the JobManager: {epoch})"
@@ -112,4 +112,6 @@ class Strangers:
             id=info.id, address=info.address, node_id=info.node_id, pid=info.pid, lineage=own
         )
         if not known:
-            logger.warning("%s: it goes on at %s, and is not used here; %s", problem, info.address, hint)
+            logger.warning(
+                "%s; its work at %s continues, and this JobManager does not use it; %s", problem, info.address, hint
+            )

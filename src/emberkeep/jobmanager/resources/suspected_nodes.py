@@ -62,7 +62,7 @@ class SuspectedNodes:
             try:
                 await block(entry)
             except EmberkeepError as error:
-                logger.warning("node %s is suspected, and not blocked: %s", entry.id, error)
+                logger.warning("cannot block the suspected node %s: %s", entry.id, error)
             else:
-                logger.warning("node %s is blocked for a while: %s", entry.id, entry.cause)
+                logger.warning("blocked the suspected node %s temporarily: %s", entry.id, entry.cause)
         self._blocking = False

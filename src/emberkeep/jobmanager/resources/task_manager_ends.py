@@ -48,7 +48,7 @@ class TaskManagerEnds:
         try:
             await self._rpc.call(info.address, request, Ack, timeout=self._timeout)
         except Conflict as error:
-            raise RetryLater(f"task manager {task_manager} does not end: {error}", hint="try again") from error
+            raise RetryLater(f"cannot end task manager {task_manager}: {error}", hint="try again") from error
 
     async def retire(self, task_manager: TaskManagerId) -> bool:
         """Order an idle task manager to end permanently, and place nothing new there.
@@ -65,5 +65,5 @@ class TaskManagerEnds:
             raise
         except EmberkeepError as error:
             await self._actor.ask(partial(self._restrictions.recall, task_manager))
-            raise RetryLater(f"task manager {task_manager} was not told to end: {error}") from error
+            raise RetryLater(f"task manager {task_manager} did not receive the request to end: {error}") from error
         return True

@@ -71,7 +71,7 @@ class TaskManagerReports:
         What the new instance has taken over continues. Only jobs without a slot in its report learn of a loss. Drivers
         that it does not list have ended, if it has searched for those of the previous instance.
         """
-        logger.info("task manager %s was started again on %s", info.id, info.host)
+        logger.info("task manager %s was restarted on %s", info.id, info.host)
         before = self.registrations.get(info.id)
         if before is not None and info.predecessor == before.info.instance:
             self._announcer.vanished(before.info, before.report.drivers, report.drivers)
@@ -89,7 +89,11 @@ class TaskManagerReports:
         self._take(registration, request, is_late=is_late)
         self._note_leaving(request.id, report)
         if was_away:
-            logger.info("task manager %s at %s is heard again", request.id, registration.info.address)
+            logger.info(
+                "received a heartbeat again from task manager %s at %s",
+                request.id,
+                registration.info.address,
+            )
         if was_away or registration.report.drivers != before.drivers:
             self._announcer.drivers(registration.info, before.drivers, registration.report.drivers)
             new = [driver for driver in registration.report.drivers if driver not in before.drivers]
@@ -146,11 +150,15 @@ class TaskManagerReports:
     def take_lapsed(self, lapsed: Lapsed) -> None:
         """Announce the task managers whose heartbeats have been missing for too long."""
         for info in lapsed.away:
-            logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
+            logger.warning(
+                "lost contact with task manager %s at %s, allocating nothing new there; jobs keep what they hold",
+                info.id,
+                info.address,
+            )
         if lapsed.away:  # nothing is lost yet, but now only the drivers' own heartbeats count
             self._announcer.listener.task_managers_lost(tuple(info.instance for info in lapsed.away))
         for info, _ in lapsed.lost:
-            logger.warning("task manager %s at %s is lost: no heartbeat for too long", info.id, info.address)
+            logger.warning("no heartbeat from task manager %s at %s for too long, removed it", info.id, info.address)
         if lapsed.lost:
             self._note_lost(lapsed.lost)
 

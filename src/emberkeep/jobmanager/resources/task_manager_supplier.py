@@ -54,7 +54,7 @@ class TaskManagerSupplier:
         self._resources = resources
         self._clock = clock
         self._supply = TaskManagerSupply(supply_limits(configuration), driver.spec)
-        self._said = ""
+        self._last_warning = ""
 
     async def run(self) -> None:
         """Run cycles until cancelled. External errors are logged; the next cycle sees their effects."""
@@ -62,7 +62,7 @@ class TaskManagerSupplier:
             try:
                 await self._cycle()
             except EmberkeepError as error:
-                self._say(f"task managers cannot be looked after: {error}")
+                self._warn(f"cannot start or end task managers: {error}")
             await asyncio.sleep(CYCLE)
 
     async def _cycle(self) -> None:
@@ -79,13 +79,13 @@ class TaskManagerSupplier:
         alive = {each.id for each in started if each.alive}
         for key in plan.ends:
             if key in alive:
-                logger.warning("task manager %s did not register, or did not end, in time: it is killed", key)
+                logger.warning("killing task manager %s: it did not register, or did not end, in time", key)
             await self._driver.end(key)
             self._supply.ended(key)
 
     async def _revive(self, plan: SupplyPlan) -> None:
         for key in plan.revives:
-            logger.warning("task manager %s has ended by itself while jobs use it: it is started again", key)
+            logger.warning("task manager %s has exited while jobs use it, starting it again", key)
             await self._tried(lambda key=key: self._driver.revive(key))  # type: ignore[misc]
 
     async def _start(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...], supply: Supply) -> None:
@@ -94,34 +94,34 @@ class TaskManagerSupplier:
             made = await self._tried(lambda: self._driver.start(supply.blocked, taken))
             if made is None:
                 return
-            self._said = ""
+            self._last_warning = ""
             taken.add(made.id)
-            logger.info("task manager %s is started on node %s", made.id, made.node_id)
+            logger.info("started task manager %s on node %s", made.id, made.node_id)
 
     async def _tried(self, work: Callable[[], Awaitable[StartedTaskManager | None]]) -> StartedTaskManager | None:
         try:
             return await work()
         except NoFreeNode as error:
-            self._say(f"more task managers are needed, but {error}")
+            self._warn(f"more task managers are needed, but {error}")
         except EmberkeepError as error:
             self._supply.start_failed(self._clock.now())
-            self._say(f"a task manager cannot be started: {error}")
+            self._warn(f"cannot start a task manager: {error}")
         return None
 
     async def _stop(self, key: TaskManagerId) -> None:
         try:
             if await self._resources.ends.retire(key):
-                logger.info("task manager %s has nothing to do, and is told to end", key)
+                logger.info("task manager %s is idle, asked it to end", key)
             else:
                 self._supply.stop_failed(key)
         except Absent:
             return  # it has ended
         except EmberkeepError as error:
             self._supply.stop_failed(key)
-            self._say(f"task manager {key} cannot be ended: {error}")
+            self._warn(f"cannot end task manager {key}: {error}")
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         """Log a warning, unless it repeats the last one."""
-        if text != self._said:
-            self._said = text
+        if text != self._last_warning:
+            self._last_warning = text
             logger.warning("%s", text)
