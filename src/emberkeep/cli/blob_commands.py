@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.protocol.rest_blobs import BlobCheck, BlobInfo, BlobList
 
-blob_app = App(name="blob", help="Look into the BLOB store: job files, off-loaded messages, logs.", sort_key=22)
+blob_app = App(name="blob", help="Inspect and check the BLOB store: job files, off-loaded messages, logs.", sort_key=22)
 _SHOWN_KEY = 14  # characters: the kind and 12 hex digits
 _SHOWN_REFERENCES = 3
 
@@ -162,12 +162,12 @@ def gc(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT
 def _choose(key: str, blobs: list[BlobInfo]) -> BlobInfo:
     matches = [blob for blob in blobs if key and (blob.key.startswith(key) or blob.key[2:].startswith(key))]
     if not matches:
-        raise Absent(f"the job has no BLOB {key!r}", hint="`emberkeep blob list JOB` shows what there is")
+        raise Absent(f"the job has no BLOB {key!r}", hint="`emberkeep blob list JOB` shows the job's BLOBs")
     if len(matches) > 1:
         raise InvalidInput(
             f"{len(matches)} BLOBs begin with {key!r}: {', '.join(blob.key[:_SHOWN_KEY] for blob in matches[:5])}",
             field="key",
-            hint="give more of it",
+            hint="give more of the key",
         )
     return matches[0]
 

@@ -68,7 +68,7 @@ class ClusterOptions(ConfigOptions):
     """Options that select a cluster."""
 
     url: Annotated[str | None, Parameter(metavar="URL", group=CLUSTER_GROUP)] = None
-    "Address of the JobManager. Default: $EMBERKEEP_URL, else what is configured, else the cluster of this machine."
+    "Address of the JobManager. Default: $EMBERKEEP_URL, else rest.address, else the cluster on this machine."
 
     def find(self) -> Endpoint | None:
         """Return the cluster to talk to; None if there is none. Raises InvalidInput, Fatal."""

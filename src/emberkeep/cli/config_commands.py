@@ -51,7 +51,7 @@ def show(
         print_json(rows)
         return ExitCode.OK
     if not rows:
-        say("everything has its default; `emberkeep config show --all` lists all keys")
+        say("every key has its default; `emberkeep config show --all` lists all keys")
         return ExitCode.OK
     names = ["key", "value", *(["origin"] if origin else []), *(["doc"] if every else [])]
     titles = {"key": "KEY", "value": "VALUE", "origin": "ORIGIN", "doc": "MEANING"}
@@ -67,5 +67,5 @@ def check(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
         say(warning)
     file = config.effective_config_file()
     where = f"{file} and the environment" if file is not None else "the environment (there is no configuration file)"
-    say(f"no mistakes in {where}; {len(configuration.settings)} keys are set")
+    say(f"no errors in {where}; {len(configuration.settings)} keys are set")
     return ExitCode.OK

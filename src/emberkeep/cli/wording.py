@@ -99,7 +99,7 @@ def procedure_text(procedure: ProcedureInfo) -> str:
     """Return the progress of a savepoint or stop as one line."""
     phase = procedure.phase
     if phase is None:
-        return f"waiting for {procedure.waiting}" if procedure.waiting else "waiting for the job's driver to take it up"
+        return f"waiting for {procedure.waiting}" if procedure.waiting else "waiting for the job's driver"
     if phase is ProcedurePhase.COPYING and procedure.files_total:
         done, size = procedure.files_done, byte_count(procedure.bytes_done)
         return f"copying {done} of {counted(procedure.files_total, 'file')}, {size}"
@@ -110,7 +110,7 @@ def procedure_text(procedure: ProcedureInfo) -> str:
 
 _PHASES = {
     ProcedurePhase.FINISHING_BATCHES: "finishing the running batches",
-    ProcedurePhase.DRAINING: "draining: everything that waits for later events comes out",
+    ProcedurePhase.DRAINING: "draining: writing out everything that waits for later events",
     ProcedurePhase.COPYING: "copying the state",
     ProcedurePhase.COMPLETED: "complete",
     ProcedurePhase.FAILED: "failed",

@@ -32,7 +32,7 @@ async def until_completed(
             state = await client.savepoints.status(job_id, trigger_id)
         except RetryLater as error:
             if not silence.is_running:
-                notice(f"{error.message}; the request is durable and goes on without it, trying again")
+                notice(f"{error.message}; the request is durable and continues without the JobManager, trying again")
             if silence.is_over():
                 raise
         else:

@@ -270,7 +270,7 @@ def test_logs(fake: FakeJobManager, capfd: Output) -> None:
     assert main(["logs", "a1", "--list"]) == 0
     assert capfd.readouterr().out.count("driver-stdout") == 2
     assert main(["logs", "a1", "--executor", "0"]) == 4
-    assert "there is no log of executor 0" in capfd.readouterr().err
+    assert "has no log of executor 0" in capfd.readouterr().err
 
 
 def test_logs_that_may_be_on_a_task_manager_which_does_not_answer(fake: FakeJobManager, capfd: Output) -> None:
@@ -316,9 +316,9 @@ def test_a_range_without_an_end_is_followed(fake: FakeJobManager, capfd: Output)
         (["a1", "--range", "x"], "not a byte range"),
         (["a1", "--range", "-0"], "not a byte range"),
         (["a1", "-f", "--range", "1-2"], "cannot be followed"),
-        ([], "logs needs a job"),
-        (["a1", "--jobmanager"], "logs needs a job"),
-        (["--jobmanager", "--taskmanager", "tm-1"], "logs needs a job"),
+        ([], "name a job"),
+        (["a1", "--jobmanager"], "name a job"),
+        (["--jobmanager", "--taskmanager", "tm-1"], "name a job"),
         (["--jobmanager", "--attempt", "1"], "a job's"),
         (["a1", "--name", "x"], "--name goes with"),
     ],
@@ -444,7 +444,7 @@ def test_config(fake: FakeJobManager, capfd: Output, tmp_path: Path) -> None:
     assert rows["heartbeat.interval"]["value"] == "3s"
     assert rows["rest.port"]["origin"] == "default"
     assert main(["config", "check"]) == 0
-    assert "no mistakes" in capfd.readouterr().err
+    assert "no errors" in capfd.readouterr().err
     file.write_text("heartbeat.intervall: 3s\n")
     assert main(["config", "check"]) == 2
     err = capfd.readouterr().err

@@ -57,7 +57,7 @@ def test_block_evacuate_and_unblock(fake: FakeJobManager, capfd: Output) -> None
 
     assert main(["node", "unblock", "rack 7/1"]) == 0
     assert main(["node", "unblock", "rack 7/1"]) == 4
-    assert "node rack 7/1 gets work again" in capfd.readouterr().err
+    assert "node rack 7/1 gets new work again" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -230,12 +230,12 @@ def test_nobody_there_may_be_a_wrong_id_and_is_no_proof_that_nothing_runs_there(
     fake.task_managers = [changed(task_manager_info("tm-1"), 2)]
     assert main(["node", "evacuate", "127.0.0.9", "--cause", "x", "--wait", "--timeout", "1s"]) == 5
     err = capfd.readouterr().err
-    assert "no task manager of node 127.0.0.9 is registered at present" in err
-    assert "nothing is known to be left; task managers are still waited for" in err
+    assert "no task manager of node 127.0.0.9 is registered now" in err
+    assert "no known work is left; waiting for task managers to confirm it" in err
     assert main(["node", "block", "tm-2", "--task-manager", "--cause", "x"]) == 0
-    assert "no task manager tm-2 is registered at present" in capfd.readouterr().err
+    assert "no task manager tm-2 is registered now" in capfd.readouterr().err
     assert main(["node", "block", "tm-1", "--task-manager", "--cause", "x"]) == 0
-    assert "registered at present" not in capfd.readouterr().err
+    assert "registered now" not in capfd.readouterr().err
 
 
 OLD = 3600.0  # seconds for which a JobManager has led that knows everybody

@@ -126,7 +126,7 @@ def test_what_a_drain_has_left_is_told_last(gateway: Scripted, capfd: Output) ->
     left = told(ProcedurePhase.COMPLETED, warning="timers of query 'one' were still setting timers")
     gateway.steps = [{"is_over": True, "savepoint": "/s/1", **left}]
     assert main(["stop", "flights", "--drain", "--savepoint-path", "/s"]) == 0
-    said = [line for line in capfd.readouterr().err.splitlines() if "JobManager does not see" not in line]
+    said = [line for line in capfd.readouterr().err.splitlines() if "JobManager does not find" not in line]
     assert said[-1] == "emberkeep: warning: timers of query 'one' were still setting timers"
 
 
@@ -139,7 +139,7 @@ def test_a_savepoint_that_only_the_drivers_machine_has_is_warned_of(
         assert main(["savepoint", "create", "flights"]) == 0
         captured = capfd.readouterr()
         assert captured.out == f"{path}\n"
-        assert ("the JobManager does not see" in captured.err) == warned
+        assert ("the JobManager does not find" in captured.err) == warned
 
 
 @pytest.mark.req("END-6")
@@ -165,7 +165,7 @@ def test_a_savepoint_of_a_job_that_runs_on(gateway: Scripted, capfd: Output, mon
     assert main(["savepoint", "create", JOB, "--savepoint-path", "s", "-o", "json"]) == 0
     captured = capfd.readouterr()
     assert json.loads(captured.out)["operation"] == {"location": "/usr/s/1"}
-    assert "the job goes on" in captured.err
+    assert "the job continues" in captured.err
     (view,) = gateway.procedures.values()
     assert view.request is not None
     assert (view.request.procedure, view.request.target_directory) == (Procedure.SAVEPOINT, "/usr/s")
@@ -181,7 +181,7 @@ def test_a_job_manager_that_is_away_is_waited_for(gateway: Scripted, capfd: Outp
     away = {"error": RetryLater("it does not lead")}
     gateway.steps = [away] * 12 + [{"is_over": True, "savepoint": "/s/1"}]
     assert main(["savepoint", "create", "flights"]) == 0
-    assert "is durable and goes on" in capfd.readouterr().err
+    assert "is durable and continues" in capfd.readouterr().err
 
 
 def test_ctrl_c_ends_the_waiting_only(gateway: Scripted, capfd: Output) -> None:
@@ -195,7 +195,7 @@ def test_ctrl_c_ends_the_waiting_only(gateway: Scripted, capfd: Output) -> None:
     interrupting.start()
     assert main(["stop", "flights"]) == 130
     interrupting.join()
-    assert "goes on: `emberkeep info" in capfd.readouterr().err
+    assert "continues: `emberkeep info" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["stop"], ["savepoint", "create"]])
@@ -240,7 +240,7 @@ def test_savepoints_are_listed_shown_checked_and_deleted(
     first, second = manifest_of(root).files
     said = capfd.readouterr().err.splitlines()
     assert said[0] == f"emberkeep: read 1 of 2 files, {first.size} B of {first.size + second.size} B"
-    assert re.fullmatch(r"emberkeep: 2 files, 7 B: all as they were made, after \d+\.\ds", said[1])
+    assert re.fullmatch(r"emberkeep: 2 files, 7 B: all unchanged, after \d+\.\ds", said[1])
     flip(root / "functions/0")
     assert main(["savepoint", "verify", str(root)]) == 1
     assert "functions/0 was changed" in capfd.readouterr().out
@@ -248,7 +248,7 @@ def test_savepoints_are_listed_shown_checked_and_deleted(
     assert main(["savepoint", "dispose", str(root)]) == 0
     told = capfd.readouterr().err
     assert f"{root} is deleted after " in told
-    assert "left there, as the savepoint does not name it: notes" in told
+    assert "not deleted, as the savepoint's manifest does not name it: notes" in told
     assert [path.name for path in root.iterdir()] == ["notes"]
     assert main(["savepoint", "dispose", str(root)]) == 4, "there is none any more"
 
@@ -264,7 +264,7 @@ def test_restore_checks_the_savepoint_and_submits(
     captured = capfd.readouterr()
     graph = gateway.views[JobId(captured.out.strip())].graph
     assert graph is not None
-    assert "all as they were made, after " in captured.err
+    assert "all unchanged, after " in captured.err
     assert (graph.savepoint, graph.resources.executors, graph.arguments) == (str(root), 1, ("--num-executors", "7"))
     assert graph.name == manifest_of(root).job_name, "it is called as the job was"
 
@@ -294,7 +294,7 @@ def test_restore_warns_of_the_job_that_still_runs_and_of_a_newer_savepoint(
     gateway.add(job_view(made_of.job_id, "flights", pointers=JobPointers(savepoints=(newer,))))
     assert main(["savepoint", "restore", "-q", str(root), "app.py"]) == 0
     said = capfd.readouterr().err
-    assert "is RUNNING: both will read the same input" in said
+    assert "is RUNNING: both jobs will read the same input" in said
     assert "/s/newer" in said
 
 

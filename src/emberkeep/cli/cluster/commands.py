@@ -87,11 +87,11 @@ def down(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
     if not _local(config).down():
         say(f"no cluster is running below {layout.root}")
         return ExitCode.OK
-    say(f"the cluster is down; its logs stay below {layout.root}")
+    say(f"the cluster has stopped; its logs stay below {layout.root}")
     if unfinished:
         from emberkeep.cli.wording import counted
 
-        say(f"{counted(unfinished, 'unfinished job')}: to be continued after the next `emberkeep cluster up`")
+        say(f"{counted(unfinished, 'unfinished job')} will continue after the next `emberkeep cluster up`")
     return ExitCode.OK
 
 
@@ -129,7 +129,7 @@ def list_task_managers(*, output: Output = OutputFormat.TABLE, cluster: ClusterO
         print_json(found)
         return ExitCode.OK
     if not found:
-        say("no task manager is registered; jobs wait until one is")
+        say("no task manager is registered; jobs wait until one registers")
     else:
         from emberkeep.cli.cluster.status import TASK_MANAGER_COLUMNS, task_manager_row
 
@@ -196,11 +196,9 @@ def _highly_available(shape: ClusterShape, ha: bool, job_managers: int | None, z
         return shape
     managers, servers = job_managers or _JOB_MANAGERS, zookeepers or 1
     if not 1 <= managers <= _MAX_JOB_MANAGERS:
-        raise InvalidInput(
-            f"--job-managers {managers}: from 1 to {_MAX_JOB_MANAGERS} are possible", field="--job-managers"
-        )
+        raise InvalidInput(f"--job-managers {managers}: not from 1 to {_MAX_JOB_MANAGERS}", field="--job-managers")
     if servers not in (1, 3, 5):
-        raise InvalidInput(f"--zookeepers {servers}: 1, 3 or 5 are possible", field="--zookeepers")
+        raise InvalidInput(f"--zookeepers {servers}: not 1, 3 or 5", field="--zookeepers")
     return msgspec.structs.replace(shape, job_managers=managers, zookeepers=servers)
 
 

@@ -16,7 +16,7 @@ from emberkeep.cli.cluster_options import ClusterOptions, ConfigOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, with_client
 
-task_manager_app = App(name="taskmanager", help="Run a task manager here, or end one for good.", sort_key=41)
+task_manager_app = App(name="taskmanager", help="Run a task manager here, or end one permanently.", sort_key=41)
 
 
 def jobmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:

@@ -8,10 +8,10 @@ from emberkeep.cli.tables import print_table
 from emberkeep.protocol.rest import TaskManagerOfAnotherStore
 
 _WHAT_TO_DO = """\
-What runs there goes on, and nothing new is placed there. Give the JobManager that job store back, and all goes on.
-Where it is lost for good, end what runs there: on each of these nodes `kill PID`, then, with its usual options,
-`emberkeep taskmanager -D taskmanager.adopt-leader=true` for one start.
-Where an epoch is named, the job store was put back from an older copy: raise its epoch, see docs/storage.md."""
+Their drivers and executors keep running; this JobManager places nothing new there. If that job store still exists,
+start the JobManager with it again: the jobs continue. If it is lost, end what runs there: on each of these nodes
+`kill PID`, then start `emberkeep taskmanager` once with its usual options and -D taskmanager.adopt-leader=true.
+Where an epoch is shown, the job store was restored from an older copy: raise its epoch, see docs/storage.md."""
 
 
 def print_of_another_store(task_managers: Sequence[TaskManagerOfAnotherStore]) -> None:

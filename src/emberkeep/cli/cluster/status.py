@@ -100,7 +100,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
         free = overview.slots_available
         print_fields(
             [
-                ("JobManager", f"{own.job_manager}, version {own.version}, leads since {timestamp(own.started)}"),
+                ("JobManager", f"{own.job_manager}, version {own.version}, leader since {timestamp(own.started)}"),
                 ("Web page", _web_page(record, own.job_manager) if record is not None else ""),
                 ("Attention", own.problem),
                 ("Task managers", str(overview.taskmanagers)),
@@ -132,7 +132,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
         print("\nJobs, newest first")
         print_table(JOB_COLUMNS, [job_row(job) for job in picture[2][:_SHOWN_JOBS]])
         if len(picture[2]) > _SHOWN_JOBS:
-            print(f"… {len(picture[2]) - _SHOWN_JOBS} older: `emberkeep list` shows all")
+            print(f"… {len(picture[2]) - _SHOWN_JOBS} older jobs: `emberkeep list` shows all")
 
 
 def _storage(problem: str, unneeded: int) -> str:
@@ -176,7 +176,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),
             ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
             ("Disk free", memory(own.disk_free_mb)),
-            ("Taken over", f"{own.adopted} processes of its former life" if own.adopted else ""),
+            ("Taken over", f"{own.adopted} processes of the previous instance" if own.adopted else ""),
             ("Versions", f"Python {own.python}, Spark {own.spark}, Java {own.java}"),
         ]
     )

@@ -18,7 +18,9 @@ from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_t
 if TYPE_CHECKING:
     from emberkeep.protocol.rest_storage import StorageInfo
 
-storage_app = App(name="storage", help="Show and settle whose the data in the shared storage is.", sort_key=23)
+storage_app = App(
+    name="storage", help="Show or settle who owns the shared storage, and delete data that no job needs.", sort_key=23
+)
 
 
 @storage_app.command
@@ -82,7 +84,7 @@ def purge(
 def _confirm(jobs: int) -> None:
     """Ask for confirmation on the terminal. Raises InvalidInput unless the user types yes, or without a terminal."""
     if sys.stdin.isatty():
-        say(f"this deletes all data of {jobs} jobs for good; type yes to go on")
+        say(f"this permanently deletes all data of {jobs} jobs; type yes to continue")
         if sys.stdin.readline().strip() == "yes":
             return
     raise InvalidInput("nothing is deleted", field="--yes", hint="--yes deletes without asking")
@@ -115,5 +117,5 @@ def _show(found: StorageInfo, output: OutputFormat) -> None:
         )
     if found.used_by:
         print_of_another_store(found.used_by)
-        say("their jobs may use what lies there: it stays as long as this JobManager has heard of them")
+        say("their jobs may use data in the storage: it is kept as long as this JobManager has contact with them")
     say(f"{counted(len({data.jobid for data in found.data}), 'job')} with data that no job needs")

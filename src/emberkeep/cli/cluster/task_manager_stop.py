@@ -26,7 +26,7 @@ async def end_task_manager(client: RestClient, task_manager: str | None, *, drai
     say(f"task manager {name} ends")
     while await _is_there(client, name, pid):  # noqa: ASYNC110 - the end of another process
         await asyncio.sleep(_POLL)
-    say(f"task manager {name} is gone")
+    say(f"task manager {name} has ended")
 
 
 async def _is_there(client: RestClient, name: str, pid: int) -> bool:
@@ -41,5 +41,5 @@ async def _only_one(client: RestClient) -> str:
     found = [task_manager.id for task_manager in await client.task_managers()]
     if len(found) != 1:
         what = f"one of {', '.join(found)}" if found else "none is registered"
-        raise InvalidInput(f"which task manager? {what}", field="task_manager")
+        raise InvalidInput(f"name the task manager to end: {what}", field="task_manager")
     return found[0]

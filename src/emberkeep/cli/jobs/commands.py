@@ -142,7 +142,7 @@ def run(
     if endpoint is not None:
         refuse_cluster_options(cluster.definitions)
         if keep_logs:
-            say("--keep-logs has no effect: the cluster keeps logs itself")
+            say("--keep-logs has no effect: the cluster keeps the logs of its jobs")
         return asyncio.run(run_on_cluster(job, endpoint, quiet=quiet))
     from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
     from emberkeep.client.clusters.embedded import EmbeddedOptions

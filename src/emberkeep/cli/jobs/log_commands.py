@@ -61,7 +61,7 @@ def logs(
     from emberkeep.client.job_reference import resolve_job
 
     if [job is not None, task_manager is not None, job_manager].count(True) != 1:
-        raise InvalidInput("logs needs a job, --taskmanager or --jobmanager", hint="`emberkeep list` shows the jobs")
+        raise InvalidInput("name a job, --taskmanager or --jobmanager", hint="`emberkeep list` shows the jobs")
     if job is None and (attempt is not None or executor is not None):
         raise InvalidInput("--attempt and --executor are a job's")
     if job is not None and name is not None:

@@ -60,7 +60,7 @@ async def show_job_logs(
         return
     found = await client.job_logs(job_id)
     for task_manager in found.unreachable:
-        say(f"task manager {task_manager} does not answer: logs that it holds are missing here")
+        say(f"task manager {task_manager} does not answer: its logs are missing here")
     if reading.names:
         _print_job_logs(found.logs)
         return
@@ -70,9 +70,9 @@ async def show_job_logs(
         which = f"attempt {attempt}" if attempt is not None else "any attempt"
         if found.unreachable:
             raise RetryLater(
-                f"logs of {whose} of {which} cannot be read now", hint="they are there again once that task manager is"
+                f"logs of {whose} of {which} cannot be read now", hint="try again when that task manager answers"
             )
-        raise Absent(f"there is no log of {whose} of {which}", hint="`emberkeep logs --list` shows what there is")
+        raise Absent(f"{which} has no log of {whose}", hint="`emberkeep logs --list` shows all logs of a job")
     if reading.follow:
         await asyncio.gather(*(_print(client, job_log_path(job_id, log.id), log, reading) for log in wanted))
         return
@@ -106,7 +106,7 @@ def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
         for log in logs:
             if log.name == name:
                 return log
-        raise Absent(f"there is no log {name!r}", hint="`--list` shows what there is")
+        raise Absent(f"there is no log {name!r}", hint="`--list` shows all names")
     own = [log for log in logs if log.kind == kind]
     if not own:
         raise Absent(f"this {kind} has written no log", hint="a daemon in the foreground logs to its terminal")

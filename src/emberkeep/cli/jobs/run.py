@@ -54,7 +54,7 @@ async def run_embedded(job: PreparedJob, options: EmbeddedOptions, *, quiet: boo
             terminal.close()
             logs = await asyncio.to_thread(cluster.stop, lambda: interrupts.count > 1, with_logs=keep_logs)
             if logs is not None:
-                terminal.always(f"logs of this run are below {logs}")
+                terminal.always(f"the logs of this run are below {logs}")
 
 
 async def _while_supervised(cluster: EmbeddedCluster, work: Coroutine[Any, Any, int]) -> int:
@@ -107,7 +107,7 @@ async def _submit(submitting: JobSubmitting, job: PreparedJob, interrupts: Inter
             if not submitting.posted:
                 raise Interrupted
             if count == 1:
-                terminal.always("waiting to hear whether the job was accepted; press Ctrl-C again to leave")
+                terminal.always("waiting for the JobManager to accept the job; press Ctrl-C again to leave")
         terminal.always(f"the job may have been accepted: see `emberkeep info {job.submission.jobid[:SHORT_ID]}`")
         raise Interrupted
     finally:
@@ -133,7 +133,7 @@ async def _follow(
         return following.result()
     except BrokenPipeError:
         await _cancel(client, job_id)
-        terminal.always("standard output was closed: the job is cancelled")
+        terminal.always("standard output was closed: cancelling the job")
         raise
     finally:
         for task in (following, cancelling):
@@ -150,7 +150,7 @@ async def _cancel_when_asked(
     try:
         await _cancel(client, job_id)
     except EmberkeepError as error:
-        terminal.always(f"it cannot be cancelled now: {error}")
+        terminal.always(f"cannot cancel the job now: {error}")
     await interrupts.wait_for(2)
     terminal.always("killing the job")
     await kill(client, job_id)
@@ -195,5 +195,5 @@ def _exit_code(job: JobDetailsInfo, terminal: JobTerminal, *, interrupted: bool)
     if job.state is JobStatus.CANCELED:
         terminal.always(f"job {job.jid[:SHORT_ID]} CANCELED")
         return ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED
-    terminal.always(f"job {job.jid[:SHORT_ID]} FAILED: {own.root_cause or 'no reason is known'}")
+    terminal.always(f"job {job.jid[:SHORT_ID]} FAILED: {own.root_cause or 'the cause is unknown'}")
     return own.exit_code or ExitCode.FAILED

@@ -122,7 +122,7 @@ def with_client_waiting(
         return with_client(cluster.require(), work)
     except KeyboardInterrupt:
         if asked:
-            say(f"not waiting any more; request {asked[1]} goes on: `emberkeep info {asked[0]}` shows how far it is")
+            say(f"stopped waiting; request {asked[1]} continues: `emberkeep info {asked[0]}` shows its progress")
         return ExitCode.INTERRUPTED
 
 
@@ -136,8 +136,9 @@ async def _look_for(client: RestClient, location: str) -> None:
         await client.savepoints.manifest(location)
     except Absent:
         say(
-            f"warning: the JobManager does not see {location}: is that a directory of the driver's machine alone? Copy "
-            "it to storage that all nodes see before you start from it, and name such a one next time"
+            f"warning: the JobManager does not find {location}, which may be on a disk of the driver's machine alone. "
+            "Copy the savepoint to storage that all nodes can read before you start from it, and use such storage for "
+            "the next one"
         )
     except EmberkeepError:
         return  # the savepoint is complete: a start from it reports the error
@@ -189,7 +190,7 @@ def _ended(state: SavepointStatus, output: OutputFormat) -> int:
         return ExitCode.FAILED
     took = f" after {duration(own.duration)}" if own.duration >= 0 else ""
     ends = own.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
-    say(f"the job is {own.job_status.value}{took}" if ends else f"the savepoint is complete{took}; the job goes on")
+    say(f"the job is {own.job_status.value}{took}" if ends else f"the savepoint is complete{took}; the job continues")
     if output is OutputFormat.TABLE:
         print(own.location)
     say(f"start from it with `emberkeep run --from-savepoint {own.location} app.py`")

@@ -121,10 +121,12 @@ def _executor_state(executor: ExecutorInfo) -> str:
     state = f"{executor.state.value}, task manager away" if executor.away else executor.state.value
     departure = executor.departure
     if departure is None and executor.outgoing:
-        return f"{state}, {'takes no new task' if executor.cordoned else 'to be replaced'}: its node is blocked"
+        return (
+            f"{state}, {'takes no new task' if executor.cordoned else 'waits for a replacement'}: its node is blocked"
+        )
     if departure is None:
         return state
-    return f"{state}, leaving" if departure.begun else f"{state}, to leave once another one is there"
+    return f"{state}, leaving" if departure.begun else f"{state}, leaves when its replacement runs"
 
 
 def _print_local_state(job: JobDetailsInfo, task_managers: Sequence[TaskManagerSummary]) -> None:
@@ -135,7 +137,7 @@ def _print_local_state(job: JobDetailsInfo, task_managers: Sequence[TaskManagerS
         if state.jid == job.jid
     ]
     if rows:
-        print("\nLocal copies of its state")
+        print("\nLocal copies of the job's state")
         print_table(("TASK MANAGER", "FILES", "SIZE"), rows)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Drivers = Literal["restart", "wait"]
 
-node_app = App(name="node", help="Show nodes; keep work away from them, and bring it back.", sort_key=22)
+node_app = App(name="node", help="Show nodes; block them for new work, evacuate them, unblock them.", sort_key=22)
 
 
 @node_app.default
@@ -97,7 +97,7 @@ def unblock(node: str, /, *, task_manager: Flag = False, cluster: ClusterOptions
         NODE is the id of a single task manager, not of a node.
     """
     with_client(cluster.require(), lambda client: client.unblock(node, task_manager=task_manager))
-    say(f"{_what(task_manager)} {node} gets work again")
+    say(f"{_what(task_manager)} {node} gets new work again")
     return ExitCode.OK
 
 
@@ -132,7 +132,7 @@ def _block(
         say(f"{_what(task_manager)} {name} gets no new work {until(entry.end_timestamp)}: {entry.cause}")
         if not await there_now(client, name, task_manager=task_manager):
             where = f"task manager {name} is" if task_manager else f"task manager of node {name} is"
-            say(f"no {where} registered at present: if that is not the right id, `node unblock` it")
+            say(f"no {where} registered now: if the id is wrong, undo this with `emberkeep node unblock {name}`")
         return not blocking.wait or await wait_until_free(client, name, task_manager=task_manager, patience=patience)
 
     return ExitCode.OK if with_client(cluster.require(), work) else ExitCode.TIMED_OUT

@@ -22,26 +22,26 @@ class BlockOptions:
     """Options that say why and for how long to block, and whether a node or a task manager is named."""
 
     cause: Annotated[str, Parameter(metavar="TEXT")]
-    "Why; everybody who looks at the list sees it."
+    "The reason, shown to everyone who lists the nodes."
     duration: Annotated[str | None, Parameter(metavar="DURATION", name="--for")] = None
     "For how long, such as 30min, 2h or 1d. Default: until it is unblocked."
     until: Annotated[str | None, Parameter(metavar="TIME")] = None
     "Until when, such as 2026-01-31T18:00 (local time) or with a zone. Default: until it is unblocked."
     merge: Flag = False
-    "Where it is blocked already: the stronger action, the later end, both causes."
+    "If it is blocked already, merge: the stronger action, the later end, both causes."
     wait: Flag = False
-    "Return when nothing runs in its slots any more; after `evacuate` also no driver that is to move."
+    "Return when its slots are empty and, after `evacuate`, when the drivers that move have left."
     timeout: Annotated[str | None, Parameter(metavar="DURATION")] = None
-    "With --wait: for how long; exit code 5 when something is left then. Default: for ever."
+    "With --wait: for how long. Exit code 5 if something still runs there after that. Default: no limit."
     task_manager: Flag = False
-    "What is named is not a node but a single task manager, by its id."
+    "NODE is the id of a single task manager, not of a node."
 
     def request(self, action: BlockAction, drivers: EvacuatedDrivers | None = None) -> BlockRequest:
         """Return the request, without the end that ``--for`` gives. Raises InvalidInput."""
         from emberkeep.protocol.rest_blocklist import BlockRequest
 
         if self.duration is not None and self.until is not None:
-            raise InvalidInput("--for and --until are given", field="--until", hint="give one of them")
+            raise InvalidInput("--for and --until are both given", field="--until", hint="give one of them")
         return BlockRequest(
             action=action, cause=self.cause, drivers=drivers, end_timestamp=self._end(), allow_merge=self.merge
         )
@@ -62,7 +62,9 @@ class BlockOptions:
         from emberkeep.cli.jobs.stop import milliseconds
 
         if self.timeout is not None and not self.wait:
-            raise InvalidInput("--timeout is given without --wait", field="--timeout", hint="it bounds the waiting")
+            raise InvalidInput(
+                "--timeout is given without --wait", field="--timeout", hint="--timeout limits how long --wait waits"
+            )
         limit = milliseconds(self.timeout)
         return None if limit is None else limit / 1000
 

@@ -99,7 +99,7 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, 
             say(f"no slot of {name} is in use{await _staying_text(client, there)}")
             await _say_waiting(client, waiting)
             return True
-        text = _left_text(there) if look.left else "nothing is known to be left; task managers are still waited for"
+        text = _left_text(there) if look.left else "no known work is left; waiting for task managers to confirm it"
         if look.left and text != shown:
             shown = text
             say(f"{name}: {text}")

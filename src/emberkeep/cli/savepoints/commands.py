@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from emberkeep.protocol.rest_savepoints import SavepointEntry, SavepointInfo, TriggerResponse
 
 savepoint_app = App(
-    name="savepoint", help="Make savepoints of jobs; list, check and delete them; start from one.", sort_key=14
+    name="savepoint", help="Make, list, verify and delete savepoints of jobs; start a job from one.", sort_key=14
 )
 savepoint_app.command(
     restore,
@@ -151,7 +151,7 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
     else:
         for warning in check.warnings:
             say(f"warning: {warning}")
-        say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made, {watch}")
+        say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all unchanged, {watch}")
     return ExitCode.FAILED if check.problems else ExitCode.OK
 
 
@@ -173,7 +173,7 @@ def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     left = with_client(cluster.require(), lambda client: client.savepoints.dispose(location))
     say(f"{location} is deleted {watch}")
     if left:
-        say(f"left there, as the savepoint does not name it: {', '.join(left)}")
+        say(f"not deleted, as the savepoint's manifest does not name it: {', '.join(left)}")
     return ExitCode.OK
 
 

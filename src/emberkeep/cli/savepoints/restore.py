@@ -84,8 +84,8 @@ def _tell(info: SavepointInfo, check: SavepointCheck, watch: Stopwatch) -> None:
 
     say(f"savepoint of {info.job_name}, made {timestamp(info.created)}")
     for query in info.queries:
-        say(f"{query.name or query.key}: goes on after batch {query.batch_id}")
-    say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made, {watch}")
+        say(f"{query.name or query.key}: continues after batch {query.batch_id}")
+    say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all unchanged, {watch}")
 
 
 async def _warnings(client: RestClient, info: SavepointInfo) -> list[str]:
@@ -96,14 +96,14 @@ async def _warnings(client: RestClient, info: SavepointInfo) -> list[str]:
     job = next((job for job in await client.jobs() if job.jid == info.job_id), None)
     if job is not None and not job.state.is_globally_terminal:
         found.append(
-            f"job {info.job_id[:SHORT_ID]} ({info.job_name}), of which it was made, is {job.state.value}: both will "
+            f"the savepoint's job, {info.job_id[:SHORT_ID]} ({info.job_name}), is {job.state.value}: both jobs will "
             "read the same input"
         )
     made = [each for each in (await client.savepoints.all()).savepoints if each.job_id == info.job_id]
     newer = max(made, key=lambda each: each.created, default=None)
     if newer is not None and newer.created > info.created and newer.trigger_id != info.trigger_id:
         found.append(
-            f"that job has made a newer one, {timestamp(newer.created)}: {newer.path}; outputs that have gone further "
-            "than this one refuse it, or get rows twice"
+            f"that job has a newer savepoint, {timestamp(newer.created)}: {newer.path}; outputs that are ahead of the "
+            "older one refuse it, or get rows twice"
         )
     return found
