@@ -18,7 +18,8 @@ from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool import events as pool
-from emberkeep.slots.pool.machine import PoolLimits, SlotPool
+from emberkeep.slots.pool.limits import PoolLimits
+from emberkeep.slots.pool.machine import SlotPool
 from emberkeep.slots.table import events as table
 from emberkeep.slots.table.machine import SlotTable, TableLimits
 from emberkeep.slots.table.record import TableRecord, record_table, restore_table
@@ -113,12 +114,12 @@ class World(RuleBasedStateMachine):
         answer = None
         vouched = {
             key: slot.executor_id
-            for key, slot in self.pool.held.items()
+            for key, slot in self.pool.state.held.items()
             if slot.lives and slot.executor_id in self.processes and self.silence(slot) <= POOL.orphan_timeout
         }
         effects = self.pool.handle(event, self.now)
         if isinstance(event, pool.Tick | pool.SparkSaw):
-            left = {key: slot.executor_id for key, slot in self.pool.held.items()}
+            left = {key: slot.executor_id for key, slot in self.pool.state.held.items()}
             assert vouched.items() <= left.items(), "an executor that Spark hears is kept (P2)"
         for effect in effects:
             match effect:
@@ -197,13 +198,13 @@ class World(RuleBasedStateMachine):
         def arrive() -> None:
             running = {
                 key: slot.executor_id
-                for key, slot in self.pool.held.items()
+                for key, slot in self.pool.state.held.items()
                 if any(
                     (one.executor_id, one.state) == (slot.executor_id, pool.ExecutorState.RUNNING) for one in executors
                 )
             }
             reply = self.decide(pool.SlotsOffered(info, allocations, executors))
-            left = {key: slot.executor_id for key, slot in self.pool.held.items()}
+            left = {key: slot.executor_id for key, slot in self.pool.state.held.items()}
             assert running.items() <= left.items(), "an executor that runs is kept"
             if reply is not None:
                 answer = table.OfferAnswered(offered, reply.allocations, reply.later)
@@ -212,11 +213,11 @@ class World(RuleBasedStateMachine):
         self.post.append(Letter("offer", arrive))
 
     def send_start(self, allocation_id: AllocationId) -> None:
-        slot = self.pool.held[allocation_id]
+        slot = self.pool.state.held[allocation_id]
         agent, executor_id = self.agents[slot.task_manager.id], slot.executor_id
 
         def arrive() -> None:
-            held = self.pool.held.get(allocation_id)
+            held = self.pool.state.held.get(allocation_id)
             if held is None or held.executor_id != executor_id or held.state is not pool.ExecutorState.STARTING:
                 return
             if agent.table is None:
@@ -244,7 +245,7 @@ class World(RuleBasedStateMachine):
         self.post.append(Letter("release", arrive))
 
     def beat(self) -> None:
-        for info, asked in self.pool.to_beat():
+        for info, asked in self.pool.state.to_beat():
             agent = self.agents[info.id]
             self.post.append(Letter("beat", lambda agent=agent, asked=asked: self.beat_arrives(agent, asked)))  # type: ignore[misc]
 
@@ -267,7 +268,7 @@ class World(RuleBasedStateMachine):
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.pool.held) < self.pool.target)
+    @precondition(lambda self: len(self.pool.state.held) < self.pool.state.target)
     @rule(name=st.sampled_from(["tm0", "tm1"]))
     def slot_is_allotted(self, name: str) -> None:
         agent = self.agents[TaskManagerId(name)]
@@ -351,7 +352,7 @@ class World(RuleBasedStateMachine):
         self.decide(pool.SparkSaw(frozenset(self.processes)))
 
     def silence(self, slot: pool.HeldSlot) -> float:
-        view = self.pool.lives.views.get(slot.task_manager.instance)
+        view = self.pool.state.lives.views.get(slot.task_manager.instance)
         return float("inf") if view is None else self.now - view.heard_at
 
     @rule()
@@ -413,7 +414,7 @@ class World(RuleBasedStateMachine):
                 assert agent.table is not None
                 self.act(agent, table.Tick())
                 self.offer(agent)
-        held = {slot.allocation.id: slot.executor_id for slot in self.pool.held.values()}
+        held = {slot.allocation.id: slot.executor_id for slot in self.pool.state.held.values()}
         there = {
             slot.allocation.id: slot.executor_id
             for agent in self.agents.values()
@@ -422,7 +423,7 @@ class World(RuleBasedStateMachine):
         }
         assert held == there, "each allocation is held by both sides or by none"
         assert {allocation_id: executor_id for executor_id, allocation_id in self.processes.items()} == held
-        for slot in self.pool.held.values():
+        for slot in self.pool.state.held.values():
             assert slot.state is pool.ExecutorState.RUNNING
             assert slot.task_manager.instance == self.agents[slot.task_manager.id].info.instance
 

@@ -37,7 +37,8 @@ from emberkeep.slots.pool.events import (
     TaskManagerLost,
     Tick,
 )
-from emberkeep.slots.pool.machine import PoolLimits, SlotPool
+from emberkeep.slots.pool.limits import PoolLimits
+from emberkeep.slots.pool.machine import SlotPool
 from tests.campaign import examples
 
 LIMITS = PoolLimits(
@@ -101,19 +102,19 @@ class PoolMachine(RuleBasedStateMachine):
         self.failed = 0
 
     def give(self, event: PoolEvent) -> list[PoolEffect]:
-        before = copy.deepcopy(self.pool.held)
+        before = copy.deepcopy(self.pool.state.held)
         effects = self.pool.handle(event, self.now)
         started = [effect.allocation_id for effect in effects if isinstance(effect, StartExecutorIn)]
         assert len(started) == len(set(started))
-        for allocation_id, slot in self.pool.held.items():
+        for allocation_id, slot in self.pool.state.held.items():
             old = before.get(allocation_id)
             anew = old is None or old.executor_id != slot.executor_id
             assert anew == (allocation_id in started), "one start for each executor that a slot is to have"
             if anew:
                 assert slot.executor_id not in self.executors, "executor ids are never used again"
                 self.executors.add(slot.executor_id)
-        assert not self.left & self.pool.held.keys(), "what was given up is never held again"
-        self.left |= before.keys() - self.pool.held.keys()
+        assert not self.left & self.pool.state.held.keys(), "what was given up is never held again"
+        self.left |= before.keys() - self.pool.state.held.keys()
         self.failed += sum(isinstance(effect, FailAttempt) for effect in effects)
         assert self.failed <= 1, "an attempt fails once"
         self.check_ends(before, effects)
@@ -124,15 +125,17 @@ class PoolMachine(RuleBasedStateMachine):
         released = {effect.allocation_id for effect in effects if isinstance(effect, ReleaseSlotAt)}
         removed = {effect.executor_id for effect in effects if isinstance(effect, RemoveExecutor)}
         for allocation_id, slot in before.items():
-            if allocation_id not in self.pool.held:
+            if allocation_id not in self.pool.state.held:
                 assert allocation_id in released or slot.executor_id in removed
-            elif self.pool.held[allocation_id].executor_id != slot.executor_id:
+            elif self.pool.state.held[allocation_id].executor_id != slot.executor_id:
                 assert slot.executor_id in removed, "Spark is told of an executor that has another one in its slot"
         assert released <= before.keys(), "only what was held is given back"
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.pool.requirement is None or self.pool.failed or len(self.pool.held) >= 3)
+    @precondition(
+        lambda self: self.pool.state.requirement is None or self.pool.state.failed or len(self.pool.state.held) >= 3
+    )
     @rule(count=st.sampled_from([4, 3, 1, 0]), profile=st.sampled_from([SMALL, LARGE]), decommissions=st.booleans())
     def application_starts(self, count: int, profile: ResourceProfile, decommissions: bool) -> None:
         requirement = SlotRequirement(count=count, profile=profile, runtime=RUNTIME)
@@ -140,42 +143,42 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(blocked=st.frozensets(st.sampled_from(["tm0", "tm1", "tm2"]), max_size=2), evacuates=st.booleans())
     def places_are_blocked(self, blocked: frozenset[str], evacuates: bool) -> None:
-        before, target = copy.deepcopy(self.pool.held), self.pool.target
+        before, target = copy.deepcopy(self.pool.state.held), self.pool.state.target
         self.give(PlacesBlocked(Places(blocked, blocked if evacuates else frozenset())))
-        assert self.pool.target == target, "what leaves a blocked place is no failure: it is wanted again at once"
-        for slot in self.pool.held.values():
+        assert self.pool.state.target == target, "what leaves a blocked place is no failure: it is wanted again at once"
+        for slot in self.pool.state.held.values():
             if slot.task_manager.id in blocked and evacuates:
                 assert slot.leaving, "what is held on an evacuated task manager leaves"
         for allocation_id, slot in before.items():
             if slot.task_manager.id not in blocked:
-                kept = allocation_id in self.pool.held
+                kept = allocation_id in self.pool.state.held
                 assert kept or slot.outgoing, "only slots on blocked task managers are given back, or replaced ones"
             elif slot.state is ExecutorState.RUNNING and not evacuates:
-                assert allocation_id in self.pool.held, "a running executor stays where tasks are not evacuated"
+                assert allocation_id in self.pool.state.held, "a running executor stays where tasks are not evacuated"
 
     @invariant()
     def nothing_is_free_on_a_blocked_task_manager(self) -> None:
-        for slot in self.pool.held.values():
+        for slot in self.pool.state.held.values():
             where = (slot.task_manager.id, slot.task_manager.node_id)
-            assert slot.leaving or not self.pool.blocked.is_evacuated(*where)
-            if self.pool.blocked.is_blocked(*where):
+            assert slot.leaving or not self.pool.state.places.blocked.is_evacuated(*where)
+            if self.pool.state.places.blocked.is_blocked(*where):
                 assert slot.state is ExecutorState.RUNNING or slot.registered
 
-    @precondition(lambda self: len(self.pool.releasing) > 1)
+    @precondition(lambda self: len(self.pool.state.releasing) > 1)
     @rule()
     def application_begins_to_stop(self) -> None:
-        held = set(self.pool.held)
+        held = set(self.pool.state.held)
         self.give(ApplicationStopping())
-        assert set(self.pool.held) == held, "they end with it"
-        assert self.pool.target == 0
+        assert set(self.pool.state.held) == held, "they end with it"
+        assert self.pool.state.target == 0
 
-    @precondition(lambda self: self.pool.releasing)  # not too often, so that lives of applications grow long
+    @precondition(lambda self: self.pool.state.releasing)  # not too often, so that lives of applications grow long
     @rule()
     def application_stops(self) -> None:
-        held = set(self.pool.held)
+        held = set(self.pool.state.held)
         effects = self.give(ApplicationStopped())
-        assert not self.pool.held
-        assert not self.pool.declared()
+        assert not self.pool.state.held
+        assert not self.pool.state.declared()
         assert {effect.allocation_id for effect in effects if isinstance(effect, ReleaseSlotAt)} == held
 
     @rule(
@@ -204,44 +207,44 @@ class PoolMachine(RuleBasedStateMachine):
             )
             for number in dict.fromkeys(numbers)
         )
-        late = self.pool.lives.is_over(InstanceId(instance), self.now)
+        late = self.pool.state.lives.is_over(InstanceId(instance), self.now)
         effects = self.give(SlotsOffered(task_manager(instance), slots, executors))
         answers = [effect for effect in effects if isinstance(effect, AcceptOffer)]
         assert len(answers) == (0 if late else 1)
         for answer in answers:
-            assert set(answer.allocations) <= self.pool.held.keys(), "what is accepted is held"
-            assert not set(answer.later) & self.pool.held.keys(), "what is wanted later is not held now"
-            requirement = self.pool.requirement
-            stops = self.pool.stopping or requirement is None
-            missing = requirement is not None and self.pool.staying < requirement.count
+            assert set(answer.allocations) <= self.pool.state.held.keys(), "what is accepted is held"
+            assert not set(answer.later) & self.pool.state.held.keys(), "what is wanted later is not held now"
+            requirement = self.pool.state.requirement
+            stops = self.pool.state.stopping or requirement is None
+            missing = requirement is not None and self.pool.state.staying < requirement.count
             assert stops or missing or not answer.later, "a job that has all its slots wants more later"
 
-    @precondition(lambda self: self.pool.requirement is not None)
+    @precondition(lambda self: self.pool.state.requirement is not None)
     @rule(instance=INSTANCES)
     def offer_what_is_wanted(self, instance: str) -> None:
-        assert self.pool.requirement is not None
+        assert self.pool.state.requirement is not None
         self.numbers += 4
-        self.offer_slots(instance, list(range(self.numbers - 4, self.numbers)), self.pool.requirement.profile)
+        self.offer_slots(instance, list(range(self.numbers - 4, self.numbers)), self.pool.state.requirement.profile)
 
-    @precondition(lambda self: self.pool.held)
+    @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data(), state=st.sampled_from([None, *ExecutorState]), absent=st.booleans(), right=st.booleans())
     def offered_by_another_life(
         self, data: st.DataObject, state: ExecutorState | None, absent: bool, right: bool
     ) -> None:
         """A task manager that was started again offers what it has recovered."""
-        allocation_id = data.draw(st.sampled_from(list(self.pool.held)))
-        slot = copy.deepcopy(self.pool.held[allocation_id])
+        allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
+        slot = copy.deepcopy(self.pool.state.held[allocation_id])
         instance = data.draw(st.sampled_from([f"{slot.task_manager.id}#{life}" for life in (1, 2, 3)]))
         executor_id = slot.executor_id if right else ExecutorId("other")
         found = () if absent else (FoundExecutor(allocation_id, executor_id, state, 77, None, "gone"),)
-        late = self.pool.lives.is_over(InstanceId(instance), self.now)
+        late = self.pool.state.lives.is_over(InstanceId(instance), self.now)
         self.offer_slots(instance, [int(allocation_id[2:])], slot.allocation.profile, found)
-        now = self.pool.held.get(allocation_id)
+        now = self.pool.state.held.get(allocation_id)
         if late or instance == slot.task_manager.instance:
             assert now == slot, "a late or repeated offer changes nothing"
         elif not absent and state is not None and not right:
             assert now is None, "a slot with a stranger in it is given back"
-        elif (not slot.stays or self.pool.stopping) and (absent or state is None):
+        elif (not slot.stays or self.pool.state.stopping) and (absent or state is None):
             assert now is None, "a slot that leaves, or whose application stops, gets no other executor"
         else:
             assert now is not None
@@ -249,72 +252,74 @@ class PoolMachine(RuleBasedStateMachine):
             kept = not absent and state is not None
             assert (now.executor_id == slot.executor_id) == kept, "an executor that lives is kept, else there is a new"
 
-    @precondition(lambda self: self.pool.held)
+    @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data(), exit_code=st.sampled_from([0, 1, -9, None]))
     def executor_ends(self, data: st.DataObject, exit_code: int | None) -> None:
-        allocation_id = data.draw(st.sampled_from(list(self.pool.held)))
-        slot = self.pool.held[allocation_id]
+        allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
+        slot = self.pool.state.held[allocation_id]
         self.give(ExecutorExited(allocation_id, slot.executor_id, exit_code, "the end"))
         self.give(ExecutorExited(allocation_id, slot.executor_id, exit_code, "told again"))
         later = copy.deepcopy(self.pool)
         later.handle(Tick(), self.now + LIMITS.backoff_max)
-        if later.requirement is not None and not later.failed and not later.stopping:
-            assert later.target == later.requirement.count, "after the longest pause everything is wanted again"
+        if later.state.requirement is not None and not later.state.failed and not later.state.stopping:
+            assert later.state.target == later.state.requirement.count, (
+                "after the longest pause everything is wanted again"
+            )
 
-    @precondition(lambda self: self.pool.held)
+    @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data(), known=st.booleans())
     def executor_runs(self, data: st.DataObject, known: bool) -> None:
-        allocation_id = data.draw(st.sampled_from(list(self.pool.held)))
-        slot = self.pool.held[allocation_id]
+        allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
+        slot = self.pool.state.held[allocation_id]
         self.give(ExecutorRuns(allocation_id, slot.executor_id if known else ExecutorId("other"), 5))
 
-    @precondition(lambda self: self.pool.held)
+    @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data())
     def slot_gone(self, data: st.DataObject) -> None:
-        allocation_id = data.draw(st.sampled_from(list(self.pool.held)))
-        self.give(SlotGone(allocation_id, self.pool.held[allocation_id].executor_id, "absent"))
+        allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
+        self.give(SlotGone(allocation_id, self.pool.state.held[allocation_id].executor_id, "absent"))
 
     @rule(instance=INSTANCES, keeps=st.integers(0, 3))
     def beat_answered(self, instance: str, keeps: int) -> None:
         info = task_manager(instance)
-        asked = tuple(key for key, slot in self.pool.held.items() if slot.task_manager.id == info.id)
-        late = self.pool.lives.is_over(info.instance, self.now)
+        asked = tuple(key for key, slot in self.pool.state.held.items() if slot.task_manager.id == info.id)
+        late = self.pool.state.lives.is_over(info.instance, self.now)
         self.give(BeatAnswered(info.id, info.instance, asked, asked[:keeps]))
-        left = [key for key in asked if key in self.pool.held]
+        left = [key for key in asked if key in self.pool.state.held]
         assert len(left) == (len(asked) if late else min(keeps, len(asked))), "any life speaks for the whole"
 
     @rule(instance=INSTANCES)
     def task_manager_lost(self, instance: str) -> None:
         self.give(TaskManagerLost(InstanceId(instance), "lost"))
-        assert not self.pool.on_task_manager(InstanceId(instance))
+        assert not self.pool.state.on_task_manager(InstanceId(instance))
 
     @rule(data=st.data())
     def spark_saw(self, data: st.DataObject) -> None:
-        executors = sorted(slot.executor_id for slot in self.pool.held.values())
+        executors = sorted(slot.executor_id for slot in self.pool.state.held.values())
         seen = data.draw(st.lists(st.sampled_from(executors), unique=True)) if executors else []
         silent = set(data.draw(st.lists(st.sampled_from(seen), unique=True))) if seen else set()
         takers = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
-        cordoned = self.pool.to_cordon() & frozenset(seen)
+        cordoned = self.pool.state.to_cordon() & frozenset(seen)
         idle = frozenset(data.draw(st.lists(st.sampled_from(sorted(cordoned)), unique=True))) if cordoned else cordoned
-        before = copy.deepcopy(self.pool.held)
+        before = copy.deepcopy(self.pool.state.held)
         self.give(SparkSaw(frozenset(seen), frozenset(silent), frozenset(takers), cordoned, idle))
         for key, slot in before.items():
-            view = self.pool.lives.views.get(slot.task_manager.instance)
+            view = self.pool.state.lives.views.get(slot.task_manager.instance)
             orphaned = view is None or self.now - view.heard_at > LIMITS.orphan_timeout
             if slot.executor_id in seen and slot.executor_id not in silent | idle and not orphaned:
-                assert key in self.pool.held, "an executor that Spark hears is kept for the orphan timeout (P2)"
+                assert key in self.pool.state.held, "an executor that Spark hears is kept for the orphan timeout (P2)"
 
-    @precondition(lambda self: self.pool.releasing)
+    @precondition(lambda self: self.pool.state.releasing)
     @rule(data=st.data())
     def release_done(self, data: st.DataObject) -> None:
-        self.give(ReleaseDone(data.draw(st.sampled_from(list(self.pool.releasing)))))
+        self.give(ReleaseDone(data.draw(st.sampled_from(list(self.pool.state.releasing)))))
 
     @rule(seconds=st.sampled_from([0.3, 2.0, 7.0, 20.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.give(Tick())
-        for slot in self.pool.held.values():
-            silence = self.pool.lives.silence(slot.task_manager.instance, self.now)
+        for slot in self.pool.state.held.values():
+            silence = self.pool.state.lives.silence(slot.task_manager.instance, self.now)
             assert silence <= (LIMITS.orphan_timeout if slot.lives else LIMITS.silence_timeout)
 
     # --- what must never happen --------------------------------------------------------------------------------------
@@ -325,43 +330,45 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def wants_no_more_than_is_required(self) -> None:
-        wanted = 0 if self.pool.requirement is None else self.pool.requirement.count
-        assert self.pool.staying <= wanted
-        assert sum(requirement.count for requirement in self.pool.declared()) <= wanted
+        wanted = 0 if self.pool.state.requirement is None else self.pool.state.requirement.count
+        assert self.pool.state.staying <= wanted
+        assert sum(requirement.count for requirement in self.pool.state.declared()) <= wanted
 
     @invariant()
     def only_who_is_replaced_takes_no_new_task(self) -> None:
         """As many executors work as are wanted, or as there are."""
-        cordoned = self.pool.to_cordon()
-        slots = {slot.executor_id: slot for slot in self.pool.held.values()}
-        assert all(slots[key].outgoing and self.pool._is_blocked(slots[key].task_manager) for key in cordoned)
-        if cordoned and self.pool.requirement is not None:
+        cordoned = self.pool.state.to_cordon()
+        slots = {slot.executor_id: slot for slot in self.pool.state.held.values()}
+        assert all(
+            slots[key].outgoing and self.pool.state.places.is_closed(slots[key].task_manager) for key in cordoned
+        )
+        if cordoned and self.pool.state.requirement is not None:
             working = sum(slot.lives and key not in cordoned for key, slot in slots.items())
-            assert working >= self.pool.requirement.count
+            assert working >= self.pool.state.requirement.count
 
     @invariant()
     def nothing_leaves_for_ever(self) -> None:
-        for slot in self.pool.held.values():
+        for slot in self.pool.state.held.values():
             if slot.leaving_since is not None:
                 assert self.now - slot.leaving_since < LIMITS.evacuation_timeout + 20.0, "the longest step of time"
 
     @invariant()
     def says_what_it_waits_for(self) -> None:
         if (
-            self.pool.requirement is not None
-            and self.pool.target < self.pool.requirement.count
-            and not self.pool.failed
-            and not self.pool.stopping
+            self.pool.state.requirement is not None
+            and self.pool.state.target < self.pool.state.requirement.count
+            and not self.pool.state.failed
+            and not self.pool.state.stopping
         ):
-            assert self.pool.waiting(self.now)
+            assert self.pool.state.waiting(self.now)
 
     def teardown(self) -> None:
         """In the end all goes back."""
         self.give(ApplicationStopped())
-        for allocation_id in list(self.pool.releasing):
+        for allocation_id in list(self.pool.state.releasing):
             self.give(ReleaseDone(allocation_id))
-        assert not self.pool.held
-        assert not self.pool.lives.views
+        assert not self.pool.state.held
+        assert not self.pool.state.lives.views
 
 
 TestSlotPool = PoolMachine.TestCase

@@ -97,8 +97,8 @@ def test_an_evacuated_node_loses_its_executors_at_once_and_nothing_has_failed() 
         # A beat of the JobMaster, the slots, and the start of two executors; no pause and no time-out is in it.
         assert run.loop.time() - began < 12.0
         pool = run.cluster.room.drivers[driver.pid].service.master.pool
-        assert not pool._failures
-        assert not pool._ends
+        assert not pool.state.replacements.failures
+        assert not pool.state.replacements.ends
         await run.end_everything()
 
     # Two executors leave: as failures they would fail the attempt.
@@ -185,7 +185,9 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         )
         masters[0].report_blocked(entry)
         place = (TaskManagerId("tm-2"), "node-2")
-        await wait_for(run, lambda: all(m.pool.blocked.is_evacuated(*place) for m in masters), "both know it")
+        await wait_for(
+            run, lambda: all(m.pool.state.places.blocked.is_evacuated(*place) for m in masters), "both know it"
+        )
         await wait_for(run, lambda: not on_node(run, 2), "nobody is there")
         assert run.cluster.jm_service is not None
         assert (await run.cluster.jm_service.blocklist()).entries == (entry,)
@@ -194,7 +196,9 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         await wait_for(run, lambda: not masters[0]._blocklist.reports, "the report is answered")
 
         await run.cluster.jm_service.unblock(entry.place)
-        await wait_for(run, lambda: not any(m.pool.blocked.is_blocked(*place) for m in masters), "both know it")
+        await wait_for(
+            run, lambda: not any(m.pool.state.places.blocked.is_blocked(*place) for m in masters), "both know it"
+        )
         await run.settle()
         assert (await run.cluster.jm_service.blocklist()).entries == (), "nobody brings it back"
         await run.end_everything()

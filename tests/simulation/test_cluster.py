@@ -257,7 +257,7 @@ def test_executors_that_ended_while_their_agent_was_away_are_started_anew_in_the
         assert new.key.allocation_id == victim.key.allocation_id
         assert new.key.executor_id != victim.key.executor_id
         pool = run.cluster.room.drivers[driver.pid].service.master.pool
-        assert not pool._failures, "that was no failure of the job's"
+        assert not pool.state.replacements.failures, "that was no failure of the job's"
         await run.end_everything()
 
     passes(story)

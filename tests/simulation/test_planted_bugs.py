@@ -28,7 +28,10 @@ from emberkeep.jobs.newest_attempt import NewestAttempt
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from emberkeep.slots.job_accounts import JobAccounts
-from emberkeep.slots.pool.machine import SlotPool
+from emberkeep.slots.pool.offers import Offers
+from emberkeep.slots.pool.replacements import Replacements
+from emberkeep.slots.pool.silence import Silence
+from emberkeep.slots.pool.state import PoolState
 from emberkeep.slots.restrictions import Restrictions
 from emberkeep.slots.table.fences import Fences
 from emberkeep.slots.table.machine import SlotTable
@@ -129,16 +132,15 @@ def never_free(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-    def ended(self: SlotPool, slot: Any, reason: str, now: float, *, failure: bool) -> list[Any]:
-        effects: list[Any] = original(self, slot, reason, now, failure=failure)
-        self._pauses[-1] = float("inf")
-        return effects
+    def executor_ended(self: Replacements, now: float, *, failure: bool) -> None:
+        original(self, now, failure=failure)
+        self.pauses[-1] = float("inf")
 
-    return ended
+    return executor_ended
 
 
 def without_strays(_: Callable[..., Any]) -> Callable[..., Any]:
-    def to_beat(self: SlotPool) -> list[Any]:
+    def to_beat(self: PoolState) -> list[Any]:
         infos = (view.info for view in self.lives.views.values())
         return [(info, self.on_task_manager(info.instance)) for info in infos]
 
@@ -146,15 +148,15 @@ def without_strays(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_asking_spark(_: Callable[..., Any]) -> Callable[..., Any]:
-    def review_away(self: SlotPool, now: float) -> list[Any]:
-        away = [slot for slot in self.held.values() if self.is_away(slot, now)]
-        return [effect for slot in away for effect in self._abandon(slot, "its task manager is silent")]
+    def review(self: Silence, now: float) -> list[Any]:
+        away = [slot for slot in self._pool.held.values() if self._pool.is_away(slot, now)]
+        return [effect for slot in away for effect in self._slot_end.abandon(slot, "its task manager is silent")]
 
-    return review_away
+    return review
 
 
 def start_anew_always(original: Callable[..., Any]) -> Callable[..., Any]:
-    def bind_again(self: SlotPool, slot: Any, info: Any, found: Any, now: float) -> list[Any]:
+    def bind_again(self: Offers, slot: Any, info: Any, found: Any, now: float) -> list[Any]:
         effects: list[Any] = original(self, slot, info, None, now)
         return effects
 
@@ -249,15 +251,15 @@ PLANTS = {
     "slots are freed before their executor has ended": Plant(
         SlotTable, "_release", free_before_the_process_has_ended, ("b",), "crowd"
     ),
-    "lost executors are not replaced": Plant(SlotPool, "_ended", without_replacement, ("a",), "crash"),
+    "lost executors are not replaced": Plant(Replacements, "executor_ended", without_replacement, ("a",), "crash"),
     "a task manager that comes back is not told what it may free": Plant(
-        SlotPool, "to_beat", without_strays, ("a", "c"), "split"
+        PoolState, "to_beat", without_strays, ("a", "c"), "split"
     ),
     "the executors of a silent task manager count as lost": Plant(
-        SlotPool, "_review_away", without_asking_spark, ("p",), "agents"
+        Silence, "review", without_asking_spark, ("p",), "agents"
     ),
     "a restarted task manager is taken to have lost its executors": Plant(
-        SlotPool, "_bind_again", start_anew_always, ("p", "b"), "agents"
+        Offers, "bind_again", start_anew_always, ("p", "b"), "agents"
     ),
     "a silent task manager is lost at once": Plant(JobAccounts, "use", everything_is_lost, ("p",), "agents"),
     "nobody tells a task manager which attempts are over": Plant(

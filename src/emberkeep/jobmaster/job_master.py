@@ -67,7 +67,8 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool import events as pool
-from emberkeep.slots.pool.machine import PoolLimits, SlotPool
+from emberkeep.slots.pool.limits import PoolLimits
+from emberkeep.slots.pool.machine import SlotPool
 
 log = structlog.get_logger(__name__)
 
@@ -182,11 +183,11 @@ class JobMaster(Actor):
     def _beat_due(self) -> None:
         if self._abandoned:
             return
-        for info, allocations in self.pool.to_beat():
+        for info, allocations in self.pool.state.to_beat():
             if info.instance not in self._beating:
                 self._beating.add(info.instance)
                 self._beat_again.discard(info.instance)
-                decommissioned = self.pool.decommissioned(allocations)
+                decommissioned = self.pool.state.decommissioned(allocations)
                 self.start_effect("beat", self._beat(info, allocations, decommissioned), deadline=None)
 
     def _beat_returned(
@@ -203,7 +204,7 @@ class JobMaster(Actor):
 
     def _tick(self) -> None:
         if self._blocklist.lapse(self._system.clock.now_ms()):
-            self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.draining))
+            self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.state.places.draining))
         self._decide(pool.Tick())
 
     # --- from the driver ----------------------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ class JobMaster(Actor):
 
     def _report_excluded(self, view: SparkView) -> None:
         if self._exclusions is not None:
-            slots, now_ms = self.pool.held.values(), self._system.clock.now_ms()
+            slots, now_ms = self.pool.state.held.values(), self._system.clock.now_ms()
             for entry in self._exclusions.review(slots, view.excluded, self._blocklist.places, now_ms):
                 log.warning("reporting a node from which Spark excludes executors", node=entry.id, reason=entry.cause)
                 self.report_blocked(entry)
@@ -261,7 +262,9 @@ class JobMaster(Actor):
             self.link.wake()
         self._blocklist_lost = reply.blocklist_lost
         listed, draining = reply.blocklist, frozenset(reply.draining)
-        if (listed is not None and self._blocklist.take(reply.epoch, listed)) or draining != self.pool.draining:
+        if (
+            listed is not None and self._blocklist.take(reply.epoch, listed)
+        ) or draining != self.pool.state.places.draining:
             self._decide(pool.PlacesBlocked(self._blocklist.places, draining))
         self.procedures.take(reply)
 
@@ -269,7 +272,7 @@ class JobMaster(Actor):
     def report_blocked(self, entry: Blocked) -> None:
         """Place nothing more at the entry's place, and report the entry to the JobManager for all jobs' blocklist."""
         if self._blocklist.report(entry):
-            self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.draining))
+            self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.state.places.draining))
             self.link.wake()
 
     @asked
@@ -286,7 +289,7 @@ class JobMaster(Actor):
         now = self._system.clock.monotonic()
         return job_master_status(
             self._sequence,
-            self.pool,
+            self.pool.state,
             self._application,
             self._view,
             self._exceptions,
@@ -300,7 +303,7 @@ class JobMaster(Actor):
     @asked
     def slots(self) -> HeldSlots:
         """Return the slots that the attempt holds now."""
-        return held_slots(self.pool)
+        return held_slots(self.pool.state)
 
     # --- carrying out -------------------------------------------------------------------------------------------------
 
@@ -330,7 +333,7 @@ class JobMaster(Actor):
                     self.start_effect("fail", self._spark.fail(effect.message), deadline=None)
                 case pool.StatusChanged():
                     self.link.wake()
-        if self.pool.releasing:
+        if self.pool.state.releasing:
             self.all_released.clear()
         else:
             self.all_released.set()
@@ -361,13 +364,13 @@ class JobMaster(Actor):
     def _start_executor(self, allocation_id: AllocationId) -> None:
         application = self._application
         assert application is not None, "slots are accepted only while an application is up"  # noqa: S101
-        slot = self.pool.held[allocation_id]
+        slot = self.pool.state.held[allocation_id]
         request = start_request(self.identity, application, slot)
         self.start_effect("start-executor", self._send_start(slot.task_manager.address, request), deadline=None)
 
     async def _send_start(self, address: str, request: StartExecutor) -> None:
         def still_wanted() -> bool:
-            slot = self.pool.held.get(request.allocation_id)
+            slot = self.pool.state.held.get(request.allocation_id)
             return (
                 slot is not None
                 and slot.executor_id == request.executor_id
@@ -414,8 +417,10 @@ class JobMaster(Actor):
         while True:
             try:
                 async with asyncio.timeout(self._rpc_timeout):
-                    doubted = self.pool.doubted(self._system.clock.monotonic())
-                    wanted = Asked(doubted=doubted, leaving=self.pool.leaving(), cordoned=self.pool.to_cordon())
+                    doubted = self.pool.state.doubted(self._system.clock.monotonic())
+                    wanted = Asked(
+                        doubted=doubted, leaving=self.pool.state.leaving(), cordoned=self.pool.state.to_cordon()
+                    )
                     view = await self._spark.view(wanted)
                     await self.ask(partial(self._spark_viewed, view))
             except (EmberkeepError, TimeoutError) as error:

@@ -15,7 +15,7 @@ from emberkeep.local_state.placement import ExecutorPlace, Survey
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.pool.machine import SlotPool
+from emberkeep.slots.pool.state import PoolState
 
 log = structlog.get_logger(__name__)
 
@@ -28,11 +28,11 @@ class HeldSlots(msgspec.Struct, frozen=True, kw_only=True):
     task_managers: tuple[TaskManagerInfo, ...]
 
 
-def held_slots(pool: SlotPool) -> HeldSlots:
+def held_slots(pool: PoolState) -> HeldSlots:
     """Return the slots held now, without those that leave or are cordoned: nothing new is placed there."""
     slots = tuple(slot for slot in pool.held.values() if not (slot.leaving or slot.cordoned))
     return HeldSlots(
-        wanted=0 if pool.requirement is None else pool.requirement.count,
+        wanted=pool.wanted,
         executors=tuple(
             ExecutorPlace(executor_id=slot.executor_id, host=slot.task_manager.host, task_manager=slot.task_manager.id)
             for slot in slots

@@ -11,7 +11,7 @@ from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
 from emberkeep.slots.pool.events import HeldSlot
-from emberkeep.slots.pool.machine import SlotPool
+from emberkeep.slots.pool.state import PoolState
 
 NOTHING_SEEN = SparkView(
     executors=frozenset(), queries=(), active_stages=0, active_tasks=0, completed_tasks=0, failed_tasks=0
@@ -20,7 +20,7 @@ NOTHING_SEEN = SparkView(
 
 def job_master_status(
     sequence: int,
-    pool: SlotPool,
+    pool: PoolState,
     application: Application | None,
     view: SparkView | None,
     exceptions: Iterable[ExceptionEntry],

@@ -181,7 +181,7 @@ class Bench:
         return sum(requirement.count for requirement in self.status().requirements)
 
     def held(self) -> list[str]:
-        return list(self.service.master.pool.held)
+        return list(self.service.master.pool.state.held)
 
 
 @pytest.fixture
@@ -726,7 +726,7 @@ def test_a_late_offer_of_a_life_that_is_over_changes_nothing(run: Run) -> None:
         late = OfferSlots(job_id=JOB, attempt=1, task_manager=old, slots=(allocation("a", PROFILE),))
         with pytest.raises(RetryLater, match="a later life"):
             await bench.network.call(JOB_MASTER, late, OfferSlotsReply, timeout=5.0)
-        assert bench.service.master.pool.held[AllocationId("a")].task_manager.instance == "life-0b"
+        assert bench.service.master.pool.state.held[AllocationId("a")].task_manager.instance == "life-0b"
 
     run(story)
 

@@ -40,17 +40,17 @@ def test_a_slot_whose_release_was_lost_is_told_of_by_beats() -> None:
     pool.handle(ApplicationStarted(SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME)), 0.0)
     slot = Allocation(id=SLOT, slot_index=0, job_id=JobId("1" * 32), attempt=1, profile=SMALL, job_master="jm:1")
     pool.handle(SlotsOffered(INFO, (slot,)), 0.0)
-    assert pool.to_beat() == [(INFO, (SLOT,))]
+    assert pool.state.to_beat() == [(INFO, (SLOT,))]
 
     effects = pool.handle(ExecutorExited(SLOT, ExecutorId("0"), -9, ""), 1.0)
     assert ReleaseSlotAt(SLOT, INFO.address) in effects
     pool.handle(ReleaseDone(SLOT), 11.0)  # given up: nobody has answered
 
-    assert pool.to_beat() == [(INFO, ())], "it is to free what is not named"
+    assert pool.state.to_beat() == [(INFO, ())], "it is to free what is not named"
     pool.handle(BeatAnswered(INFO.id, INFO.instance, (), (SLOT,)), 12.0)
-    assert pool.to_beat() == [(INFO, ())], "it holds the slot still"
+    assert pool.state.to_beat() == [(INFO, ())], "it holds the slot still"
     pool.handle(BeatAnswered(INFO.id, INFO.instance, (), ()), 13.0)
-    assert pool.to_beat() == []
+    assert pool.state.to_beat() == []
 
 
 def held_pool(*, decommissions: bool) -> SlotPool:
@@ -80,7 +80,7 @@ def heard(pool: SlotPool, since: float, until: float) -> float:
         since = min(until, since + 1.0)
         for info in (INFO, task_manager("tm1#1")):
             pool.handle(BeatAnswered(info.id, info.instance, (), ()), since)
-        saw(pool, *(slot.executor_id for slot in pool.held.values()), now=since)
+        saw(pool, *(slot.executor_id for slot in pool.state.held.values()), now=since)
         pool.handle(Tick(), since)
     return until
 
@@ -93,12 +93,14 @@ def evacuated(*task_managers: str) -> PlacesBlocked:
 def test_an_executor_leaves_once_another_can_take_its_blocks_and_its_slot_is_wanted_elsewhere_at_once() -> None:
     pool = held_pool(decommissions=True)
     assert pool.handle(evacuated("tm0"), 1.0) == [StatusChanged()]
-    assert (pool.staying, pool.target, pool.declared()[0].count) == (1, 2, 2), "another one is wanted for it"
-    assert pool.leaving() == {ExecutorId("0")}
-    assert pool.decommissioned([AllocationId("0")]) == ()
+    assert (pool.state.staying, pool.state.target, pool.state.declared()[0].count) == (1, 2, 2), (
+        "another one is wanted for it"
+    )
+    assert pool.state.leaving() == {ExecutorId("0")}
+    assert pool.state.decommissioned([AllocationId("0")]) == ()
 
     assert BeatNow() in saw(pool, "0", "1", takers=("0", "1"))
-    assert pool.decommissioned([AllocationId("0"), AllocationId("1")]) == (AllocationId("0"),)
+    assert pool.state.decommissioned([AllocationId("0"), AllocationId("1")]) == (AllocationId("0"),)
     assert BeatNow() not in saw(pool, "0", "1", takers=("1",)), "beats repeat it"
     assert pool.handle(evacuated("tm0", "tm1"), 2.0) == [StatusChanged()], "the last one has nobody to hand over to"
 
@@ -106,7 +108,7 @@ def test_an_executor_leaves_once_another_can_take_its_blocks_and_its_slot_is_wan
     gone = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
     assert [(one.executor_id, one.orderly) for one in gone] == [(ExecutorId("0"), True)]
     assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
-    assert (pool.target, pool.waiting(9.0)) == (2, ""), "no pause: it is no failure"
+    assert (pool.state.target, pool.state.waiting(9.0)) == (2, ""), "no pause: it is no failure"
 
 
 @pytest.mark.req("BLK-18")
@@ -114,13 +116,13 @@ def test_who_finds_no_successor_is_ended_in_time_or_stays_when_the_block_ends() 
     pool = held_pool(decommissions=True)
     pool.handle(evacuated("tm0", "tm1"), 1.0)
     saw(pool, "0", "1", takers=("0", "1"), now=2.0)
-    assert not pool.decommissioned([AllocationId("0"), AllocationId("1")])
+    assert not pool.state.decommissioned([AllocationId("0"), AllocationId("1")])
     pool.handle(evacuated("tm1"), 3.0)
-    assert pool.leaving() == {ExecutorId("1")}, "the other one stays: its node is not blocked any more"
+    assert pool.state.leaving() == {ExecutorId("1")}, "the other one stays: its node is not blocked any more"
     saw(pool, "0", "1", takers=("0",), now=4.0)
-    assert pool.decommissioned([AllocationId("1")])
+    assert pool.state.decommissioned([AllocationId("1")])
     pool.handle(PlacesBlocked(Places()), 5.0)
-    assert pool.leaving() == {ExecutorId("1")}, "what was told to end leaves"
+    assert pool.state.leaving() == {ExecutorId("1")}, "what was told to end leaves"
 
     assert not pool.handle(Tick(), LIMITS.evacuation_timeout)
     effects = pool.handle(Tick(), LIMITS.evacuation_timeout + 1.0)
@@ -128,7 +130,7 @@ def test_who_finds_no_successor_is_ended_in_time_or_stays_when_the_block_ends() 
     assert not gone.orderly
     assert "blocklist.evacuation.timeout" in gone.reason
     assert ReleaseSlotAt(AllocationId("1"), "tm1:1") in effects
-    assert pool.target == 2
+    assert pool.state.target == 2
 
 
 @pytest.mark.req("BLK-18")
@@ -136,20 +138,22 @@ def test_however_executors_end_with_their_application_nobody_is_told_of_a_loss()
     pool = held_pool(decommissions=True)
     pool.handle(evacuated("tm0"), 1.0)
     saw(pool, "0", "1", takers=("1",))
-    assert pool.decommissioned([AllocationId("0")])
+    assert pool.state.decommissioned([AllocationId("0")])
     pool.handle(ApplicationStopping(), 2.0)
     pool.handle(evacuated("tm0", "tm1"), 2.5)
-    assert not pool.decommissioned([AllocationId("1")]), "there is nobody to hand over to any more"
+    assert not pool.state.decommissioned([AllocationId("1")]), "there is nobody to hand over to any more"
     effects = [
         *pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), 50, "Could not find the scheduler"), 3.0),
         *pool.handle(ExecutorExited(AllocationId("1"), ExecutorId("1"), 1, "the driver is gone"), 3.0),
     ]
     gone = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
     assert [(one.executor_id, one.orderly) for one in gone] == [("0", True), ("1", True)]
-    assert (pool.target, pool.declared()[0].count, pool.waiting(3.0)) == (0, 0, ""), "none is wanted in their place"
+    assert (pool.state.target, pool.state.declared()[0].count, pool.state.waiting(3.0)) == (0, 0, ""), (
+        "none is wanted in their place"
+    )
     pool.handle(ApplicationStopped(), 4.0)
     pool.handle(ApplicationStarted(SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME)), 5.0)
-    assert pool.target == 1, "the next one begins anew, without a pause"
+    assert pool.state.target == 1, "the next one begins anew, without a pause"
 
 
 def test_a_slot_without_its_executor_is_not_used_again_while_the_application_stops() -> None:
@@ -195,7 +199,7 @@ def test_task_managers_are_told_whether_a_slot_goes_back_with_its_application(an
         pool.handle(ApplicationStopping(), 2.0)
     effects = pool.handle(ApplicationStopped(), 2.0)
     assert ReleaseSlotAt(AllocationId("1"), "tm1:1", stopped=True) in effects
-    assert not pool.stopping
+    assert not pool.state.stopping
 
 
 @pytest.mark.req("BLK-18", "LOC-6")
@@ -203,17 +207,17 @@ def test_executors_leave_a_task_manager_that_drains_as_soon_as_others_can_take_o
     pool = held_pool(decommissions=True)
     drains = PlacesBlocked(Places(), frozenset({INFO.id, task_manager("tm1#1").id}))
     pool.handle(drains, 1.0)
-    assert (pool.staying, pool.target) == (0, 2), "both are wanted elsewhere at once"
+    assert (pool.state.staying, pool.state.target) == (0, 2), "both are wanted elsewhere at once"
     late = slot_named("7")
     assert pool.handle(SlotsOffered(INFO, (late,)), 2.0) == [AcceptOffer(())], "what was on its way comes too late"
     now = heard(pool, 2.0, LIMITS.evacuation_timeout + 2.0)
-    assert len(pool.held) == 2, "nobody is there to take over: they work on"
+    assert len(pool.state.held) == 2, "nobody is there to take over: they work on"
 
     pool.handle(SlotsOffered(task_manager("tm2#1"), (slot_named("2"),)), now)
     saw(pool, "0", "1", "2", takers=("2",), now=now)
-    assert len(pool.decommissioned([AllocationId("0"), AllocationId("1")])) == 2
+    assert len(pool.state.decommissioned([AllocationId("0"), AllocationId("1")])) == 2
     assert heard(pool, now, now + LIMITS.evacuation_timeout - 1.0)
-    assert len(pool.held) == 3, "their time runs from now on"
+    assert len(pool.state.held) == 3, "their time runs from now on"
     effects = pool.handle(Tick(), now + LIMITS.evacuation_timeout)
     assert {one.executor_id for one in effects if isinstance(one, RemoveExecutor)} == {"0", "1"}
     pool.check_invariants()
@@ -224,7 +228,7 @@ def test_an_executor_that_cannot_hand_over_anything_leaves_at_once() -> None:
     pool = held_pool(decommissions=False)
     effects = pool.handle(evacuated("tm0"), 1.0)
     assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
-    assert list(pool.held) == [AllocationId("1")]
+    assert list(pool.state.held) == [AllocationId("1")]
 
 
 def blocked(*task_managers: str) -> PlacesBlocked:
@@ -242,16 +246,18 @@ def with_replacement(pool: SlotPool, *, now: float = 2.0) -> None:
 def test_an_executor_on_a_blocked_place_takes_no_new_task_once_another_one_is_there() -> None:
     pool = held_pool(decommissions=True)
     assert pool.handle(blocked("tm0"), 1.0) == [StatusChanged()]
-    assert (pool.staying, pool.target, pool.declared()[0].count) == (1, 2, 2), "another one is wanted for it"
-    assert pool.to_cordon() == frozenset(), "until that one is there, it goes on"
+    assert (pool.state.staying, pool.state.target, pool.state.declared()[0].count) == (1, 2, 2), (
+        "another one is wanted for it"
+    )
+    assert pool.state.to_cordon() == frozenset(), "until that one is there, it goes on"
     with_replacement(pool)
-    assert pool.to_cordon() == frozenset(), "it has not registered with Spark yet"
+    assert pool.state.to_cordon() == frozenset(), "it has not registered with Spark yet"
     saw(pool, "0", "1", "2", now=3.0)
-    assert pool.to_cordon() == {ExecutorId("0")}
-    assert AllocationId("0") in pool.held, "it keeps its blocks, and the tasks that run"
+    assert pool.state.to_cordon() == {ExecutorId("0")}
+    assert AllocationId("0") in pool.state.held, "it keeps its blocks, and the tasks that run"
 
     pool.handle(ExecutorExited(AllocationId("2"), ExecutorId("2"), -9, ""), 4.0)
-    assert pool.to_cordon() == frozenset(), "it works again while there is nobody else"
+    assert pool.state.to_cordon() == frozenset(), "it works again while there is nobody else"
 
 
 @pytest.mark.req("BLK-8")
@@ -262,15 +268,17 @@ def test_a_cordoned_executor_with_nothing_left_to_do_or_to_keep_leaves() -> None
     saw(pool, "0", "1", "2", now=3.0)
     zero, executors = frozenset({ExecutorId("0")}), frozenset(map(ExecutorId, ("0", "1", "2")))
     pool.handle(SparkSaw(executors, cordoned=zero, idle=zero), 4.0)
-    assert pool.leaving() == zero
+    assert pool.state.leaving() == zero
     pool.handle(SparkSaw(executors, takers=executors, cordoned=zero), 5.0)
-    assert not pool.decommissioned([AllocationId("0")]), "Spark takes it to be decommissioned, and would not let it"
-    assert pool.to_cordon() == frozenset()
+    assert not pool.state.decommissioned([AllocationId("0")]), (
+        "Spark takes it to be decommissioned, and would not let it"
+    )
+    assert pool.state.to_cordon() == frozenset()
     pool.handle(SparkSaw(executors, takers=executors), 6.0)
-    assert pool.decommissioned([AllocationId("0")])
+    assert pool.state.decommissioned([AllocationId("0")])
     effects = pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), 0, ""), 9.0)
     assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
-    assert (pool.staying, pool.target, pool.waiting(9.0)) == (2, 2, "")
+    assert (pool.state.staying, pool.state.target, pool.state.waiting(9.0)) == (2, 2, "")
 
 
 @pytest.mark.req("BLK-4")
@@ -278,13 +286,13 @@ def test_an_executor_stays_where_its_block_ends_before_another_one_is_there_and_
     pool = held_pool(decommissions=True)
     pool.handle(blocked("tm0"), 1.0)
     pool.handle(PlacesBlocked(Places()), 2.0)
-    assert (pool.staying, pool.leaving()) == (2, frozenset())
+    assert (pool.state.staying, pool.state.leaving()) == (2, frozenset())
 
     pool.handle(blocked("tm0"), 3.0)
     with_replacement(pool, now=4.0)
     pool.handle(PlacesBlocked(Places()), 5.0)
-    assert pool.leaving() == {ExecutorId("0")}, "there is one too many: it hands over and ends"
-    assert pool.staying == 2
+    assert pool.state.leaving() == {ExecutorId("0")}, "there is one too many: it hands over and ends"
+    assert pool.state.staying == 2
 
 
 @pytest.mark.req("BLK-2")
@@ -294,4 +302,4 @@ def test_the_end_of_an_executor_on_a_blocked_place_is_told_and_needs_no_pause() 
     effects = pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), -9, ""), 2.0)
     (gone,) = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
     assert not gone.orderly
-    assert (pool.staying, pool.target) == (1, 2), "it was wanted elsewhere already"
+    assert (pool.state.staying, pool.state.target) == (1, 2), "it was wanted elsewhere already"

@@ -1,0 +1,102 @@
+"""Empties places where nothing new may be placed: blocked and evacuated nodes, and draining task managers.
+
+A slot on a blocked place is *outgoing*. It does not count towards the requirement, so another slot is requested at
+once. Its executor works as before until the other one runs. Then it is *cordoned*: it keeps its blocks and running
+tasks and takes no new ones. Once it has nothing left to do or to keep, it leaves.
+
+A slot on an evacuated place is *leaving*. It does not count towards the requirement either. Its executor is
+decommissioned as soon as another one can take over what it keeps, and ends by itself; after the evacuation timeout it
+is ended. The slot never gets another executor. If the block ends before the executor was decommissioned, the slot stays
+if it is still needed. Slots on a draining task manager leave likewise, but an executor without a successor stays as
+long as its task manager does.
+"""
+
+from __future__ import annotations
+
+from emberkeep.base.ids import ExecutorId
+from emberkeep.slots.pool.events import BeatNow, HeldSlot, PlacesBlocked, PoolEffect, StatusChanged
+from emberkeep.slots.pool.slot_end import SlotEnd
+from emberkeep.slots.pool.state import ClosedPlaces, PoolState
+
+
+class Departures:
+    """What happens to slots on closed places. Part of the SlotPool."""
+
+    def __init__(self, pool: PoolState, slot_end: SlotEnd) -> None:
+        self._pool = pool
+        self._slot_end = slot_end
+
+    def places_blocked(self, event: PlacesBlocked, now: float) -> list[PoolEffect]:
+        """Follow a new blocklist. Replace slots that must leave elsewhere at once, because no executor has failed."""
+        self._pool.places = ClosedPlaces(event.places, event.draining)
+        effects = [effect for slot in list(self._pool.held.values()) for effect in self.obey(slot, now)]
+        return [*effects, *self.welcome_back(now)]
+
+    def obey(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
+        """Give back a slot without a running executor; mark others leaving (evacuated place) or outgoing (blocked)."""
+        if self._pool.must_leave(slot):
+            return self._depart(slot, now)
+        if not slot.stays or not self._pool.places.is_closed(slot.task_manager):
+            return []
+        slot.outgoing = True
+        return [StatusChanged()]
+
+    def _depart(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
+        """Mark a slot leaving if its executor can hand over what it keeps; give back any other slot at once."""
+        if not (slot.registered and self._pool.decommissions):
+            return self._slot_end.vacate(slot)
+        slot.leaving_since = now
+        return [StatusChanged()]
+
+    def welcome_back(self, now: float) -> list[PoolEffect]:
+        """Keep slots that were about to leave if their block has ended and they are still needed."""
+        pool = self._pool
+        effects: list[PoolEffect] = []
+        for slot in list(pool.held.values()):
+            is_closed, is_emptied = pool.places.is_closed(slot.task_manager), pool.places.is_emptied(slot.task_manager)
+            wanted = pool.staying < pool.target
+            if slot.leaving and not slot.decommissioned and not is_emptied and wanted:
+                slot.leaving_since = None
+                slot.outgoing = is_closed
+                effects.append(StatusChanged())
+            elif slot.outgoing and not is_closed:
+                slot.outgoing = False
+                effects += [StatusChanged()] if wanted or slot.leaving else self._depart(slot, now)
+        return effects
+
+    def dismiss(self, idle: frozenset[ExecutorId], now: float) -> list[PoolEffect]:
+        """Let cordoned executors leave once they have nothing left to do or to keep (BLK-8)."""
+        outgoing = (slot for slot in self._pool.held.values() if slot.outgoing and not slot.leaving)
+        done = [slot for slot in outgoing if slot.cordoned and slot.executor_id in idle]
+        return [effect for slot in done for effect in self._depart(slot, now)]
+
+    def review(self, now: float) -> list[PoolEffect]:
+        """Decommission leaving executors once another can take over what they keep; end those that take too long."""
+        pool = self._pool
+        effects: list[PoolEffect] = []
+        for slot in [slot for slot in pool.held.values() if slot.leaving]:
+            if not self._is_pressed(slot):
+                slot.leaving_since = now
+            if now - (slot.leaving_since or 0.0) >= pool.limits.evacuation_timeout:
+                effects += self._slot_end.executor_left(slot, self._overdue(slot), orderly=False)
+            elif not (slot.decommissioned or slot.cordoned or pool.stopping) and self._has_successor():
+                # Spark treats a cordoned executor as already decommissioned, so it could not hand over anything.
+                slot.decommissioned = True
+                effects.append(BeatNow())
+        return effects
+
+    def _is_pressed(self, slot: HeldSlot) -> bool:
+        """True if the evacuation timeout runs for this slot.
+
+        It does not run for an executor on a draining task manager that can only wait for a successor: the task manager
+        ends that executor itself.
+        """
+        return slot.decommissioned or not self._pool.places.only_drains(slot.task_manager)
+
+    def _has_successor(self) -> bool:
+        """True if an executor that stays can take blocks. Without one, Spark would drop the blocks."""
+        return any(slot.takes_blocks and not (slot.leaving or slot.cordoned) for slot in self._pool.held.values())
+
+    def _overdue(self, slot: HeldSlot) -> str:
+        what = "did not hand over its blocks and end" if slot.decommissioned else "found no other to hand its blocks to"
+        return f"{what} within {self._pool.limits.evacuation_timeout:g} s (blocklist.evacuation.timeout) and is ended"

@@ -1,0 +1,117 @@
+"""Follows the executors in held slots: what task managers report of their processes, and what Spark sees of them."""
+
+from __future__ import annotations
+
+from emberkeep.slots.pool.departures import Departures
+from emberkeep.slots.pool.events import (
+    ExecutorExited,
+    ExecutorRuns,
+    ExecutorState,
+    FoundExecutor,
+    HeldSlot,
+    PoolEffect,
+    SlotGone,
+    SparkSaw,
+    StatusChanged,
+)
+from emberkeep.slots.pool.silence import Silence
+from emberkeep.slots.pool.slot_end import SlotEnd
+from emberkeep.slots.pool.state import PoolState
+
+
+class ExecutorWatch:
+    """Facts about executors. Part of the SlotPool.
+
+    When an executor ends by itself, its slot is given back, and a replacement is requested after a pause.
+    """
+
+    def __init__(self, pool: PoolState, slot_end: SlotEnd, departures: Departures, silence: Silence) -> None:
+        self._pool = pool
+        self._slot_end = slot_end
+        self._departures = departures
+        self._silence = silence
+
+    # --- from task managers -------------------------------------------------------------------------------------------
+
+    def executor_runs(self, event: ExecutorRuns, _: float) -> list[PoolEffect]:
+        slot = self._pool.slot_of(event.allocation_id, event.executor_id)
+        if slot is None or (slot.state is ExecutorState.RUNNING and slot.pid == event.pid):
+            return []
+        slot.state, slot.pid = ExecutorState.RUNNING, event.pid
+        return [StatusChanged()]
+
+    def executor_exited(self, event: ExecutorExited, now: float) -> list[PoolEffect]:
+        slot = self._pool.slot_of(event.allocation_id, event.executor_id)
+        if slot is None:
+            return []
+        how = _exit_text(event.exit_code, ran=slot.state is ExecutorState.RUNNING)
+        reason = f"{how}: {event.detail}" if event.detail else how
+        if self._pool.must_end(slot):
+            return self._slot_end.executor_left(slot, reason, orderly=event.exit_code in (0, None))
+        return self._ended(slot, reason, now, failure=event.exit_code != 0)
+
+    def slot_gone(self, event: SlotGone, _: float) -> list[PoolEffect]:
+        slot = self._pool.slot_of(event.allocation_id, event.executor_id)
+        return [] if slot is None else self._slot_end.drop(slot, event.reason)
+
+    def found(self, executor: FoundExecutor, now: float) -> list[PoolEffect]:
+        """Take an executor's state from its task manager's reply to a beat."""
+        key = (executor.allocation_id, executor.executor_id)
+        if executor.state is None:
+            return self.executor_exited(ExecutorExited(*key, executor.exit_code, executor.detail), now)
+        if executor.state is ExecutorState.RUNNING:
+            return self.executor_runs(ExecutorRuns(*key, executor.pid), now)
+        return []
+
+    def _ended(self, slot: HeldSlot, reason: str, now: float, *, failure: bool) -> list[PoolEffect]:
+        """Give back the slot of an executor that ended by itself. A replacement waits for its pause."""
+        pool, replacements = self._pool, self._pool.replacements
+        replacements.executor_ended(now, failure=failure)
+        reason = f"executor {slot.executor_id} on {slot.task_manager.id} {reason}"
+        effects = self._slot_end.remove(slot, reason, orderly=not failure)
+        failures = replacements.recent_failures(now)
+        if failures > pool.limits.max_failures and not pool.failed:
+            effects += pool.fail(
+                f"{failures} executors ended by themselves within {pool.limits.failure_window:g} s "
+                f"(executor.max-failures is {pool.limits.max_failures}); the last one: {reason}"
+            )
+        return effects
+
+    # --- from Spark ---------------------------------------------------------------------------------------------------
+
+    def spark_saw(self, event: SparkSaw, now: float) -> list[PoolEffect]:
+        effects = [effect for slot in self._pool.held.values() for effect in self._seen(slot, event, now)]
+        effects += self._departures.dismiss(event.idle, now)
+        effects += self._silence.review(now)
+        unlisted = [slot for slot in self._pool.held.values() if slot.executor_id not in event.executors]
+        return [*effects, *(effect for slot in unlisted for effect in self._review_unlisted(slot, now))]
+
+    def _seen(self, slot: HeldSlot, event: SparkSaw, now: float) -> list[PoolEffect]:
+        listed = slot.executor_id in event.executors
+        effects: list[PoolEffect] = []
+        slot.lives = listed and slot.executor_id not in event.silent
+        slot.takes_blocks = slot.lives and slot.executor_id in event.takers
+        rests, slot.cordoned = slot.cordoned, slot.executor_id in event.cordoned
+        if rests != slot.cordoned:
+            effects.append(StatusChanged())
+        if listed:
+            if not slot.registered:
+                effects.append(StatusChanged())
+            slot.registered, slot.unseen_since = True, now
+        return effects
+
+    def _review_unlisted(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
+        """Give back the slot of an executor that Spark has not listed for too long."""
+        limits = self._pool.limits
+        if now - slot.unseen_since <= (limits.silence_timeout if slot.registered else limits.start_timeout):
+            return []
+        what = "is not known to Spark any more" if slot.registered else "did not register with Spark in time"
+        if self._pool.must_end(slot):
+            return self._slot_end.executor_left(slot, what, orderly=slot.decommissioned)
+        return self._ended(slot, what, now, failure=True)
+
+
+def _exit_text(exit_code: int | None, *, ran: bool) -> str:
+    if exit_code is None:
+        return "has ended; its exit code is not known" if ran else "could not be started"
+    return f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"

@@ -1,0 +1,36 @@
+"""The invariants of a slot pool, which hold between any two events."""
+
+from __future__ import annotations
+
+from emberkeep.slots.pool.events import HeldSlot
+from emberkeep.slots.pool.state import PoolState
+
+
+def check(pool: PoolState) -> None:
+    """Raise AssertionError naming the broken invariant."""
+    executors = [slot.executor_id for slot in pool.held.values()]
+    _hold(len(executors) == len(set(executors)), "one executor lives in two slots")
+    _hold(not (pool.held.keys() & pool.releasing.keys()), "a slot is held and being released")
+    pauses = pool.replacements.pauses
+    _hold(pool.staying + len(pauses) <= pool.wanted, "more is held or about to be wanted than required")
+    _hold(pool.requirement is not None or not pauses, "a pause without an application")
+    instances = {slot.task_manager.instance for slot in pool.held.values()}
+    _hold(instances == set(pool.lives.views), "task managers watched are not those that hold slots")
+    for key, slot in pool.held.items():
+        _hold(key == slot.allocation.id, "a slot stands under another allocation's id")
+        _check_slot(pool, slot)
+
+
+def _check_slot(pool: PoolState, slot: HeldSlot) -> None:
+    fits = pool.requirement is not None and slot.allocation.profile == pool.requirement.profile
+    _hold(fits, f"a slot of the wrong size is held: {slot}")
+    _hold(not pool.must_leave(slot), f"a slot is held where the blocklist allows none: {slot}")
+    _hold(slot.leaving or not slot.decommissioned, f"an executor is decommissioned that stays: {slot}")
+    closed = pool.places.is_closed(slot.task_manager)
+    _hold(closed or not slot.outgoing, f"a slot is outgoing where nothing is blocked: {slot}")
+    _hold(slot.outgoing or slot.leaving or not closed, f"a slot stays on a blocked place: {slot}")
+
+
+def _hold(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)

@@ -1,0 +1,157 @@
+"""The state of a slot pool, and queries on it. The machine that changes the state is in ``machine``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
+from emberkeep.slots.blocked import BlocklistView, NothingBlocked
+from emberkeep.slots.model import SlotRequirement, TaskManagerInfo
+from emberkeep.slots.pool.events import ExecutorState, FailAttempt, HeldSlot, PoolEffect, StatusChanged
+from emberkeep.slots.pool.limits import PoolLimits
+from emberkeep.slots.pool.replacements import Replacements
+from emberkeep.slots.pool.task_manager_lives import TaskManagerLives
+
+
+class ClosedPlaces(NamedTuple):
+    """Where nothing new may be placed: what the blocklist names, and ``draining`` task managers."""
+
+    blocked: BlocklistView = NothingBlocked()
+    draining: frozenset[TaskManagerId] = frozenset()
+
+    def is_closed(self, info: TaskManagerInfo) -> bool:
+        """True if nothing new may be placed there."""
+        return info.id in self.draining or self.blocked.is_blocked(info.id, info.node_id)
+
+    def is_emptied(self, info: TaskManagerInfo) -> bool:
+        """True if what runs there must leave, too."""
+        return info.id in self.draining or self.blocked.is_evacuated(info.id, info.node_id)
+
+    def only_drains(self, info: TaskManagerInfo) -> bool:
+        """True if the task manager drains, and no blocklist evacuates it."""
+        return info.id in self.draining and not self.blocked.is_evacuated(info.id, info.node_id)
+
+
+class PoolState:
+    """What one attempt needs and holds. Only the slot pool and its parts change it."""
+
+    def __init__(self, limits: PoolLimits) -> None:
+        self.limits = limits
+        self.requirement: SlotRequirement | None = None
+        self.decommissions = False  # True if executors can hand over what they keep
+        self.stopping = False  # True once the application begins to stop
+        self.failed = False
+        self.held: dict[AllocationId, HeldSlot] = {}
+        self.releasing: dict[AllocationId, str] = {}  # given back, not confirmed by the task manager yet → its address
+        self.given_up: dict[AllocationId, None] = {}  # allocations that were held once, oldest first
+        self.lives = TaskManagerLives(late=limits.silence_timeout)
+        self.places = ClosedPlaces()
+        self.replacements = Replacements(limits)
+        self.missing = ""  # what the cluster cannot provide now
+        self.missing_blocked = False  # unblocking nodes may provide what is missing
+        self.without_slot_since: float | None = None
+        self._next_executor = 0
+
+    # --- what the attempt needs ---------------------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> int:
+        """Number of slots that the application requires."""
+        return 0 if self.requirement is None else self.requirement.count
+
+    @property
+    def staying(self) -> int:
+        """Number of held slots that count towards the requirement."""
+        return sum(slot.stays for slot in self.held.values())
+
+    @property
+    def target(self) -> int:
+        """Number of slots needed now, including held ones that stay."""
+        return 0 if self.failed or self.stopping else max(0, self.wanted - len(self.replacements.pauses))
+
+    def declared(self) -> tuple[SlotRequirement, ...]:
+        """Return the requirements that are sent to the ResourceManager."""
+        if self.requirement is None:
+            return ()
+        count = max(self.target, self.staying)
+        return (SlotRequirement(count=count, profile=self.requirement.profile, runtime=self.requirement.runtime),)
+
+    def waiting(self, now: float) -> str:
+        """Return a text that names what the job is missing; "" if nothing."""
+        if self.stopping or self.staying >= self.wanted:
+            return ""
+        texts = []
+        if self.replacements.pauses:
+            soonest = max(0.0, min(self.replacements.pauses) - now)
+            texts.append(
+                f"{len(self.replacements.pauses)} of {self.wanted} executors ended and will be replaced, "
+                f"the next one in {soonest:.1f} s"
+            )
+        if self.staying < self.target and self.missing:
+            texts.append(self.missing)
+        return "; ".join(texts)
+
+    # --- what the attempt holds ---------------------------------------------------------------------------------------
+
+    def slot_of(self, allocation_id: AllocationId, executor_id: ExecutorId) -> HeldSlot | None:
+        """Return the held slot, if this executor is the one in it."""
+        slot = self.held.get(allocation_id)
+        return slot if slot is not None and slot.executor_id == executor_id else None
+
+    def on_task_manager(self, instance: InstanceId) -> tuple[AllocationId, ...]:
+        """Return the allocations held on one instance of a task manager."""
+        return tuple(key for key, slot in self.held.items() if slot.task_manager.instance == instance)
+
+    def is_away(self, slot: HeldSlot, now: float) -> bool:
+        """True if the task manager has been silent so long that only Spark shows that the executor is alive."""
+        return self.lives.silence(slot.task_manager.instance, now) > self.limits.silence_timeout
+
+    def must_end(self, slot: HeldSlot) -> bool:
+        """True if the slot gets no other executor when this one has ended."""
+        return not slot.stays or self.stopping
+
+    def must_leave(self, slot: HeldSlot) -> bool:
+        """True if the slot may not stay as it is.
+
+        A slot counts as free until its executor is known to run. So a blocked task manager keeps its executors but no
+        free slots, and an evacuated place keeps only leaving slots.
+        """
+        info = slot.task_manager
+        free = slot.state is ExecutorState.STARTING and not slot.registered
+        return (free and self.places.is_closed(info)) or (self.places.is_emptied(info) and not slot.leaving)
+
+    def to_beat(self) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
+        """Return the task managers that get a beat, each with the allocations held there."""
+        return self.lives.to_beat(self.held)
+
+    def decommissioned(self, allocations: Iterable[AllocationId]) -> tuple[AllocationId, ...]:
+        """Return those of these held slots whose executors must hand over what they keep and end."""
+        return tuple(key for key in allocations if self.held[key].decommissioned)
+
+    def leaving(self) -> frozenset[ExecutorId]:
+        """Return the executors that are leaving."""
+        return frozenset(slot.executor_id for slot in self.held.values() if slot.leaving)
+
+    def to_cordon(self) -> frozenset[ExecutorId]:
+        """Return the outgoing executors that must take no new task, because enough others run in their place."""
+        needed = max(0, self.wanted - sum(slot.stays and slot.lives for slot in self.held.values()))
+        outgoing = [slot for slot in self.held.values() if slot.outgoing and not slot.leaving and slot.registered]
+        outgoing.sort(key=lambda slot: slot.cordoned)
+        return frozenset(slot.executor_id for slot in outgoing[needed:])
+
+    def doubted(self, now: float) -> frozenset[ExecutorId]:
+        """Return the executors with silent task managers. Spark must be asked whether it receives their heartbeats."""
+        return frozenset(slot.executor_id for slot in self.held.values() if self.is_away(slot, now))
+
+    # --- changes that several parts of the machine make ---------------------------------------------------------------
+
+    def new_executor_id(self) -> ExecutorId:
+        """Return an id that no executor of this attempt has had."""
+        self._next_executor += 1
+        return ExecutorId(str(self._next_executor - 1))
+
+    def fail(self, message: str) -> list[PoolEffect]:
+        """Report the failure to the script. Held slots stay until the application stops."""
+        self.failed = True
+        return [FailAttempt(message), StatusChanged()]

@@ -1,0 +1,40 @@
+"""What the cluster cannot provide to an attempt, and the time that the attempt waits for its first slot."""
+
+from __future__ import annotations
+
+from emberkeep.slots.pool.events import ClusterLacks, PoolEffect
+from emberkeep.slots.pool.state import PoolState
+
+
+class UnmetNeed:
+    """An attempt without any slot fails after the request timeout. Part of the SlotPool."""
+
+    def __init__(self, pool: PoolState) -> None:
+        self._pool = pool
+
+    def cluster_lacks(self, event: ClusterLacks, _: float) -> list[PoolEffect]:
+        self._pool.missing, self._pool.missing_blocked = event.missing, event.blocked
+        return []
+
+    def note(self, now: float) -> None:
+        """Note when the attempt begins to be without any slot, and when that ends."""
+        pool = self._pool
+        if pool.held or not pool.wanted:
+            pool.without_slot_since = None
+        elif pool.without_slot_since is None:
+            pool.without_slot_since = now
+
+    def review(self, now: float) -> list[PoolEffect]:
+        """Fail an attempt that has waited too long for its first slot.
+
+        Time during which unblocking nodes might help does not count: the operator who blocked them knows that the job
+        waits.
+        """
+        pool = self._pool
+        if pool.without_slot_since is not None and pool.missing_blocked:
+            pool.without_slot_since = now
+        since, limit = pool.without_slot_since, pool.limits.request_timeout
+        if since is None or pool.failed or not 0 < limit <= now - since:
+            return []
+        because = f": {pool.missing}" if pool.missing else ""
+        return pool.fail(f"not one slot could be had for {limit:g} s (slot.request.timeout){because}")
