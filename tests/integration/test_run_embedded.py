@@ -218,7 +218,7 @@ def test_a_streaming_job_goes_on_when_the_embedded_daemon_is_killed(shell: Shell
     until(lambda: stream.batches() >= 3 or running.process.poll() is not None, lambda: str(running))
     daemon = process(shell, "emberkeep.daemons.local")
     os.kill(daemon.identity.pid, signal.SIGKILL)
-    again = "was killed by signal 9; starting it again, the job goes on"
+    again = "was killed by signal 9; restarting it, the job continues"
     until(lambda: again in running.err or running.process.poll() is not None, lambda: str(running))
     until(lambda: "emberkeep.daemons.local" in str(shell.traces.processes()), lambda: str(running))
     before = stream.batches()

@@ -29,8 +29,8 @@ class AttemptFences:
         """Raise Conflict if the attempt has been superseded."""
         if self.is_over(owner, attempt):
             raise Conflict(
-                f"attempt {attempt} of job {owner} is over: it changes no BLOB any more",
-                hint="a newer attempt has taken its place; the process of this one has to end",
+                f"attempt {attempt} of job {owner} is over and may no longer change BLOBs",
+                hint="a newer attempt has replaced it; end the process of this one",
             )
 
     def forget(self, owner: JobId) -> None:

@@ -14,10 +14,10 @@ class DamagedBlob(Fatal):
     """
 
     def __init__(self, owner: JobId, key: BlobKey, actual: str, where: str) -> None:
-        found = f"its SHA-256 is {actual}, not" if actual else "it cannot be read, its SHA-256 was"
+        found = f"its SHA-256 is {actual}, not" if actual else "the copy cannot be read; the SHA-256 is"
         super().__init__(
             f"BLOB {key} of job {owner} is damaged in {where}: {found} {key.sha256}",
-            hint="upload the file again when no other store holds it",
+            hint="upload the file again unless another store has it",
         )
         self.owner = owner
         self.key = key

@@ -25,9 +25,7 @@ def check_group(contents: Sequence[BlobContent], max_size: int) -> None:
     for index, content in enumerate(contents):
         field = f"blobs[{index}].size"
         if not 0 <= content.size <= max_size:
-            raise InvalidInput(
-                f"{content.size} bytes: 0 to {max_size} are possible", field=field, hint="see blob.max-size"
-            )
+            raise InvalidInput(f"{content.size} bytes: not from 0 to {max_size}", field=field, hint="see blob.max-size")
         if sizes.setdefault(content.sha256, content.size) != content.size:
             raise InvalidInput(f"{content.sha256} has two sizes", field=field)
 

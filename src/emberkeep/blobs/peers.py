@@ -22,7 +22,7 @@ class Direct(enum.Enum):
     """Answers that name no peer."""
 
     SERVE = "serve it here"
-    WAIT = "ask again shortly"
+    WAIT = "try again in a second"
 
 
 @dataclass(eq=False)

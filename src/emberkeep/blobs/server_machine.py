@@ -124,7 +124,7 @@ class ServerMachine:
             record = owner.records.get(key_of(content))
             if owner.over or record is None or not record.is_there:
                 raise NotUploaded(
-                    f"{content.sha256} is not here for job {owner_id}", field=f"artefacts[{index}].sha256"
+                    f"{content.sha256} has not been uploaded for job {owner_id}", field=f"artefacts[{index}].sha256"
                 )
             if record.size != content.size:
                 raise InvalidInput(

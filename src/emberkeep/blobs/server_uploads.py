@@ -131,9 +131,7 @@ class ServerUploads:
 
     def _refuse_ended(self, owner_id: JobId) -> None:
         if self._state.has_ended(owner_id):
-            raise Conflict(
-                f"job {owner_id} has ended: nothing can be uploaded for it", hint="submit under a new job id"
-            )
+            raise Conflict(f"job {owner_id} has ended and takes no more uploads", hint="submit under a new job id")
 
 
 def _has(owner: OwnerRecord, key: BlobKey, size: int) -> bool:

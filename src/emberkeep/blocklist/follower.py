@@ -92,6 +92,6 @@ class BlocklistFollower:
                 return False
             entry = merged(waiting.entry, entry)
         elif len(self._reports) >= REPORTS_KEPT:
-            raise BlocklistFull(f"{REPORTS_KEPT} entries wait to be reported to the ResourceManager already")
+            raise BlocklistFull(f"{REPORTS_KEPT} reported entries wait for the ResourceManager already")
         self._reports[entry.place] = Report(entry=entry, known=max(0, self._listed.revision))
         return True

@@ -137,7 +137,7 @@ def parse_node_id(text: str) -> str:
         raise InvalidInput(
             f"{text[:64]!r} is not a node id",
             field="nodeid",
-            hint=f"1 to {NODE_ID_LENGTH} printable characters, as taskmanager.node-id gives it",
+            hint=f"1 to {NODE_ID_LENGTH} printable characters, as in taskmanager.node-id",
         )
     return text
 

@@ -104,7 +104,7 @@ class BlocklistTracker:
             self._entries, self._revision = before, self._revision - 1
             raise BlocklistFull(
                 f"the blocklist is full: {len(before)} entries need {LIST_BYTES // 1024} KiB",
-                hint="unblock what need not be blocked any more",
+                hint="unblock nodes that need not be blocked any longer",
             )
 
     def _note_removal(self, place: Place, now_ms: int, *, by_hand: bool) -> None:

@@ -35,9 +35,7 @@ class BlobFile:
         """Verify the content and rename the file to its destination. Return its size in bytes. Raises Fatal."""
         actual = self._digest.hexdigest()
         if actual != self._key.sha256:
-            raise Fatal(
-                f"what arrived for BLOB {self._key} is damaged: its SHA-256 is {actual}", hint="try it once more"
-            )
+            raise Fatal(f"what arrived for BLOB {self._key} is damaged: its SHA-256 is {actual}", hint="try again")
         try:
             await asyncio.to_thread(self._temporary.replace, self._destination)
         except OSError as error:

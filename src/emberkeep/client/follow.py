@@ -81,7 +81,7 @@ class JobFollower:
                 job = await self._client.job(self._job_id)
             except RetryLater as error:
                 if not silence.is_running:
-                    self._output.notice(f"{error.message}; the job goes on without it, trying again")
+                    self._output.notice(f"{error.message}; the job continues without the JobManager, trying again")
                 if silence.is_over():
                     raise
             else:

@@ -60,7 +60,7 @@ class HttpReply:
         try:
             moment = parsedate_to_datetime(self.headers["Date"])
         except (KeyError, ValueError):
-            raise Fatal("the answer does not say its time", hint="is a proxy in between that drops Date?") from None
+            raise Fatal("the answer has no Date header", hint="check for a proxy that removes it") from None
         return round(moment.timestamp() * 1000)
 
 
@@ -150,7 +150,7 @@ class HttpCalls:
             request = replace(request, parameters={})  # the new location contains them
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.netloc:
-                raise Fatal(f"the JobManager at {self._base} redirects to {url!r}, which is no web address")
+                raise Fatal(f"the JobManager at {self._base} redirects to {url!r}, which is not a web address")
             self._base = f"{parts.scheme}://{parts.netloc}{parts.path.partition(API_PREFIX + '/')[0]}"
         raise RetryLater(f"the JobManagers redirect in a circle (last to {url})", hint="an election may be under way")
 
@@ -183,8 +183,8 @@ def decode(answer: HttpReply, kind: type[T]) -> T:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.MsgspecError as error:
         raise Fatal(
-            f"the answer is not what this client understands: {error}",
-            hint="is that address an Emberkeep JobManager of this version?",
+            f"the answer has an unknown form: {error}",
+            hint="check that the address is an Emberkeep JobManager of this version",
         ) from None
 
 
@@ -212,7 +212,7 @@ def _unreachable(endpoint: Endpoint, error: Exception) -> Unreachable:
     where = f" (from {endpoint.source})" if endpoint.source else ""
     return Unreachable(
         f"the JobManager at {endpoint.url}{where} cannot be reached: {reason}",
-        hint="is it running? `emberkeep cluster status` tells for a cluster on this machine",
+        hint="check that it runs; `emberkeep cluster status` shows a cluster on this machine",
     )
 
 

@@ -38,5 +38,7 @@ def choose_job(jobs: list[JobDetails], reference: str) -> JobId:
     if len(matches) > 1:
         shown = ", ".join(f"{job.jid[:12]} ({job.state.value})" for job in matches[:_SHOWN])
         more = f" and {len(matches) - _SHOWN} more" if len(matches) > _SHOWN else ""
-        raise InvalidInput(f"{reference!r} names {len(matches)} jobs: {shown}{more}", hint="give more of the id")
+        raise InvalidInput(
+            f"{reference!r} matches {len(matches)} jobs: {shown}{more}", hint="give more of the job's id"
+        )
     return matches[0].jid

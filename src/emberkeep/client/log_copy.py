@@ -84,7 +84,7 @@ class StreamCopy:
             if over and complete:
                 return None
             if over and patience.is_over():
-                return f"{self._kind} of attempt {self._attempt} cannot be read: its task manager is gone"
+                return f"{self._kind} of attempt {self._attempt} cannot be read: its task manager has ended"
             await asyncio.sleep(_RETRY_PAUSE)
 
     async def _read(self, log: LogInfo, write: Callable[[bytes], None]) -> str | None:

@@ -292,16 +292,16 @@ class LeadershipMachine:
         self._hold(self.standing.has_service == (self.epoch > 0), "an epoch belongs to a service")
         self._hold(
             self._has_latch or self.standing not in (Standing.WAITING, Standing.CLAIMING),
-            "whoever waits stands in the queue",
+            "a contender that waits or claims has a latch in the queue",
         )
-        self._hold(not (away and self._has_latch), "a latch goes with its session")
+        self._hold(not (away and self._has_latch), "a latch ends with its session")
         self._hold(
             not away or self.standing in (Standing.OUT, Standing.STOPPING, Standing.CLOSED),
-            "LOST stops leading at once",
+            "a contender without a session is not the leader",
         )
         self._hold(
             not self.may_decide or self.session is Session.CONNECTED,
-            "whoever cannot confirm that it leads decides nothing",
+            "a leader decides only while its session is connected",
         )
 
     def _hold(self, condition: bool, what: str) -> None:

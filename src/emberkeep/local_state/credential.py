@@ -31,10 +31,10 @@ def caller_of(secret: bytes, text: str) -> Caller:
     """
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
-        raise InvalidInput("this is no credential of a state gateway", field="delegation")
+        raise InvalidInput("this is not a credential of a state gateway", field="delegation")
     claim = text.rpartition(".")[0]
     if not hmac.compare_digest(match.group(4), _signature(secret, claim)):
-        raise InvalidInput("this credential was not given out by this node's state gateway", field="delegation")
+        raise InvalidInput("this node's state gateway did not issue this credential", field="delegation")
     job_id, attempt, allocation = match.group(1, 2, 3)
     return Caller(
         job_id=JobId(job_id),

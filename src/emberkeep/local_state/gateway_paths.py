@@ -60,7 +60,7 @@ def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
         raise _malformed(path, "expected /<job id>/own/… or /<job id>/at-<location>/…")
     if parts[1] != job_id:
         raise InvalidInput(
-            f"{path[:200]!r} is not of job {job_id}", field="path", hint="a job reaches its own state only"
+            f"{path[:200]!r} does not belong to job {job_id}", field="path", hint="a job may use its own state only"
         )
     name = [part for part in parts[3:] if part]
     if any(part in (".", "..") for part in name):
@@ -99,7 +99,7 @@ def durable_location(location: str) -> str:
     if scheme == "file":
         rest = unquote(_without_host(location, rest))
     elif scheme:
-        raise _unusable(location, f"{scheme}: is no kind of durable store that is known")
+        raise _unusable(location, f"{scheme}: is not a known kind of durable store")
     if not rest.startswith("/"):
         raise _unusable(location, "it is not absolute")
     return "/" + "/".join(_parts(location, rest))
@@ -134,15 +134,15 @@ def _decoded(path: str, encoded: str) -> str:
     try:
         location = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
-        raise _malformed(path, "its location is not Base64 of a text") from None
+        raise _malformed(path, "its location is not Base64 text") from None
     again = base64.urlsafe_b64encode(location.encode()).decode().rstrip("=")
     if again != encoded or durable_location(location) != location:
-        raise _malformed(path, "its location is not in the form that the gateway writes")
+        raise _malformed(path, "its location does not have the form that the gateway writes")
     return location
 
 
 def _malformed(path: str, problem: str) -> InvalidInput:
-    return InvalidInput(f"{path[:200]!r} is no path of a state gateway: {problem}", field="path")
+    return InvalidInput(f"{path[:200]!r} is not a path of a state gateway: {problem}", field="path")
 
 
 def _unusable(location: str, problem: str) -> InvalidInput:

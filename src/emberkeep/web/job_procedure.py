@@ -23,10 +23,10 @@ def procedure_text(view: ProcedureView | None) -> str:
     if view is None:
         return ""
     if view.savepoint:
-        return f"the savepoint {view.savepoint} is complete; the script goes on to its end"
+        return f"the savepoint {view.savepoint} is complete; the script runs to its end"
     told = view.progress
     if told is None:
-        return f"waits for {view.waiting}" if view.waiting else "waits for the driver to take it up"
+        return f"waits for {view.waiting}" if view.waiting else "waits for the driver"
     if told.phase is ProcedurePhase.COPYING and told.files_total:
         return f"copying {told.files_done} of {told.files_total} files, {byte_size(told.bytes_done)}"
     return told.detail or told.phase.value.lower().replace("_", " ")

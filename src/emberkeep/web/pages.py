@@ -196,10 +196,10 @@ def _parse_status(text: str) -> JobStatus | None:
     try:
         return JobStatus(text)
     except ValueError:
-        raise InvalidInput(f"{text[:40]!r} is not a job's state", field="state") from None
+        raise InvalidInput(f"{text[:40]!r} is not the state of a job", field="state") from None
 
 
 def _parse_page(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:9]) >= 1 and len(text) < 9):
-        raise InvalidInput(f"{text[:40]!r} is not a page's number", field="page")
+        raise InvalidInput(f"{text[:40]!r} is not a page number", field="page")
     return int(text)

@@ -120,7 +120,7 @@ async def test_what_a_killed_command_left_is_removed_by_the_next(
     assert cluster.directory.exists(), "it is in use"
     assert (abandoned / "local.err").exists()
     assert notices == [
-        f"a run whose command was killed has left logs below {abandoned}; they are kept for 24 hours",
+        f"an earlier run, whose command was killed, left logs below {abandoned}; they are kept for 24 hours",
     ]
     clear_dead_runs(tmp_path / "runs", PrivateStorage(Configuration()), time.time() + LOGS_KEPT)
     assert not abandoned.exists()

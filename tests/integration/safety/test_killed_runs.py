@@ -41,7 +41,7 @@ def test_logs_outlive_a_killed_command_for_a_day_and_go_with_a_later_run(shell: 
     shell.write("fine.py", "print('ran')\n")
     after = shell.done("run", *own, "fine.py")
     assert after.out == "ran\n"
-    assert f"has left logs below {directory}; they are kept for 24 hours" in after.err
+    assert f"left logs below {directory}; they are kept for 24 hours" in after.err
     assert logs_with("it has begun", directory)
     assert not list(directory.rglob("jobs.sqlite"))
     assert list(storage.iterdir()) == []

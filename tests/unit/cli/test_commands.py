@@ -108,7 +108,7 @@ def test_submit_prints_the_job_id_alone_on_standard_output(fake: FakeJobManager,
         (["run", "missing.py"], "missing.py does not exist"),
         (["run", "."], "is a directory"),
         (["run", "--conf", "spark.x", "app.py"], "there is no '='"),
-        (["run", "--executor-memory", "1.5g", "app.py"], "1.5g is written 1536m"),
+        (["run", "--executor-memory", "1.5g", "app.py"], "use whole numbers: 1536m"),
         (["run", "--bogus", "1", "app.py"], "--bogus"),
         (["run", "--class", "a.B", "app.py"], "Java and Scala"),
         (["run", "-D", "taskmanager.numberOfTaskSlots=1", "app.py"], "a setting of the cluster's processes"),
@@ -253,7 +253,7 @@ def test_unknown_jobs_are_not_found(fake: FakeJobManager, capfd: Output, command
 def test_an_ambiguous_job_is_a_usage_error(fake: FakeJobManager, capfd: Output) -> None:
     fake.jobs = {A: job_info(A, "etl"), B: job_info(B, "etl")}
     assert main(["info", "etl"]) == 2
-    assert "names 2 jobs" in capfd.readouterr().err
+    assert "matches 2 jobs" in capfd.readouterr().err
 
 
 def test_logs(fake: FakeJobManager, capfd: Output) -> None:

@@ -414,7 +414,7 @@ class FakeJobManager:
         group = msgspec.json.decode(await request.read(), type=rest_blobs.BlobGroup)
         job = self.jobs.get(request.match_info["jid"])
         if job is not None and job.state.is_globally_terminal:
-            return problem(409, f"job {job.jid} has ended: nothing can be uploaded for it")
+            return problem(409, f"job {job.jid} has ended and takes no more uploads")
         self.groups.append(group)
         here = {key for job, key in self.blobs if job == request.match_info["jid"]}
         return reply(

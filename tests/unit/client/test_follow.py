@@ -153,7 +153,10 @@ async def test_a_job_manager_that_goes_and_comes_back_costs_two_lines(fake: Fake
         end(fake)
         async with asyncio.timeout(120):
             await following
-    assert recorder.notices == ["told to fail; the job goes on without it, trying again", "the JobManager is back"]
+    assert recorder.notices == [
+        "told to fail; the job continues without the JobManager, trying again",
+        "the JobManager is back",
+    ]
 
 
 async def test_a_job_manager_that_stays_away_ends_it(fake: FakeJobManager, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,9 +57,9 @@ def test_file_urls_are_local_and_others_are_left_to_spark(folder: Path) -> None:
     [
         (PY, "missing.py", r"--py-files: missing\.py does not exist \(looked in /.*\)"),
         (JAR, "*.nothing", r"--jars: nothing matches \*\.nothing"),
-        (PY, "pkg", r"--py-files: pkg is a directory \(make a zip of it: .*zip -r pkg\.zip pkg"),
-        (JAR, "pkg", r"--jars: pkg is a directory \(name the files in it: 'pkg/\*'\)"),
-        (ARCHIVE, "pkg", r"--archives: pkg is a directory \(pack it: tar czf"),
+        (PY, "pkg", r"--py-files: pkg is a directory \(pack it as a zip file: .*zip -r pkg\.zip pkg"),
+        (JAR, "pkg", r"--jars: pkg is a directory \(name the files in the directory: 'pkg/\*'\)"),
+        (ARCHIVE, "pkg", r"--archives: pkg is a directory \(pack the directory: tar czf"),
         (FILE, "*.py#x", r"matches 2 files, so #x is ambiguous"),
         (FILE, "a.py#x/y", "must be a plain name"),
         (FILE, "a.py#..", "must be a plain name"),

@@ -34,5 +34,5 @@ def test_an_unknown_job_is_told(reference: str) -> None:
 
 @pytest.mark.parametrize(("reference", "count"), [("a", 2), ("old", 2)])
 def test_an_ambiguous_name_lists_the_candidates(reference: str, count: int) -> None:
-    with pytest.raises(InvalidInput, match=rf"names {count} jobs: .*give more of the id"):
+    with pytest.raises(InvalidInput, match=rf"matches {count} jobs: .*give more of the job's id"):
         choose_job(JOBS, reference)

@@ -56,7 +56,7 @@ class TestArchives:
     def test_without_the_interpreter_are_refused(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(InvalidInput, match=f"there is no bin/python in {name}"):
             check_environment(PYTHON, pack(tmp_path / name, {"env/bin/python": 0o755}))
-        with pytest.raises(InvalidInput, match=f"there is no bin/python3 in {name}, where its bin/python leads to"):
+        with pytest.raises(InvalidInput, match=f"there is no bin/python3 in {name}, the target of its bin/python"):
             check_environment(PYTHON, pack(tmp_path / name, {"bin/python": "python3"}))
         with pytest.raises(InvalidInput, match="a link to itself"):
             check_environment(PYTHON, pack(tmp_path / name, {"bin/python": "python"}))

@@ -65,7 +65,7 @@ def test_memory_notation(text: str, mebibytes: int) -> None:
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
-        ({"spark.driver.memory": "1.5g"}, r"spark\.driver\.memory='1\.5g' is not .*1\.5g is written 1536m"),
+        ({"spark.driver.memory": "1.5g"}, r"spark\.driver\.memory='1\.5g' is not .*use whole numbers: 1536m"),
         ({"spark.driver.memory": "lots"}, "not an amount of memory"),
         ({"spark.driver.memory": "-1g"}, "not an amount of memory"),
         ({"spark.executor.memory": "0"}, "less than 1 MiB"),

@@ -131,7 +131,7 @@ async def test_a_circle_of_redirects_ends(fake: FakeJobManager) -> None:
 async def test_a_redirect_elsewhere_is_refused(fake: FakeJobManager) -> None:
     fake.redirect_to = "file://"
     async with RestClient(fake.endpoint, patience=0) as client:
-        with pytest.raises(Fatal, match="no web address"):
+        with pytest.raises(Fatal, match="not a web address"):
             await client.overview()
 
 

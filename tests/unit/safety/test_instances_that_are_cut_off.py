@@ -314,7 +314,7 @@ def test_a_state_that_is_too_large_is_refused_where_it_is_and_its_instance_stays
     worker = scene.worker(counter(size=function_channel.LARGEST))
     assert worker.take() == "1"
     with pytest.raises(
-        UserFunctionFailed, match=rf"counter in process .* is larger than the {function_channel.LARGEST}"
+        UserFunctionFailed, match=rf"counter in process .* is larger than the limit of {function_channel.LARGEST}"
     ):
         driver.snapshot_state()
     assert worker.take() == "2"

@@ -65,7 +65,7 @@ async def test_what_a_new_leader_lacks_is_uploaded_again(fake: FakeJobManager, j
     assert sum(request.startswith("PUT") for request in fake.requests) == 3 * uploads
     assert fake.requests.count("POST /v1/jobs") == 3
     assert len(notices) == 2
-    assert "uploading it again" in notices[0]
+    assert "uploading them again" in notices[0]
 
 
 async def test_what_is_lost_again_and_again_is_given_up(fake: FakeJobManager, job: PreparedJob) -> None:

@@ -227,14 +227,14 @@ async def test_a_job_that_is_being_stopped_says_how_far_it_is(site: Site) -> Non
     told = ProcedureProgress(trigger_id="a" * 32, phase=ProcedurePhase.FINISHING_BATCHES, detail=EVIL)
     view = ProcedureView(job_id=job_id(1), trigger_id="a" * 32, request=request)
     for progress, savepoint_path, expected in (
-        (None, "", "waits for the driver to take it up"),
+        (None, "", "waits for the driver"),
         (told, "", "alert(1)"),
         (
             msgspec.structs.replace(told, phase=ProcedurePhase.COPYING, files_total=3, files_done=2),
             "",
             "copying 2 of 3",
         ),
-        (told, EVIL, "is complete; the script goes on to its end"),
+        (told, EVIL, "is complete; the script runs to its end"),
     ):
         shown = msgspec.structs.replace(view, progress=progress, savepoint=savepoint_path)
         site.gateway.change(job_id(1), procedure=shown)

@@ -10,7 +10,7 @@ from emberkeep.protocol.rest import TaskManagerOfAnotherStore
 _WHAT_TO_DO = """\
 Their drivers and executors keep running; this JobManager places nothing new there. If that job store still exists,
 start the JobManager with it again: the jobs continue. If it is lost, end what runs there: on each of these nodes
-`kill PID`, then start `emberkeep taskmanager` once with its usual options and -D taskmanager.adopt-leader=true.
+`kill PID`, then start once, with the usual options, `emberkeep taskmanager -D taskmanager.adopt-leader=true`.
 Where an epoch is shown, the job store was restored from an older copy: raise its epoch, see docs/storage.md."""
 
 

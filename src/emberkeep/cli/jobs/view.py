@@ -121,9 +121,7 @@ def _executor_state(executor: ExecutorInfo) -> str:
     state = f"{executor.state.value}, task manager away" if executor.away else executor.state.value
     departure = executor.departure
     if departure is None and executor.outgoing:
-        return (
-            f"{state}, {'takes no new task' if executor.cordoned else 'waits for a replacement'}: its node is blocked"
-        )
+        return f"{state}, {'takes no new task' if executor.cordoned else 'will be replaced'}: its node is blocked"
     if departure is None:
         return state
     return f"{state}, leaving" if departure.begun else f"{state}, leaves when its replacement runs"

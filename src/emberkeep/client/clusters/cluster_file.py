@@ -115,7 +115,7 @@ def read_cluster(path: Path) -> ClusterRecord | None:
         return None
     except OSError as error:
         raise Fatal(f"cannot read {path}: {error.strerror or error}") from error
-    hint = f"end processes that are left of that cluster, then delete {path}"
+    hint = f"end the processes of that cluster that still run, then delete {path}"
     try:
         file = msgspec.json.decode(data, type=_File)
         if (file.format, file.version) != (_FORMAT, _VERSION):

@@ -118,7 +118,7 @@ class Daemon:
         try:
             return msgspec.json.decode(line, type=Announcement)
         except msgspec.MsgspecError:
-            return Announcement(error=f"{self.command.module} said {line[:200]!r} instead of that it is ready")
+            return Announcement(error=f"{self.command.module} printed {line[:200]!r} instead of its ready line")
 
     def _where(self) -> str:
         return self.command.output_hint or f"its output is in {self.command.err}"

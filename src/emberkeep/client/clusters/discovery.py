@@ -84,7 +84,9 @@ def _configured(configuration: Configuration, layout: StateLayout) -> Endpoint:
     port = configuration[REST_PORT]
     if port == 0:
         raise InvalidInput(
-            "rest.port is 0 (any free port): that names no cluster", field="rest.port", hint="name it with --url"
+            "rest.port is 0 (any free port), which names no cluster",
+            field="rest.port",
+            hint="name it with --url",
         )
     source = configuration.origin(REST_ADDRESS if configuration.origin(REST_PORT) == "default" else REST_PORT)
     url = f"http://{join_host_port(configuration[REST_ADDRESS], port)}"

@@ -36,7 +36,7 @@ from emberkeep.client.endpoint import Endpoint
 MAX_RESTARTS = 5
 HURRIED_TIMEOUT = 1.0
 _POLL = 0.1
-_KEEP_HINT = "run it with --keep-logs to keep all logs"
+_KEEP_HINT = "run with --keep-logs to keep all logs"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class EmbeddedCluster:
         """Start the child and wait until it serves. Raises Fatal; ``stop`` removes the directory then, too."""
         for left in clear_dead_runs(self._options.parent, self._options.storage, time.time()):
             hours = f"{LOGS_KEPT / 3600:g} hours"
-            self._notice(f"a run whose command was killed has left logs below {left}; they are kept for {hours}")
+            self._notice(f"an earlier run, whose command was killed, left logs below {left}; they are kept for {hours}")
         self._directory, self._lock = make_run_directory(self._options.parent)
         return await self._start_child()
 
@@ -97,7 +97,7 @@ class EmbeddedCluster:
             restarts += 1
             if restarts > MAX_RESTARTS:
                 raise Fatal(f"{reason.message} (for the {restarts}th time)", hint=reason.hint)
-            self._notice(f"the embedded cluster {reason.message.partition(' ')[2]}; starting it again, the job goes on")
+            self._notice(f"the embedded cluster {reason.message.partition(' ')[2]}; restarting it, the job continues")
             await self._start_child()
 
     def stop(self, hurry: Callable[[], bool], *, with_logs: bool = False) -> Path | None:
@@ -125,7 +125,7 @@ class EmbeddedCluster:
         savepoints = savepoints_of(directory)
         remove_run(directory, self._options.storage, time.time())
         if savepoints is not None:
-            self._notice(f"savepoints of this run stay in {savepoints}")
+            self._notice(f"the savepoints of this run stay in {savepoints}")
         return logs
 
     async def _start_child(self) -> Endpoint:

@@ -332,7 +332,7 @@ class LocalCluster:
         left += [daemon.identity for daemon in (*record.daemons, *task_managers) if daemon.is_running]
         if left:
             pids = ", ".join(str(identity.pid) for identity in left)
-            raise Fatal(f"processes of the cluster do not end: {pids}", hint="look at them with `ps`, then try again")
+            raise Fatal(f"processes of the cluster do not end: {pids}", hint="inspect them with `ps`, then try again")
         for each in started:
             forget_started(self._layout.started_task_managers, each.task_manager)
         self._layout.cluster_file.unlink(missing_ok=True)
@@ -395,9 +395,7 @@ def node_addresses(count: int | None, listed: str | None) -> tuple[str, ...]:
     if listed is None:
         number = 1 if count is None else count
         if not 1 <= number <= _MAX_TASK_MANAGERS:
-            raise InvalidInput(
-                f"--task-managers {number}: from 1 to {_MAX_TASK_MANAGERS} are possible", field="--task-managers"
-            )
+            raise InvalidInput(f"--task-managers {number}: not from 1 to {_MAX_TASK_MANAGERS}", field="--task-managers")
         return ("127.0.0.1",) if number == 1 else tuple(f"127.0.0.{index + 2}" for index in range(number))
     nodes = tuple(filter(None, (node.strip() for node in listed.split(","))))
     if not nodes or len(set(nodes)) != len(nodes):
@@ -421,7 +419,7 @@ def check_port_free(address: str, port: int) -> None:
         except OSError as error:
             raise Fatal(
                 f"port {port} of {address} cannot be used: {error.strerror}",
-                hint="choose another with -D rest.port=PORT; 0 takes any that is free",
+                hint="choose another with -D rest.port=PORT; 0 takes any free port",
             ) from None
 
 
@@ -461,5 +459,5 @@ def _describe(shape: ClusterShape) -> str:
     several = f"{shape.job_managers} JobManagers, {shape.zookeepers} ZooKeepers, " if shape.zookeepers else ""
     nodes = ", ".join(shape.nodes)
     if not nodes:
-        return f"{several}task managers of {shape.slots} slots as jobs need them{memory}"
+        return f"{several}task managers of {shape.slots} slots each, started when jobs need them{memory}"
     return f"{several}{count} task manager{'' if count == 1 else 's'} of {shape.slots} slots on {nodes}{memory}"

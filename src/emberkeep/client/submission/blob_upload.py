@@ -171,5 +171,5 @@ class _Body:
 def _changed(path: Path) -> InvalidInput:
     """Return the error for a file that was written to between its hashing and its upload."""
     return InvalidInput(
-        f"{path} changed while it was uploaded", hint="submit again when nothing writes to it any more, or send a copy"
+        f"{path} changed while it was uploaded", hint="submit again when no process writes to the file, or send a copy"
     )

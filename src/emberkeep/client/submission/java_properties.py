@@ -18,7 +18,7 @@ def parse_properties(text: str) -> dict[str, str]:
     found = {}
     for line in _logical_lines(text):
         match = _LINE.fullmatch(line)
-        assert match is not None, "every line has a key, though it may be empty"  # noqa: S101
+        assert match is not None, "every line has a key, which may be empty"  # noqa: S101
         found[_unescape(match["key"])] = _unescape(match["value"]).strip()
     return found
 

@@ -149,9 +149,9 @@ def _looked_in(path: Path) -> str:
 def _directory_hint(option: str, path: Path) -> str:
     if option == "--py-files":
         packed = f"{path.name}.zip"
-        return f"make a zip of it: (cd {path.parent} && zip -r {packed} {path.name}), then --py-files {packed}"
+        return f"pack it as a zip file: (cd {path.parent} && zip -r {packed} {path.name}), then --py-files {packed}"
     if option == "--archives":
-        return f"pack it: tar czf {path.name}.tar.gz -C {path} ."
+        return f"pack the directory: tar czf {path.name}.tar.gz -C {path} ."
     if option in ("--jars", "--files"):
-        return f"name the files in it: '{path}/*'"
+        return f"name the files in the directory: '{path}/*'"
     return "name the script file itself, or use -m for a package"

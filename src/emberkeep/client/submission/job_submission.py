@@ -62,7 +62,7 @@ class JobSubmitting:
                 losses += 1
                 if losses > _LOSSES:
                     raise
-                self._notice(f"the JobManager has lost what was uploaded: uploading it again ({error.message})")
+                self._notice(f"the JobManager has lost uploaded files: uploading them again ({error.message})")
             except RetryLater as error:
                 await self._wait(error)
 

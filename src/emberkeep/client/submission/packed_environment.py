@@ -37,13 +37,13 @@ def check_environment(conf: Mapping[str, str], files: Sequence[JobFile]) -> str 
         first, _, rest = posixpath.normpath(python).partition("/")
         if python.startswith("/") or not rest or conf.get("spark.archives"):
             return None
-        return f"{WORKER_PYTHON}={python}: no archive of the job is called {first}; the script has to add it"
+        return f"{WORKER_PYTHON}={python}: no archive of the job is called {first}; the script must add it"
     name, path = packed
     archive = archives[name]
     if not is_unpacked(archive.name):
         endings = ", ".join((*ZIP_SUFFIXES, *TAR_SUFFIXES))
         raise InvalidInput(
-            f"{_OPTION}: {archive.name} is not unpacked, so {WORKER_PYTHON}={python} leads nowhere",
+            f"{_OPTION}: {archive.name} is not unpacked, so {WORKER_PYTHON}={python} does not exist on the nodes",
             field=_OPTION,
             hint=f"archives end in {endings}",
         )
@@ -60,7 +60,7 @@ def _check_interpreter(archive: Path, path: str) -> str | None:
         if member is None:
             raise InvalidInput(
                 f"{_OPTION}: there is no {here} in {archive.name}"
-                + (f", where its {path} leads to" if here != path else ""),
+                + (f", the target of its {path}" if here != path else ""),
                 field=_OPTION,
                 hint=f"{WORKER_PYTHON} must be a path in the unpacked archive",
             )

@@ -58,7 +58,7 @@ def check_syntax(path: Path, source: bytes) -> None:
         raise InvalidInput(f"the script does not compile:\n{shown}", field="script") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise InvalidInput(
-            f"{path} is not Python source: {error}", field="script", hint="is this the file you meant?"
+            f"{path} is not Python source: {error}", field="script", hint="check that this is the file you mean"
         ) from None
 
 

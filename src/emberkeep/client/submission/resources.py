@@ -41,7 +41,7 @@ def parse_memory_mb(key: str, text: str, *, unit: str = "m") -> int:
     """
     match = _MEMORY.fullmatch(text.strip().lower())
     if match is None:
-        hint = "whole numbers only: 1.5g is written 1536m" if "." in text else "for example 512m or 2g"
+        hint = "use whole numbers: 1536m instead of 1.5g" if "." in text else "for example 512m or 2g"
         raise InvalidInput(f"{key}={text!r} is not an amount of memory", field=key, hint=hint)
     letter = match.group(2)
     if not letter and unit == "b":

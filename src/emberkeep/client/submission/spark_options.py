@@ -103,9 +103,9 @@ def spark_configuration(options: SparkOptions, environ: Mapping[str, str]) -> Sp
 def _notices(options: SparkOptions, merged: Mapping[str, str]) -> list[str]:
     notices = []
     if options.master is not None or options.deploy_mode is not None:
-        notices.append("--master and --deploy-mode are ignored: a job runs on its Emberkeep cluster, the driver too")
+        notices.append("--master and --deploy-mode are ignored: a job and its driver run on an Emberkeep cluster")
     if options.supervise:
-        notices.append("--supervise is ignored: lost drivers are always restarted, as restart-strategy.type says")
+        notices.append("--supervise is ignored: restart-strategy.type controls the restart of lost drivers")
     for key in sorted(merged):
         if not key.startswith("spark."):
             notices.append(f"ignoring {key}: not a Spark configuration key (they begin with `spark.`)")

@@ -65,7 +65,7 @@ async def _submit_offloaded(api: Api, offloaded: OffloadedSubmission, header: st
         # A repeated request may arrive after the job has ended and its BLOBs were deleted.
         if await _started_by(api, job_id, key):
             return Submission(job_id=job_id, created=False)
-        raise NotUploaded(f"{blob} is not here for job {job_id}", field="blob") from None
+        raise NotUploaded(f"{blob} has not been uploaded for job {job_id}", field="blob") from None
     if (submission.jobid, submission.idempotency_key or key) != (job_id, key):
         raise InvalidInput("the submission in the BLOB has another jobid or idempotency_key", field="blob")
     return await _submit(api, submission, key)

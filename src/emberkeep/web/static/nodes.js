@@ -43,7 +43,7 @@ function open(button) {
 async function clock() {
   const response = await fetch(form.dataset.api);
   const moment = Date.parse(response.headers.get("Date"));
-  if (Number.isNaN(moment)) throw new Error("The JobManager does not say what time it is: block until it is unblocked");
+  if (Number.isNaN(moment)) throw new Error("The JobManager's reply has no time: choose \"until it is unblocked\"");
   return moment + 1000;
 }
 
