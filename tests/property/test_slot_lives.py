@@ -18,6 +18,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool import events as pool
+from emberkeep.slots.pool.held_slot import ExecutorState, HeldSlot
 from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.machine import SlotPool
 from emberkeep.slots.table import events as table
@@ -113,13 +114,15 @@ class World(RuleBasedStateMachine):
         """As the JobMaster does. Returns its answer to an offer."""
         answer = None
         vouched = {
-            key: slot.executor_id
+            key: slot.executor.id
             for key, slot in self.pool.state.held.items()
-            if slot.lives and slot.executor_id in self.processes and self.silence(slot) <= POOL.orphan_timeout
+            if slot.executor.is_alive
+            and slot.executor.id in self.processes
+            and self.silence(slot) <= POOL.orphan_timeout
         }
         effects = self.pool.handle(event, self.now)
         if isinstance(event, pool.Tick | pool.SparkSaw):
-            left = {key: slot.executor_id for key, slot in self.pool.state.held.items()}
+            left = {key: slot.executor.id for key, slot in self.pool.state.held.items()}
             assert vouched.items() <= left.items(), "an executor that Spark hears is kept (P2)"
         for effect in effects:
             match effect:
@@ -176,8 +179,8 @@ class World(RuleBasedStateMachine):
 
     def found(self, slots: list[table.Slot]) -> tuple[pool.FoundExecutor, ...]:
         states = {
-            table.SlotState.STARTING: pool.ExecutorState.STARTING,
-            table.SlotState.RUNNING: pool.ExecutorState.RUNNING,
+            table.SlotState.STARTING: ExecutorState.STARTING,
+            table.SlotState.RUNNING: ExecutorState.RUNNING,
             table.SlotState.EXITED: None,
         }
         return tuple(
@@ -197,14 +200,12 @@ class World(RuleBasedStateMachine):
 
         def arrive() -> None:
             running = {
-                key: slot.executor_id
+                key: slot.executor.id
                 for key, slot in self.pool.state.held.items()
-                if any(
-                    (one.executor_id, one.state) == (slot.executor_id, pool.ExecutorState.RUNNING) for one in executors
-                )
+                if any((one.executor_id, one.state) == (slot.executor.id, ExecutorState.RUNNING) for one in executors)
             }
             reply = self.decide(pool.SlotsOffered(info, allocations, executors))
-            left = {key: slot.executor_id for key, slot in self.pool.state.held.items()}
+            left = {key: slot.executor.id for key, slot in self.pool.state.held.items()}
             assert running.items() <= left.items(), "an executor that runs is kept"
             if reply is not None:
                 answer = table.OfferAnswered(offered, reply.allocations, reply.later)
@@ -214,11 +215,11 @@ class World(RuleBasedStateMachine):
 
     def send_start(self, allocation_id: AllocationId) -> None:
         slot = self.pool.state.held[allocation_id]
-        agent, executor_id = self.agents[slot.task_manager.id], slot.executor_id
+        agent, executor_id = self.agents[slot.task_manager.id], slot.executor.id
 
         def arrive() -> None:
             held = self.pool.state.held.get(allocation_id)
-            if held is None or held.executor_id != executor_id or held.state is not pool.ExecutorState.STARTING:
+            if held is None or held.executor.id != executor_id or held.executor.state is not ExecutorState.STARTING:
                 return
             if agent.table is None:
                 self.send_start(allocation_id)  # it is repeated until it is answered
@@ -351,7 +352,7 @@ class World(RuleBasedStateMachine):
     def spark_looks(self) -> None:
         self.decide(pool.SparkSaw(frozenset(self.processes)))
 
-    def silence(self, slot: pool.HeldSlot) -> float:
+    def silence(self, slot: HeldSlot) -> float:
         view = self.pool.state.lives.views.get(slot.task_manager.instance)
         return float("inf") if view is None else self.now - view.heard_at
 
@@ -414,7 +415,7 @@ class World(RuleBasedStateMachine):
                 assert agent.table is not None
                 self.act(agent, table.Tick())
                 self.offer(agent)
-        held = {slot.allocation.id: slot.executor_id for slot in self.pool.state.held.values()}
+        held = {slot.allocation.id: slot.executor.id for slot in self.pool.state.held.values()}
         there = {
             slot.allocation.id: slot.executor_id
             for agent in self.agents.values()
@@ -424,7 +425,7 @@ class World(RuleBasedStateMachine):
         assert held == there, "each allocation is held by both sides or by none"
         assert {allocation_id: executor_id for executor_id, allocation_id in self.processes.items()} == held
         for slot in self.pool.state.held.values():
-            assert slot.state is pool.ExecutorState.RUNNING
+            assert slot.executor.state is ExecutorState.RUNNING
             assert slot.task_manager.instance == self.agents[slot.task_manager.id].info.instance
 
 

@@ -20,10 +20,8 @@ from emberkeep.slots.pool.events import (
     BeatAnswered,
     ExecutorExited,
     ExecutorRuns,
-    ExecutorState,
     FailAttempt,
     FoundExecutor,
-    HeldSlot,
     PlacesBlocked,
     PoolEffect,
     PoolEvent,
@@ -37,6 +35,7 @@ from emberkeep.slots.pool.events import (
     TaskManagerLost,
     Tick,
 )
+from emberkeep.slots.pool.held_slot import ExecutorState, HeldSlot
 from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.machine import SlotPool
 from tests.campaign import examples
@@ -108,11 +107,11 @@ class PoolMachine(RuleBasedStateMachine):
         assert len(started) == len(set(started))
         for allocation_id, slot in self.pool.state.held.items():
             old = before.get(allocation_id)
-            anew = old is None or old.executor_id != slot.executor_id
+            anew = old is None or old.executor.id != slot.executor.id
             assert anew == (allocation_id in started), "one start for each executor that a slot is to have"
             if anew:
-                assert slot.executor_id not in self.executors, "executor ids are never used again"
-                self.executors.add(slot.executor_id)
+                assert slot.executor.id not in self.executors, "executor ids are never used again"
+                self.executors.add(slot.executor.id)
         assert not self.left & self.pool.state.held.keys(), "what was given up is never held again"
         self.left |= before.keys() - self.pool.state.held.keys()
         self.failed += sum(isinstance(effect, FailAttempt) for effect in effects)
@@ -126,9 +125,9 @@ class PoolMachine(RuleBasedStateMachine):
         removed = {effect.executor_id for effect in effects if isinstance(effect, RemoveExecutor)}
         for allocation_id, slot in before.items():
             if allocation_id not in self.pool.state.held:
-                assert allocation_id in released or slot.executor_id in removed
-            elif self.pool.state.held[allocation_id].executor_id != slot.executor_id:
-                assert slot.executor_id in removed, "Spark is told of an executor that has another one in its slot"
+                assert allocation_id in released or slot.executor.id in removed
+            elif self.pool.state.held[allocation_id].executor.id != slot.executor.id:
+                assert slot.executor.id in removed, "Spark is told of an executor that has another one in its slot"
         assert released <= before.keys(), "only what was held is given back"
 
     # --- rules -------------------------------------------------------------------------------------------------------
@@ -148,21 +147,21 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.pool.state.target == target, "what leaves a blocked place is no failure: it is wanted again at once"
         for slot in self.pool.state.held.values():
             if slot.task_manager.id in blocked and evacuates:
-                assert slot.leaving, "what is held on an evacuated task manager leaves"
+                assert slot.is_leaving, "what is held on an evacuated task manager leaves"
         for allocation_id, slot in before.items():
             if slot.task_manager.id not in blocked:
                 kept = allocation_id in self.pool.state.held
-                assert kept or slot.outgoing, "only slots on blocked task managers are given back, or replaced ones"
-            elif slot.state is ExecutorState.RUNNING and not evacuates:
+                assert kept or not slot.stays, "only slots on blocked task managers are given back, or replaced ones"
+            elif slot.executor.state is ExecutorState.RUNNING and not evacuates:
                 assert allocation_id in self.pool.state.held, "a running executor stays where tasks are not evacuated"
 
     @invariant()
     def nothing_is_free_on_a_blocked_task_manager(self) -> None:
         for slot in self.pool.state.held.values():
             where = (slot.task_manager.id, slot.task_manager.node_id)
-            assert slot.leaving or not self.pool.state.places.blocked.is_evacuated(*where)
+            assert slot.is_leaving or not self.pool.state.places.blocked.is_evacuated(*where)
             if self.pool.state.places.blocked.is_blocked(*where):
-                assert slot.state is ExecutorState.RUNNING or slot.registered
+                assert slot.executor.state is ExecutorState.RUNNING or slot.executor.is_registered
 
     @precondition(lambda self: len(self.pool.state.releasing) > 1)
     @rule()
@@ -235,7 +234,7 @@ class PoolMachine(RuleBasedStateMachine):
         allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
         slot = copy.deepcopy(self.pool.state.held[allocation_id])
         instance = data.draw(st.sampled_from([f"{slot.task_manager.id}#{life}" for life in (1, 2, 3)]))
-        executor_id = slot.executor_id if right else ExecutorId("other")
+        executor_id = slot.executor.id if right else ExecutorId("other")
         found = () if absent else (FoundExecutor(allocation_id, executor_id, state, 77, None, "gone"),)
         late = self.pool.state.lives.is_over(InstanceId(instance), self.now)
         self.offer_slots(instance, [int(allocation_id[2:])], slot.allocation.profile, found)
@@ -250,15 +249,15 @@ class PoolMachine(RuleBasedStateMachine):
             assert now is not None
             assert now.task_manager.instance == instance
             kept = not absent and state is not None
-            assert (now.executor_id == slot.executor_id) == kept, "an executor that lives is kept, else there is a new"
+            assert (now.executor.id == slot.executor.id) == kept, "an executor that lives is kept, else there is a new"
 
     @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data(), exit_code=st.sampled_from([0, 1, -9, None]))
     def executor_ends(self, data: st.DataObject, exit_code: int | None) -> None:
         allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
         slot = self.pool.state.held[allocation_id]
-        self.give(ExecutorExited(allocation_id, slot.executor_id, exit_code, "the end"))
-        self.give(ExecutorExited(allocation_id, slot.executor_id, exit_code, "told again"))
+        self.give(ExecutorExited(allocation_id, slot.executor.id, exit_code, "the end"))
+        self.give(ExecutorExited(allocation_id, slot.executor.id, exit_code, "told again"))
         later = copy.deepcopy(self.pool)
         later.handle(Tick(), self.now + LIMITS.backoff_max)
         if later.state.requirement is not None and not later.state.failed and not later.state.stopping:
@@ -271,13 +270,13 @@ class PoolMachine(RuleBasedStateMachine):
     def executor_runs(self, data: st.DataObject, known: bool) -> None:
         allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
         slot = self.pool.state.held[allocation_id]
-        self.give(ExecutorRuns(allocation_id, slot.executor_id if known else ExecutorId("other"), 5))
+        self.give(ExecutorRuns(allocation_id, slot.executor.id if known else ExecutorId("other"), 5))
 
     @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data())
     def slot_gone(self, data: st.DataObject) -> None:
         allocation_id = data.draw(st.sampled_from(list(self.pool.state.held)))
-        self.give(SlotGone(allocation_id, self.pool.state.held[allocation_id].executor_id, "absent"))
+        self.give(SlotGone(allocation_id, self.pool.state.held[allocation_id].executor.id, "absent"))
 
     @rule(instance=INSTANCES, keeps=st.integers(0, 3))
     def beat_answered(self, instance: str, keeps: int) -> None:
@@ -295,7 +294,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def spark_saw(self, data: st.DataObject) -> None:
-        executors = sorted(slot.executor_id for slot in self.pool.state.held.values())
+        executors = sorted(slot.executor.id for slot in self.pool.state.held.values())
         seen = data.draw(st.lists(st.sampled_from(executors), unique=True)) if executors else []
         silent = set(data.draw(st.lists(st.sampled_from(seen), unique=True))) if seen else set()
         takers = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
@@ -306,7 +305,7 @@ class PoolMachine(RuleBasedStateMachine):
         for key, slot in before.items():
             view = self.pool.state.lives.views.get(slot.task_manager.instance)
             orphaned = view is None or self.now - view.heard_at > LIMITS.orphan_timeout
-            if slot.executor_id in seen and slot.executor_id not in silent | idle and not orphaned:
+            if slot.executor.id in seen and slot.executor.id not in silent | idle and not orphaned:
                 assert key in self.pool.state.held, "an executor that Spark hears is kept for the orphan timeout (P2)"
 
     @precondition(lambda self: self.pool.state.releasing)
@@ -320,7 +319,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.give(Tick())
         for slot in self.pool.state.held.values():
             silence = self.pool.state.lives.silence(slot.task_manager.instance, self.now)
-            assert silence <= (LIMITS.orphan_timeout if slot.lives else LIMITS.silence_timeout)
+            assert silence <= (LIMITS.orphan_timeout if slot.executor.is_alive else LIMITS.silence_timeout)
 
     # --- what must never happen --------------------------------------------------------------------------------------
 
@@ -338,18 +337,18 @@ class PoolMachine(RuleBasedStateMachine):
     def only_who_is_replaced_takes_no_new_task(self) -> None:
         """As many executors work as are wanted, or as there are."""
         cordoned = self.pool.state.to_cordon()
-        slots = {slot.executor_id: slot for slot in self.pool.state.held.values()}
+        slots = {slot.executor.id: slot for slot in self.pool.state.held.values()}
         assert all(
-            slots[key].outgoing and self.pool.state.places.is_closed(slots[key].task_manager) for key in cordoned
+            slots[key].is_outgoing and self.pool.state.places.is_closed(slots[key].task_manager) for key in cordoned
         )
         if cordoned and self.pool.state.requirement is not None:
-            working = sum(slot.lives and key not in cordoned for key, slot in slots.items())
+            working = sum(slot.executor.is_alive and key not in cordoned for key, slot in slots.items())
             assert working >= self.pool.state.requirement.count
 
     @invariant()
     def nothing_leaves_for_ever(self) -> None:
         for slot in self.pool.state.held.values():
-            if slot.leaving_since is not None:
+            if slot.is_leaving:
                 assert self.now - slot.leaving_since < LIMITS.evacuation_timeout + 20.0, "the longest step of time"
 
     @invariant()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Set
 from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind, entry_about
 from emberkeep.blocklist.places import BlockedPlaces
-from emberkeep.slots.pool.events import HeldSlot
+from emberkeep.slots.pool.held_slot import HeldSlot
 
 
 class ExclusionReports:
@@ -38,15 +38,15 @@ class ExclusionReports:
         """
         nodes: dict[str, list[HeldSlot]] = {}
         for slot in slots:
-            if slot.lives:
+            if slot.executor.is_alive:
                 nodes.setdefault(slot.task_manager.node_id, []).append(slot)
         news, self._excluded = excluded - self._excluded, frozenset(excluded)
-        bad = [node for node, there in nodes.items() if all(slot.executor_id in excluded for slot in there)]
+        bad = [node for node, there in nodes.items() if all(slot.executor.id in excluded for slot in there)]
         taken = sum(_is_blocked(there, blocked) for there in nodes.values())
         entries: list[Blocked] = []
         for node in bad:
             there = nodes[node]
-            is_news = any(slot.executor_id in news for slot in there) and not _is_blocked(there, blocked)
+            is_news = any(slot.executor.id in news for slot in there) and not _is_blocked(there, blocked)
             if is_news and len(bad) < len(nodes) and taken + len(entries) + 1 <= self._max_share * len(nodes):
                 entries.append(self._entry(node, len(there), now_ms))
         return entries

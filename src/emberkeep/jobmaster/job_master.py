@@ -67,6 +67,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool import events as pool
+from emberkeep.slots.pool.held_slot import ExecutorState
 from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.machine import SlotPool
 
@@ -176,7 +177,7 @@ class JobMaster(Actor):
         key = (found.allocation_id, found.executor_id)
         if found.state is None:
             self._decide(pool.ExecutorExited(*key, found.exit_code, found.detail))
-        elif found.state is pool.ExecutorState.RUNNING:
+        elif found.state is ExecutorState.RUNNING:
             self._decide(pool.ExecutorRuns(*key, found.pid))
         return Ack()
 
@@ -373,9 +374,9 @@ class JobMaster(Actor):
             slot = self.pool.state.held.get(request.allocation_id)
             return (
                 slot is not None
-                and slot.executor_id == request.executor_id
+                and slot.executor.id == request.executor_id
                 and slot.task_manager.address == address
-                and slot.state is pool.ExecutorState.STARTING
+                and slot.executor.state is ExecutorState.STARTING
             )
 
         problem = await self._calls.start(address, request, still_wanted)
@@ -438,7 +439,7 @@ def _found(report: ExecutorReport) -> pool.FoundExecutor:
     return pool.FoundExecutor(
         report.allocation_id,
         report.executor_id,
-        None if ended else pool.ExecutorState[report.state.name],
+        None if ended else ExecutorState[report.state.name],
         report.pid,
         report.exit_code,
         report.detail,

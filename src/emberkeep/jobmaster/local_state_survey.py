@@ -30,11 +30,11 @@ class HeldSlots(msgspec.Struct, frozen=True, kw_only=True):
 
 def held_slots(pool: PoolState) -> HeldSlots:
     """Return the slots held now, without those that leave or are cordoned: nothing new is placed there."""
-    slots = tuple(slot for slot in pool.held.values() if not (slot.leaving or slot.cordoned))
+    slots = tuple(slot for slot in pool.held.values() if not (slot.is_leaving or slot.executor.cordoned))
     return HeldSlots(
         wanted=pool.wanted,
         executors=tuple(
-            ExecutorPlace(executor_id=slot.executor_id, host=slot.task_manager.host, task_manager=slot.task_manager.id)
+            ExecutorPlace(executor_id=slot.executor.id, host=slot.task_manager.host, task_manager=slot.task_manager.id)
             for slot in slots
         ),
         task_managers=tuple({slot.task_manager.id: slot.task_manager for slot in slots}.values()),

@@ -10,7 +10,7 @@ from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
-from emberkeep.slots.pool.events import HeldSlot
+from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
 
 NOTHING_SEEN = SparkView(
@@ -63,23 +63,23 @@ def job_master_status(
 
 def _executor_view(slot: HeldSlot, application: Application | None, seen: SparkView, *, away: bool) -> ExecutorView:
     return ExecutorView(
-        executor_id=slot.executor_id,
+        executor_id=slot.executor.id,
         allocation_id=slot.allocation.id,
         task_manager=slot.task_manager.id,
         host=slot.task_manager.host,
-        state=ProcessState[slot.state.name],
-        registered=slot.registered,
+        state=ProcessState[slot.executor.state.name],
+        registered=slot.executor.is_registered,
         cores=slot.allocation.profile.cores,
         heap_mb=0 if application is None else application.heap_mb,
-        pid=slot.pid,
+        pid=slot.executor.pid,
         away=away,
-        departure=_departure(slot, seen.blocks.get(slot.executor_id, BlocksLeft())) if slot.leaving else None,
-        outgoing=slot.outgoing and not slot.leaving,
-        cordoned=slot.cordoned,
+        departure=_departure(slot, seen.blocks.get(slot.executor.id, BlocksLeft())) if slot.is_leaving else None,
+        outgoing=slot.is_outgoing,
+        cordoned=slot.executor.cordoned,
     )
 
 
 def _departure(slot: HeldSlot, left: BlocksLeft) -> Departure:
     return Departure(
-        begun=slot.decommissioned, shuffle_blocks=left.shuffle, cached_blocks=left.cached, at_least=left.at_least
+        begun=slot.is_decommissioned, shuffle_blocks=left.shuffle, cached_blocks=left.cached, at_least=left.at_least
     )

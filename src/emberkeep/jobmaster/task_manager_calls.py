@@ -14,7 +14,8 @@ from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application
 from emberkeep.protocol.messages import Ack, JobMasterBeat, ReleaseSlot, SlotsReply, StartExecutor
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots.pool.events import ExecutorExited, HeldSlot, SlotGone
+from emberkeep.slots.pool.events import ExecutorExited, SlotGone
+from emberkeep.slots.pool.held_slot import HeldSlot
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +28,7 @@ def start_request(identity: Identity, application: Application, slot: HeldSlot) 
         job_id=identity.job_id,
         attempt=identity.attempt,
         allocation_id=slot.allocation.id,
-        executor_id=slot.executor_id,
+        executor_id=slot.executor.id,
         driver_url=application.driver_url,
         app_id=application.app_id,
         cores=slot.allocation.profile.cores,

@@ -10,7 +10,7 @@ from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.slots.model import Allocation, TaskManagerInfo
-from emberkeep.slots.pool.events import ExecutorState, HeldSlot
+from emberkeep.slots.pool.held_slot import ExecutorState, HeldExecutor, HeldSlot, SparkContact
 from tests.property.test_slot_pool import SMALL, task_manager
 
 JOB = JobId("1" * 32)
@@ -28,11 +28,7 @@ def slots(nodes: int, *, each: int = 1) -> list[HeldSlot]:
                 id=AllocationId(str(number)), slot_index=0, job_id=JOB, attempt=1, profile=SMALL, job_master="jm:1"
             ),
             on_node(number // each),
-            ExecutorId(str(number)),
-            ExecutorState.RUNNING,
-            0.0,
-            registered=True,
-            lives=True,
+            HeldExecutor(ExecutorId(str(number)), 0.0, ExecutorState.RUNNING, spark=SparkContact.ALIVE),
         )
         for number in range(nodes * each)
     ]
@@ -78,7 +74,7 @@ def test_a_job_that_fails_everywhere_reports_nothing() -> None:
     assert review(fresh(share=1.0), slots(3), "0", "1", "2") == []
     held = slots(3)
     for slot in held[1:]:
-        slot.lives = False
+        slot.executor.spark = SparkContact.SILENT
     assert review(fresh(share=1.0), held, "0") == [], "it works nowhere"
 
 

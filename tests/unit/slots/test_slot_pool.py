@@ -27,6 +27,7 @@ from emberkeep.slots.pool.events import (
     StatusChanged,
     Tick,
 )
+from emberkeep.slots.pool.held_slot import HeldExecutor
 from emberkeep.slots.pool.machine import SlotPool
 from tests.property.test_slot_pool import LIMITS, RUNTIME, SMALL, Places, task_manager
 
@@ -80,7 +81,7 @@ def heard(pool: SlotPool, since: float, until: float) -> float:
         since = min(until, since + 1.0)
         for info in (INFO, task_manager("tm1#1")):
             pool.handle(BeatAnswered(info.id, info.instance, (), ()), since)
-        saw(pool, *(slot.executor_id for slot in pool.state.held.values()), now=since)
+        saw(pool, *(slot.executor.id for slot in pool.state.held.values()), now=since)
         pool.handle(Tick(), since)
     return until
 
@@ -303,3 +304,10 @@ def test_the_end_of_an_executor_on_a_blocked_place_is_told_and_needs_no_pause() 
     (gone,) = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
     assert not gone.orderly
     assert (pool.state.staying, pool.state.target) == (1, 2), "it was wanted elsewhere already"
+
+
+def test_a_new_executor_in_the_slot_of_a_cordoned_one_is_not_cordoned() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(SparkSaw(frozenset({ExecutorId("0"), ExecutorId("1")}), cordoned=frozenset({ExecutorId("0")})), 2.0)
+    pool.handle(SlotsOffered(task_manager("tm0#2"), (slot_named("0"),)), 3.0)
+    assert pool.state.held[AllocationId("0")].executor == HeldExecutor(ExecutorId("2"), unseen_since=3.0)

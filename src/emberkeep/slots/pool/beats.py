@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from emberkeep.slots.pool.events import BeatAnswered, FoundExecutor, HeldSlot, PoolEffect
+from emberkeep.slots.pool.events import BeatAnswered, FoundExecutor, PoolEffect
 from emberkeep.slots.pool.executor_watch import ExecutorWatch
+from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.offers import Offers
 from emberkeep.slots.pool.slot_end import SlotEnd
 from emberkeep.slots.pool.state import PoolState

@@ -14,7 +14,8 @@ long as its task manager does.
 from __future__ import annotations
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.slots.pool.events import BeatNow, HeldSlot, PlacesBlocked, PoolEffect, StatusChanged
+from emberkeep.slots.pool.events import BeatNow, PlacesBlocked, PoolEffect, StatusChanged
+from emberkeep.slots.pool.held_slot import DepartureState, HeldSlot
 from emberkeep.slots.pool.slot_end import SlotEnd
 from emberkeep.slots.pool.state import ClosedPlaces, PoolState
 
@@ -38,14 +39,14 @@ class Departures:
             return self._depart(slot, now)
         if not slot.stays or not self._pool.places.is_closed(slot.task_manager):
             return []
-        slot.outgoing = True
+        slot.departure = DepartureState.OUTGOING
         return [StatusChanged()]
 
     def _depart(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
         """Mark a slot leaving if its executor can hand over what it keeps; give back any other slot at once."""
-        if not (slot.registered and self._pool.decommissions):
+        if not (slot.executor.is_registered and self._pool.decommissions):
             return self._slot_end.vacate(slot)
-        slot.leaving_since = now
+        slot.leave(now)
         return [StatusChanged()]
 
     def welcome_back(self, now: float) -> list[PoolEffect]:
@@ -55,33 +56,32 @@ class Departures:
         for slot in list(pool.held.values()):
             is_closed, is_emptied = pool.places.is_closed(slot.task_manager), pool.places.is_emptied(slot.task_manager)
             wanted = pool.staying < pool.target
-            if slot.leaving and not slot.decommissioned and not is_emptied and wanted:
-                slot.leaving_since = None
-                slot.outgoing = is_closed
+            if slot.departure is DepartureState.LEAVING and not is_emptied and wanted:
+                slot.departure = DepartureState.OUTGOING if is_closed else DepartureState.STAYS
                 effects.append(StatusChanged())
-            elif slot.outgoing and not is_closed:
-                slot.outgoing = False
-                effects += [StatusChanged()] if wanted or slot.leaving else self._depart(slot, now)
+            elif slot.is_outgoing and not is_closed:
+                slot.departure = DepartureState.STAYS
+                effects += [StatusChanged()] if wanted else self._depart(slot, now)
         return effects
 
     def dismiss(self, idle: frozenset[ExecutorId], now: float) -> list[PoolEffect]:
         """Let cordoned executors leave once they have nothing left to do or to keep (BLK-8)."""
-        outgoing = (slot for slot in self._pool.held.values() if slot.outgoing and not slot.leaving)
-        done = [slot for slot in outgoing if slot.cordoned and slot.executor_id in idle]
+        outgoing = (slot for slot in self._pool.held.values() if slot.is_outgoing)
+        done = [slot for slot in outgoing if slot.executor.cordoned and slot.executor.id in idle]
         return [effect for slot in done for effect in self._depart(slot, now)]
 
     def review(self, now: float) -> list[PoolEffect]:
         """Decommission leaving executors once another can take over what they keep; end those that take too long."""
         pool = self._pool
         effects: list[PoolEffect] = []
-        for slot in [slot for slot in pool.held.values() if slot.leaving]:
+        for slot in [slot for slot in pool.held.values() if slot.is_leaving]:
             if not self._is_pressed(slot):
                 slot.leaving_since = now
-            if now - (slot.leaving_since or 0.0) >= pool.limits.evacuation_timeout:
+            if now - slot.leaving_since >= pool.limits.evacuation_timeout:
                 effects += self._slot_end.executor_left(slot, self._overdue(slot), orderly=False)
-            elif not (slot.decommissioned or slot.cordoned or pool.stopping) and self._has_successor():
+            elif not (slot.is_decommissioned or slot.executor.cordoned or pool.stopping) and self._has_successor():
                 # Spark treats a cordoned executor as already decommissioned, so it could not hand over anything.
-                slot.decommissioned = True
+                slot.departure = DepartureState.DECOMMISSIONED
                 effects.append(BeatNow())
         return effects
 
@@ -91,12 +91,17 @@ class Departures:
         It does not run for an executor on a draining task manager that can only wait for a successor: the task manager
         ends that executor itself.
         """
-        return slot.decommissioned or not self._pool.places.only_drains(slot.task_manager)
+        return slot.is_decommissioned or not self._pool.places.only_drains(slot.task_manager)
 
     def _has_successor(self) -> bool:
         """True if an executor that stays can take blocks. Without one, Spark would drop the blocks."""
-        return any(slot.takes_blocks and not (slot.leaving or slot.cordoned) for slot in self._pool.held.values())
+        return any(
+            slot.executor.takes_blocks and not (slot.is_leaving or slot.executor.cordoned)
+            for slot in self._pool.held.values()
+        )
 
     def _overdue(self, slot: HeldSlot) -> str:
-        what = "did not hand over its blocks and end" if slot.decommissioned else "found no other to hand its blocks to"
+        what = (
+            "did not hand over its blocks and end" if slot.is_decommissioned else "found no other to hand its blocks to"
+        )
         return f"{what} within {self._pool.limits.evacuation_timeout:g} s (blocklist.evacuation.timeout) and is ended"

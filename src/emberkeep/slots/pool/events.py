@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
-
-
-class ExecutorState(enum.Enum):
-    STARTING = "STARTING"  # start requested; not known to run yet
-    RUNNING = "RUNNING"
-
-
-@dataclass
-class HeldSlot:
-    """A slot that the attempt has accepted, with the state of the one executor in it."""
-
-    allocation: Allocation
-    task_manager: TaskManagerInfo
-    executor_id: ExecutorId
-    state: ExecutorState
-    unseen_since: float  # since when Spark has not listed it; if it does: the last check
-    registered: bool = False  # Spark has listed it
-    lives: bool = False  # by Spark's last report: registered, with recent heartbeats
-    pid: int = 0
-    takes_blocks: bool = False  # by Spark's last report: it can take blocks of others that leave
-    outgoing: bool = False  # its place is blocked: cordon it once a replacement runs
-    cordoned: bool = False  # by Spark's last report: it takes no new task
-    leaving_since: float | None = None  # its place is evacuated: it must hand over to a replacement and end
-    decommissioned: bool = False  # beats ask its task manager to have it hand over its blocks and end
-
-    @property
-    def leaving(self) -> bool:
-        return self.leaving_since is not None
-
-    @property
-    def stays(self) -> bool:
-        """True if the slot counts towards the requirement."""
-        return not (self.leaving or self.outgoing)
-
-
-@dataclass
-class TaskManagerContact:
-    """An instance of a task manager that holds slots of this attempt, and the time of the last contact with it."""
-
-    info: TaskManagerInfo
-    heard_at: float
+from emberkeep.slots.pool.held_slot import ExecutorState
 
 
 @dataclass(frozen=True)

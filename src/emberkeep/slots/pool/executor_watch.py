@@ -6,14 +6,13 @@ from emberkeep.slots.pool.departures import Departures
 from emberkeep.slots.pool.events import (
     ExecutorExited,
     ExecutorRuns,
-    ExecutorState,
     FoundExecutor,
-    HeldSlot,
     PoolEffect,
     SlotGone,
     SparkSaw,
     StatusChanged,
 )
+from emberkeep.slots.pool.held_slot import ExecutorState, HeldExecutor, HeldSlot, SparkContact
 from emberkeep.slots.pool.silence import Silence
 from emberkeep.slots.pool.slot_end import SlotEnd
 from emberkeep.slots.pool.state import PoolState
@@ -35,16 +34,16 @@ class ExecutorWatch:
 
     def executor_runs(self, event: ExecutorRuns, _: float) -> list[PoolEffect]:
         slot = self._pool.slot_of(event.allocation_id, event.executor_id)
-        if slot is None or (slot.state is ExecutorState.RUNNING and slot.pid == event.pid):
+        if slot is None or (slot.executor.state, slot.executor.pid) == (ExecutorState.RUNNING, event.pid):
             return []
-        slot.state, slot.pid = ExecutorState.RUNNING, event.pid
+        slot.executor.state, slot.executor.pid = ExecutorState.RUNNING, event.pid
         return [StatusChanged()]
 
     def executor_exited(self, event: ExecutorExited, now: float) -> list[PoolEffect]:
         slot = self._pool.slot_of(event.allocation_id, event.executor_id)
         if slot is None:
             return []
-        how = _exit_text(event.exit_code, ran=slot.state is ExecutorState.RUNNING)
+        how = _exit_text(event.exit_code, ran=slot.executor.state is ExecutorState.RUNNING)
         reason = f"{how}: {event.detail}" if event.detail else how
         if self._pool.must_end(slot):
             return self._slot_end.executor_left(slot, reason, orderly=event.exit_code in (0, None))
@@ -67,7 +66,7 @@ class ExecutorWatch:
         """Give back the slot of an executor that ended by itself. A replacement waits for its pause."""
         pool, replacements = self._pool, self._pool.replacements
         replacements.executor_ended(now, failure=failure)
-        reason = f"executor {slot.executor_id} on {slot.task_manager.id} {reason}"
+        reason = f"executor {slot.executor.id} on {slot.task_manager.id} {reason}"
         effects = self._slot_end.remove(slot, reason, orderly=not failure)
         failures = replacements.recent_failures(now)
         if failures > pool.limits.max_failures and not pool.failed:
@@ -80,35 +79,37 @@ class ExecutorWatch:
     # --- from Spark ---------------------------------------------------------------------------------------------------
 
     def spark_saw(self, event: SparkSaw, now: float) -> list[PoolEffect]:
-        effects = [effect for slot in self._pool.held.values() for effect in self._seen(slot, event, now)]
+        effects = [effect for slot in self._pool.held.values() for effect in _seen(slot.executor, event, now)]
         effects += self._departures.dismiss(event.idle, now)
         effects += self._silence.review(now)
-        unlisted = [slot for slot in self._pool.held.values() if slot.executor_id not in event.executors]
+        unlisted = [slot for slot in self._pool.held.values() if slot.executor.id not in event.executors]
         return [*effects, *(effect for slot in unlisted for effect in self._review_unlisted(slot, now))]
-
-    def _seen(self, slot: HeldSlot, event: SparkSaw, now: float) -> list[PoolEffect]:
-        listed = slot.executor_id in event.executors
-        effects: list[PoolEffect] = []
-        slot.lives = listed and slot.executor_id not in event.silent
-        slot.takes_blocks = slot.lives and slot.executor_id in event.takers
-        rests, slot.cordoned = slot.cordoned, slot.executor_id in event.cordoned
-        if rests != slot.cordoned:
-            effects.append(StatusChanged())
-        if listed:
-            if not slot.registered:
-                effects.append(StatusChanged())
-            slot.registered, slot.unseen_since = True, now
-        return effects
 
     def _review_unlisted(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
         """Give back the slot of an executor that Spark has not listed for too long."""
-        limits = self._pool.limits
-        if now - slot.unseen_since <= (limits.silence_timeout if slot.registered else limits.start_timeout):
+        limits, executor = self._pool.limits, slot.executor
+        if executor.is_registered:
+            limit, what = limits.silence_timeout, "is not known to Spark any more"
+        else:
+            limit, what = limits.start_timeout, "did not register with Spark in time"
+        if now - executor.unseen_since <= limit:
             return []
-        what = "is not known to Spark any more" if slot.registered else "did not register with Spark in time"
         if self._pool.must_end(slot):
-            return self._slot_end.executor_left(slot, what, orderly=slot.decommissioned)
+            return self._slot_end.executor_left(slot, what, orderly=slot.is_decommissioned)
         return self._ended(slot, what, now, failure=True)
+
+
+def _seen(executor: HeldExecutor, event: SparkSaw, now: float) -> list[PoolEffect]:
+    """Take what Spark's report shows of an executor."""
+    before = (executor.is_registered, executor.cordoned)
+    if executor.id in event.executors:
+        executor.spark = SparkContact.SILENT if executor.id in event.silent else SparkContact.ALIVE
+        executor.unseen_since = now
+    elif executor.is_registered:
+        executor.spark = SparkContact.SILENT
+    executor.takes_blocks = executor.is_alive and executor.id in event.takers
+    executor.cordoned = executor.id in event.cordoned
+    return [] if before == (executor.is_registered, executor.cordoned) else [StatusChanged()]
 
 
 def _exit_text(exit_code: int | None, *, ran: bool) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from emberkeep.slots.pool.events import HeldSlot
+from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
 
 
 def check(pool: PoolState) -> None:
     """Raise AssertionError naming the broken invariant."""
-    executors = [slot.executor_id for slot in pool.held.values()]
+    executors = [slot.executor.id for slot in pool.held.values()]
     _hold(len(executors) == len(set(executors)), "one executor lives in two slots")
     _hold(not (pool.held.keys() & pool.releasing.keys()), "a slot is held and being released")
     pauses = pool.replacements.pauses
@@ -25,10 +25,9 @@ def _check_slot(pool: PoolState, slot: HeldSlot) -> None:
     fits = pool.requirement is not None and slot.allocation.profile == pool.requirement.profile
     _hold(fits, f"a slot of the wrong size is held: {slot}")
     _hold(not pool.must_leave(slot), f"a slot is held where the blocklist allows none: {slot}")
-    _hold(slot.leaving or not slot.decommissioned, f"an executor is decommissioned that stays: {slot}")
     closed = pool.places.is_closed(slot.task_manager)
-    _hold(closed or not slot.outgoing, f"a slot is outgoing where nothing is blocked: {slot}")
-    _hold(slot.outgoing or slot.leaving or not closed, f"a slot stays on a blocked place: {slot}")
+    _hold(closed or not slot.is_outgoing, f"a slot is outgoing where nothing is blocked: {slot}")
+    _hold(not slot.stays or not closed, f"a slot stays on a blocked place: {slot}")
 
 
 def _hold(condition: bool, what: str) -> None:

@@ -7,15 +7,14 @@ from emberkeep.slots.model import Allocation, TaskManagerInfo
 from emberkeep.slots.pool.departures import Departures
 from emberkeep.slots.pool.events import (
     AcceptOffer,
-    ExecutorState,
     FoundExecutor,
-    HeldSlot,
     PoolEffect,
     RemoveExecutor,
     SlotsOffered,
     StartExecutorIn,
     StatusChanged,
 )
+from emberkeep.slots.pool.held_slot import HeldExecutor, HeldSlot
 from emberkeep.slots.pool.slot_end import SlotEnd
 from emberkeep.slots.pool.state import PoolState
 
@@ -71,9 +70,11 @@ class Offers:
         return pool.requirement is not None and allocation.profile == pool.requirement.profile and (fresh or back)
 
     def _accept(self, allocation: Allocation, info: TaskManagerInfo, now: float) -> None:
-        executor_id = self._pool.new_executor_id()
-        self._pool.held[allocation.id] = HeldSlot(allocation, info, executor_id, ExecutorState.STARTING, now)
+        self._pool.held[allocation.id] = HeldSlot(allocation, info, self._new_executor(now))
         self._pool.lives.heard(info, now)
+
+    def _new_executor(self, now: float) -> HeldExecutor:
+        return HeldExecutor(self._pool.new_executor_id(), unseen_since=now)
 
     def bind_again(
         self, slot: HeldSlot, info: TaskManagerInfo, found: FoundExecutor | None, now: float
@@ -88,24 +89,23 @@ class Offers:
             if pool.must_end(slot) or pool.places.is_closed(info):
                 return self._slot_end.vacate(slot)  # no new executor may start there
             return self._start_anew(slot, found, now)
-        if found.executor_id == slot.executor_id:
-            slot.state, slot.pid = found.state, found.pid
+        if found.executor_id == slot.executor.id:
+            slot.executor.state, slot.executor.pid = found.state, found.pid
             return [*self._departures.obey(slot, now), *self._departures.welcome_back(now), StatusChanged()]
-        reason = f"executor {found.executor_id} was found in the slot of executor {slot.executor_id} on {info.id}"
+        reason = f"executor {found.executor_id} was found in the slot of executor {slot.executor.id} on {info.id}"
         return [
             *self._slot_end.give_back(slot),
             RemoveExecutor(found.executor_id, info.id, reason),
-            RemoveExecutor(slot.executor_id, info.id, reason),
+            RemoveExecutor(slot.executor.id, info.id, reason),
             StatusChanged(),
         ]
 
     def _start_anew(self, slot: HeldSlot, found: FoundExecutor | None, now: float) -> list[PoolEffect]:
         """Start a new executor in the slot without a pause: the old one ended while its task manager was away."""
-        known = found is not None and found.executor_id == slot.executor_id
+        known = found is not None and found.executor_id == slot.executor.id
         detail = f": {found.detail}" if found is not None and known and found.detail else ""
-        reason = f"executor {slot.executor_id} ended while its task manager {slot.task_manager.id} was away{detail}"
-        unseen = not slot.registered and not known  # it may never have started
-        gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=unseen)
-        slot.executor_id, slot.state, slot.pid = self._pool.new_executor_id(), ExecutorState.STARTING, 0
-        slot.registered, slot.lives, slot.takes_blocks, slot.unseen_since = False, False, False, now
+        reason = f"executor {slot.executor.id} ended while its task manager {slot.task_manager.id} was away{detail}"
+        unseen = not slot.executor.is_registered and not known  # it may never have started
+        gone = RemoveExecutor(slot.executor.id, slot.task_manager.id, reason, orderly=unseen)
+        slot.executor = self._new_executor(now)
         return [gone, StartExecutorIn(slot.allocation.id), StatusChanged()]

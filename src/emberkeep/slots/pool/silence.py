@@ -26,6 +26,6 @@ class Silence:
         effects: list[PoolEffect] = []
         for slot in [slot for slot in pool.held.values() if pool.is_away(slot, now)]:
             silence = pool.lives.silence(slot.task_manager.instance, now)
-            if not slot.lives or silence > pool.limits.orphan_timeout:
+            if not slot.executor.is_alive or silence > pool.limits.orphan_timeout:
                 effects += self._slot_end.abandon(slot, f"its task manager has been silent for {silence:.0f} s")
         return effects

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from emberkeep.base.ids import InstanceId
-from emberkeep.slots.pool.events import HeldSlot, PoolEffect, ReleaseSlotAt, RemoveExecutor, StatusChanged
+from emberkeep.slots.pool.events import PoolEffect, ReleaseSlotAt, RemoveExecutor, StatusChanged
+from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
 from emberkeep.slots.pool.task_manager_lives import remember
 
@@ -26,7 +27,7 @@ class SlotEnd:
 
     def vacate(self, slot: HeldSlot) -> list[PoolEffect]:
         """Give back a slot on a closed place. Its executor has nothing to hand over."""
-        reason = f"executor {slot.executor_id} leaves {slot.task_manager.id}, which takes nothing new"
+        reason = f"executor {slot.executor.id} leaves {slot.task_manager.id}, which takes nothing new"
         return self.remove(slot, reason, orderly=True)
 
     def executor_left(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
@@ -35,20 +36,20 @@ class SlotEnd:
         The replacement of a leaving executor was requested already. An executor that ends with its application is not
         reported as lost.
         """
-        where = f"{slot.executor_id}, leaving {slot.task_manager.id}," if slot.leaving else f"{slot.executor_id}"
+        where = f"{slot.executor.id}, leaving {slot.task_manager.id}," if slot.is_leaving else f"{slot.executor.id}"
         return self.remove(slot, f"executor {where} {reason}", orderly=orderly or self._pool.stopping)
 
     def remove(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
         """Give back a slot and make Spark remove its executor."""
-        gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=orderly)
+        gone = RemoveExecutor(slot.executor.id, slot.task_manager.id, reason, orderly=orderly)
         return [*self.give_back(slot), gone, StatusChanged()]
 
     def drop(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
         """Forget a slot that was lost through no fault of its executor. Notify only Spark; no pause follows."""
         self._forget(slot)
-        where = f"executor {slot.executor_id} on {slot.task_manager.id}"
+        where = f"executor {slot.executor.id} on {slot.task_manager.id}"
         gone = RemoveExecutor(
-            slot.executor_id, slot.task_manager.id, f"{where} is lost: {reason}", orderly=self._pool.stopping
+            slot.executor.id, slot.task_manager.id, f"{where} is lost: {reason}", orderly=self._pool.stopping
         )
         return [gone, StatusChanged()]
 

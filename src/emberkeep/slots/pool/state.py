@@ -8,7 +8,8 @@ from typing import NamedTuple
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView, NothingBlocked
 from emberkeep.slots.model import SlotRequirement, TaskManagerInfo
-from emberkeep.slots.pool.events import ExecutorState, FailAttempt, HeldSlot, PoolEffect, StatusChanged
+from emberkeep.slots.pool.events import FailAttempt, PoolEffect, StatusChanged
+from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.replacements import Replacements
 from emberkeep.slots.pool.task_manager_lives import TaskManagerLives
@@ -97,7 +98,7 @@ class PoolState:
     def slot_of(self, allocation_id: AllocationId, executor_id: ExecutorId) -> HeldSlot | None:
         """Return the held slot, if this executor is the one in it."""
         slot = self.held.get(allocation_id)
-        return slot if slot is not None and slot.executor_id == executor_id else None
+        return slot if slot is not None and slot.executor.id == executor_id else None
 
     def on_task_manager(self, instance: InstanceId) -> tuple[AllocationId, ...]:
         """Return the allocations held on one instance of a task manager."""
@@ -118,8 +119,9 @@ class PoolState:
         free slots, and an evacuated place keeps only leaving slots.
         """
         info = slot.task_manager
-        free = slot.state is ExecutorState.STARTING and not slot.registered
-        return (free and self.places.is_closed(info)) or (self.places.is_emptied(info) and not slot.leaving)
+        if not slot.executor.is_known_to_run and self.places.is_closed(info):
+            return True
+        return self.places.is_emptied(info) and not slot.is_leaving
 
     def to_beat(self) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
         """Return the task managers that get a beat, each with the allocations held there."""
@@ -127,22 +129,22 @@ class PoolState:
 
     def decommissioned(self, allocations: Iterable[AllocationId]) -> tuple[AllocationId, ...]:
         """Return those of these held slots whose executors must hand over what they keep and end."""
-        return tuple(key for key in allocations if self.held[key].decommissioned)
+        return tuple(key for key in allocations if self.held[key].is_decommissioned)
 
     def leaving(self) -> frozenset[ExecutorId]:
         """Return the executors that are leaving."""
-        return frozenset(slot.executor_id for slot in self.held.values() if slot.leaving)
+        return frozenset(slot.executor.id for slot in self.held.values() if slot.is_leaving)
 
     def to_cordon(self) -> frozenset[ExecutorId]:
         """Return the outgoing executors that must take no new task, because enough others run in their place."""
-        needed = max(0, self.wanted - sum(slot.stays and slot.lives for slot in self.held.values()))
-        outgoing = [slot for slot in self.held.values() if slot.outgoing and not slot.leaving and slot.registered]
-        outgoing.sort(key=lambda slot: slot.cordoned)
-        return frozenset(slot.executor_id for slot in outgoing[needed:])
+        needed = max(0, self.wanted - sum(slot.stays and slot.executor.is_alive for slot in self.held.values()))
+        outgoing = [slot for slot in self.held.values() if slot.is_outgoing and slot.executor.is_registered]
+        outgoing.sort(key=lambda slot: slot.executor.cordoned)
+        return frozenset(slot.executor.id for slot in outgoing[needed:])
 
     def doubted(self, now: float) -> frozenset[ExecutorId]:
         """Return the executors with silent task managers. Spark must be asked whether it receives their heartbeats."""
-        return frozenset(slot.executor_id for slot in self.held.values() if self.is_away(slot, now))
+        return frozenset(slot.executor.id for slot in self.held.values() if self.is_away(slot, now))
 
     # --- changes that several parts of the machine make ---------------------------------------------------------------
 

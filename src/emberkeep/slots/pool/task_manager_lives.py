@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from emberkeep.base.ids import AllocationId, InstanceId, TaskManagerId
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.pool.events import BeatAnswered, HeldSlot, TaskManagerContact
+from emberkeep.slots.pool.events import BeatAnswered
+from emberkeep.slots.pool.held_slot import HeldSlot
 
 STRAYS = 1000  # most task managers that get beats only so that they free unused slots
 REMEMBERED = 10_000  # instances remembered after they ended
+
+
+@dataclass
+class TaskManagerContact:
+    """An instance of a task manager that holds slots of this attempt, and the time of the last contact with it."""
+
+    info: TaskManagerInfo
+    heard_at: float
 
 
 class TaskManagerLives:

@@ -1,0 +1,96 @@
+"""A slot that an attempt holds, and the executor in it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from emberkeep.base.ids import ExecutorId
+from emberkeep.slots.model import Allocation, TaskManagerInfo
+
+
+class ExecutorState(enum.Enum):
+    """The state of an executor's process, by what its task manager reports."""
+
+    STARTING = "STARTING"  # start requested; not known to run yet
+    RUNNING = "RUNNING"
+
+
+class SparkContact(enum.Enum):
+    """What Spark's last report shows of an executor."""
+
+    UNREGISTERED = "unregistered"  # Spark has never listed it
+    SILENT = "silent"  # Spark has listed it; there are no recent heartbeats, or it is no longer listed
+    ALIVE = "alive"  # listed, with recent heartbeats
+
+
+class DepartureState(enum.Enum):
+    """How far a slot is on its way out of a closed place. Only a slot that stays counts towards the requirement."""
+
+    STAYS = "stays"
+    OUTGOING = "outgoing"  # its place is blocked: the executor is cordoned once a replacement runs
+    LEAVING = "leaving"  # its place is evacuated: the executor waits for another one that can take its blocks
+    DECOMMISSIONED = "decommissioned"  # beats ask the task manager to have the executor hand over and end
+
+
+@dataclass
+class HeldExecutor:
+    """The one executor in a slot."""
+
+    id: ExecutorId
+    unseen_since: float  # since when Spark has not listed it; if it does: the last check
+    state: ExecutorState = ExecutorState.STARTING
+    pid: int = 0
+    spark: SparkContact = SparkContact.UNREGISTERED
+    takes_blocks: bool = False  # by Spark's last report: it can take blocks of others that leave
+    cordoned: bool = False  # by Spark's last report: it takes no new task
+
+    @property
+    def is_registered(self) -> bool:
+        """True if Spark has listed it."""
+        return self.spark is not SparkContact.UNREGISTERED
+
+    @property
+    def is_alive(self) -> bool:
+        """True if Spark's last report lists it with recent heartbeats."""
+        return self.spark is SparkContact.ALIVE
+
+    @property
+    def is_known_to_run(self) -> bool:
+        """True if its process is known to run, by its task manager or by Spark."""
+        return self.state is ExecutorState.RUNNING or self.is_registered
+
+
+@dataclass
+class HeldSlot:
+    """A slot that the attempt has accepted."""
+
+    allocation: Allocation
+    task_manager: TaskManagerInfo
+    executor: HeldExecutor
+    departure: DepartureState = DepartureState.STAYS
+    leaving_since: float = 0.0  # when the evacuation timeout began to run, if it is leaving
+
+    @property
+    def stays(self) -> bool:
+        """True if the slot counts towards the requirement."""
+        return self.departure is DepartureState.STAYS
+
+    @property
+    def is_outgoing(self) -> bool:
+        """True if the executor works as before until another one runs in its place."""
+        return self.departure is DepartureState.OUTGOING
+
+    @property
+    def is_leaving(self) -> bool:
+        """True if the executor must hand over to another one and end."""
+        return self.departure in (DepartureState.LEAVING, DepartureState.DECOMMISSIONED)
+
+    @property
+    def is_decommissioned(self) -> bool:
+        """True if the executor must hand over now."""
+        return self.departure is DepartureState.DECOMMISSIONED
+
+    def leave(self, now: float) -> None:
+        """Begin to leave. The evacuation timeout runs from ``now``."""
+        self.departure, self.leaving_since = DepartureState.LEAVING, now
