@@ -4,7 +4,6 @@ A planted bug that no seed finds means that the simulation has become blind ther
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -35,35 +34,9 @@ from emberkeep.slots.pool.state import PoolState
 from emberkeep.slots.restrictions import Restrictions
 from emberkeep.slots.table.fences import Fences
 from emberkeep.slots.table.machine import SlotTable
-from tests.simulation.test_procedures import troubled
+from tests.simulation.planted_worlds import asked_to_stop
+from tests.simulation.plants import Plant, answering, check, returning
 from tests.support.fakes import MemoryJobStore
-from tests.support.simulator.properties import Properties
-from tests.support.simulator.simulation import Report, simulate_many
-
-SEEDS_AT_MOST = 120
-STOPS = "stops"  # for a theme: worlds in which streams are asked to stop, which no theme of the simulator does
-
-
-@dataclass(frozen=True)
-class Plant:
-    """``target.method`` is replaced by ``replacement(original)``; in seeds of the theme one of ``rules`` must break."""
-
-    target: type
-    method: str
-    replacement: Callable[[Callable[..., Any]], Callable[..., Any]]
-    rules: tuple[str, ...]
-    theme: str
-
-
-def returning(value: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return lambda _: lambda *__, **___: value
-
-
-def answering(value: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    async def answer(*_: Any, **__: Any) -> Any:
-        return value
-
-    return lambda _: answer
 
 
 def no_lease(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -282,10 +255,10 @@ PLANTS = {
         JobMasterReports, "report_outcome", acknowledge_at_once, ("m",), "storeless"
     ),
     "a script is told of its stop before that is durable": Plant(
-        Procedures, "_begin_end", tell_of_a_stop_before_it_is_durable, ("l",), STOPS
+        Procedures, "_begin_end", tell_of_a_stop_before_it_is_durable, ("l",), asked_to_stop
     ),
     "that a savepoint has stopped its job is not written": Plant(
-        MemoryJobStore, "record_procedure_end", without_the_stop, ("l",), STOPS
+        MemoryJobStore, "record_procedure_end", without_the_stop, ("l",), asked_to_stop
     ),
     "the batch that runs is recorded as committed": Plant(
         CheckpointRecords, "note", note_the_running_batch, ("k",), "abandoned"
@@ -294,29 +267,6 @@ PLANTS = {
 }
 
 
-def broken(report: Report, rules: tuple[str, ...]) -> list[str]:
-    """The violations of these rules."""
-    return [violation for violation in report.violations if violation.partition(":")[0] in rules]
-
-
-def first_failure(plant: Plant) -> Report | None:
-    """What the first seed shows that meets a planted bug. A story that is told while streams are asked to stop notices
-    many bugs by itself: there the rules have to break."""
-    numbers = range(1, SEEDS_AT_MOST + 1)
-    if plant.theme == STOPS:
-        return next((report for report in map(troubled, numbers) if broken(report, plant.rules)), None)
-    batch = simulate_many([f"{plant.theme}-{number}" for number in numbers], stop_after=1)
-    return next(iter(batch.failures), None)
-
-
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant = PLANTS[name]
-    # The machines' own checks would notice some of these bugs; here the view from outside has to.
-    monkeypatch.setattr(Properties, "_check_invariants", lambda _: None)
-    monkeypatch.setattr(plant.target, plant.method, plant.replacement(getattr(plant.target, plant.method)))
-    failure = first_failure(plant)
-    assert failure is not None, f"not caught within {SEEDS_AT_MOST} seeds: {name}"
-    caught = broken(failure, plant.rules)
-    print(f"{name}: seed {failure.seed}: {caught}")
-    assert tuple(caught[:1]) == failure.violations[:1] or plant.theme == STOPS, failure.violations[0]
+    check(name, PLANTS[name], monkeypatch)
