@@ -54,7 +54,7 @@ class Bench:
         """Upload, submit, and bring up the first attempt."""
         graph = self.job(number)
         await self.upload(graph.job_id)
-        await self.cluster.service.submit(graph)
+        await self.cluster.service.gateway.submit(graph)
         return await self.cluster.next_jobmaster(graph.job_id, 1)
 
     def has_files(self, job_id: JobId) -> bool:
@@ -138,7 +138,7 @@ async def test_one_unreadable_job_neither_stops_the_recovery_of_others_nor_vanis
     cluster = bench.cluster
     async with cluster.leading() as service:
         for number in (1, 2, 3):
-            await service.submit(graph(number))
+            await service.gateway.submit(graph(number))
     bench.store.disk.damage(graph(2).job_id)
     async with cluster.leading():
         await cluster.add()
@@ -185,16 +185,16 @@ async def test_a_suspended_session_pauses_decisions_and_ends_nothing(bench: Benc
         assert machine.handle(lead.Suspended()) == [lead.PauseService(5)]
         service.pause()
         with pytest.raises(RetryLater, match="confirm"):
-            await service.submit(graph(2))
+            await service.gateway.submit(graph(2))
         with pytest.raises(RetryLater, match="confirm"):
-            await service.cancel(JOB)
+            await service.gateway.cancel(JOB)
         assert (await master.beat()).known
         assert machine.handle(lead.Connected()) == [lead.ConfirmEpoch(5)]
         assert machine.handle(lead.Confirmed(5)) == [lead.ResumeService(5)]
         service.resume()
         view = await cluster.view(JOB)
         assert (view.status, view.attempt) == (JobStatus.RUNNING, 1)
-        await service.submit(graph(2))
+        await service.gateway.submit(graph(2))
 
 
 @pytest.mark.req("BLOB-18")
@@ -229,7 +229,7 @@ async def test_the_files_of_a_failed_submission_do_not_stay(bench: Bench) -> Non
         await bench.upload(JOB)
         assert bench.has_files(JOB)
         with pytest.raises(Fatal):
-            await service.submit(bench.job(1))
+            await service.gateway.submit(bench.job(1))
         await bench.cluster.holds(lambda: not bench.has_files(JOB) and not bench.cluster.files.contents)
     assert bench.store.handles == {}
 
@@ -260,12 +260,12 @@ async def test_a_job_that_cannot_be_taken_in_does_not_hold_up_the_next(bench: Be
         task_manager = await cluster.add()
         bench.store.before["create"] = [Fatal("no space left")]
         with pytest.raises(Fatal):
-            await asyncio.wait_for(service.submit(graph(1)), 60.0)
+            await asyncio.wait_for(service.gateway.submit(graph(1)), 60.0)
         task_manager.refusal = Fatal("script.py is missing")
-        await service.submit(graph(2))
+        await service.gateway.submit(graph(2))
         await cluster.holds(lambda: len(task_manager.started) >= 2)
         task_manager.refusal = None
-        await service.submit(graph(3))
+        await service.gateway.submit(graph(3))
         await cluster.next_jobmaster(graph(3).job_id, 1)
         await cluster.reaches(graph(3).job_id, JobStatus.RUNNING)
 
@@ -279,7 +279,7 @@ async def test_a_mistake_in_the_programme_ends_the_leader_instead_of_leaving_job
     async def leads() -> None:
         async with cluster.leading() as service:
             await cluster.add()
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
             await bench.passes(60.0)
 
     with pytest.MonkeyPatch.context() as patch:

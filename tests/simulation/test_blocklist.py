@@ -130,7 +130,7 @@ def test_executors_leave_when_others_are_there_and_drivers_move_and_nothing_has_
         again = await running(run, job, number=2, executors=2)
         assert again.owner == f"tm-{number}"
         assert run.cluster.jm_service is not None
-        view = await run.cluster.jm_service.job(key)
+        view = await run.cluster.jm_service.gateway.job(key)
         assert [record.outcome.kind for record in view.attempts if record.outcome] == [FailureKind.MOVED]
         await run.end_everything()
 
@@ -190,17 +190,17 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         )
         await wait_for(run, lambda: not on_node(run, 2), "nobody is there")
         assert run.cluster.jm_service is not None
-        assert (await run.cluster.jm_service.blocklist()).entries == (entry,)
+        assert (await run.cluster.jm_service.gateway.blocklist()).entries == (entry,)
         for job, driver in zip(jobs, drivers, strict=True):
             assert await running(run, job, number=1, executors=2) is driver
         await wait_for(run, lambda: not masters[0]._blocklist.reports, "the report is answered")
 
-        await run.cluster.jm_service.unblock(entry.place)
+        await run.cluster.jm_service.gateway.unblock(entry.place)
         await wait_for(
             run, lambda: not any(m.pool.state.places.blocked.is_blocked(*place) for m in masters), "both know it"
         )
         await run.settle()
-        assert (await run.cluster.jm_service.blocklist()).entries == (), "nobody brings it back"
+        assert (await run.cluster.jm_service.gateway.blocklist()).entries == (), "nobody brings it back"
         await run.end_everything()
 
     passes(story, task_managers=3, slots=3)

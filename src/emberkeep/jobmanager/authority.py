@@ -90,6 +90,14 @@ class Authority:
                 hint="running jobs go on; try again",
             )
 
+    def check_session(self) -> None:
+        """Raise RetryLater while the session with the store is interrupted."""
+        if self._paused:
+            raise RetryLater(
+                "this JobManager cannot confirm that it leads: ZooKeeper cannot be reached",
+                hint="running jobs go on; try again",
+            )
+
     def pause(self) -> None:
         """Doubt the leadership until ``resume``: the session with the store is interrupted."""
         self._paused = True

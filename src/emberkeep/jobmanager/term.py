@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.system import System
 from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
+from emberkeep.jobs.ports import JobStore
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,28 @@ class Term:
 
     epoch: int
     lineage: str
+    started_ms: int
     clock: SteadyClock
     hearing: Hearing
     authority: Authority
+
+
+def begin_term(system: System, configuration: Configuration, store: JobStore, epoch: int, *, drivers: bool) -> Term:
+    """Begin a term with an open job store. ``drivers``: True if drivers of an earlier leader may still run."""
+    clock = SteadyClock(system.clock)
+    hearing = Hearing(
+        clock.now(),
+        # Silence is noticed after half the timeout, before the whole timeout draws any conclusion from it.
+        patience=configuration[options.HEARTBEAT_TIMEOUT] / 2,
+        longest_doubt=configuration[options.DRIVER_LEASE],
+        deafness=configuration[options.ORPHAN_TIMEOUT] if drivers else None,
+    )
+    authority = Authority(
+        system.clock,
+        clock,
+        hearing,
+        store.confirm,
+        patience=configuration[options.RPC_TIMEOUT],
+        forgiving=configuration[options.HEARTBEAT_INTERVAL],
+    )
+    return Term(epoch, store.lineage, system.clock.now_ms(), clock, hearing, authority)

@@ -32,7 +32,10 @@ def strangers(run: Run) -> Callable[[], bool]:
 
     def named() -> bool:
         leader = run.cluster.jm_service
-        return leader is not None and [(one.id, one.address, one.lineage) for one in leader.strangers()] == expected
+        return (
+            leader is not None
+            and [(one.id, one.address, one.lineage) for one in leader.gateway.strangers()] == expected
+        )
 
     return named
 
@@ -92,7 +95,9 @@ def test_a_person_can_have_a_task_manager_follow_another_store() -> None:
         before = everything(run)
         cluster.jobs.clear()
         lead_with(run, MemoryDisk(lineage="another"))
-        await wait_for(run, lambda: cluster.jm_service is not None and cluster.jm_service.strangers(), "one is named")
+        await wait_for(
+            run, lambda: cluster.jm_service is not None and cluster.jm_service.gateway.strangers(), "one is named"
+        )
         cluster.configuration = cluster.configuration.with_texts({"taskmanager.adopt-leader": "true"}, "test")
         for node in cluster.nodes:
             assert node.agent is not None

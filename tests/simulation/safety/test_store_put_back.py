@@ -20,7 +20,7 @@ pytestmark = pytest.mark.req("SAFE-6")
 
 def strangers(run: Run) -> tuple[Stranger, ...]:
     leader = run.cluster.jm_service
-    return () if leader is None else leader.strangers()
+    return () if leader is None else leader.gateway.strangers()
 
 
 def put_back(run: Run) -> None:

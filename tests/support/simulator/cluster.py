@@ -18,6 +18,7 @@ from emberkeep.blocklist.errors import NotBlocked
 from emberkeep.blocklist.model import Place
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
+from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
@@ -35,6 +36,7 @@ from tests.support.simulator.network import Handler, SimNetwork, rpc_handler
 from tests.support.simulator.scripts import RUNTIME, Script, SimSpark, Truth
 from tests.support.simulator.supply import SimDriver
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_random, seeded_system
+from tests.support.usable_storage import UsableStorage
 
 JM_NODE, JM_HOST, JM_PORT = "node-jm", "10.0.0.1", 8081
 CLIENT_NODE, CLIENT_HOST = "node-client", "10.0.0.2"
@@ -179,17 +181,15 @@ class SimCluster:
         system = seeded_system(self.jm_machine.clock, self.plan.seed, f"jobmanager#{self.jm_lives}")
         store = self.store.session(process)
         blobs = self.blobs.server(self.configuration, store.confirm)
-        service = JobManagerService(
-            system,
-            self.configuration,
-            WatchedRpc(self.network.client(process.party), partial(self._ordered, process)),
-            store,
-            blobs,
+        surroundings = Surroundings(
+            rpc=WatchedRpc(self.network.client(process.party), partial(self._ordered, process)),
             address=self.jm_address,
             checkpoint_root="/checkpoints",
             savepoint_root="/savepoints",
-            driver=self.supply,
+            storage=UsableStorage(),
+            resource_driver=self.supply,
         )
+        service = JobManagerService(system, self.configuration, surroundings, store, blobs)
         self.jm_process, self.jm_service = process, service
         self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs))
         self._run(process, service.run())
@@ -424,23 +424,23 @@ def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handl
 
     async def handle(operation: str, data: bytes) -> bytes:
         if operation == "submit":
-            return msgspec.msgpack.encode(await service.submit(msgspec.msgpack.decode(data, type=JobGraph)))
+            return msgspec.msgpack.encode(await service.gateway.submit(msgspec.msgpack.decode(data, type=JobGraph)))
         if operation == "upload":
             await receive(blobs, data)
             return b""
         if operation == "block":
             call = msgspec.msgpack.decode(data, type=BlockCall)
-            return msgspec.msgpack.encode(await service.block(call.entry, merge=call.merge))
+            return msgspec.msgpack.encode(await service.gateway.block(call.entry, merge=call.merge))
         if operation == "unblock":
             with contextlib.suppress(NotBlocked):  # the entry has timed out, or an earlier try removed it
-                await service.unblock(msgspec.msgpack.decode(data, type=Place))
+                await service.gateway.unblock(msgspec.msgpack.decode(data, type=Place))
             return b""
         if operation == "ask":
             job_id, request = msgspec.msgpack.decode(data, type=tuple[JobId, ProcedureRequest])
-            await service.request_procedure(job_id, request)
+            await service.gateway.request_procedure(job_id, request)
             return b""
         if operation == "cancel":
-            await service.cancel(JobId(data.decode()))
+            await service.gateway.cancel(JobId(data.decode()))
             return b""
         return await rpc(operation, data)
 

@@ -103,7 +103,7 @@ class Run:
 
         async def look() -> None:
             await service.ready()
-            jobs, managers = await service.jobs(), await service.task_managers()
+            jobs, managers = await service.gateway.jobs(), await service.gateway.task_managers()
             if lives != self.cluster.jm_lives:
                 return  # another JobManager has started in the meantime
             self.jobs_shown, self.managers_shown = jobs, managers

@@ -11,7 +11,8 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.blobs.server import BlobServer
-from emberkeep.jobmanager.service import JobManagerService, SharedStorage
+from emberkeep.jobmanager.service import JobManagerService
+from emberkeep.jobmanager.surroundings import SharedStorage, Surroundings
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import JobStore
@@ -19,6 +20,7 @@ from emberkeep.protocol.messages import ProcessState, StopDriver
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.support.memory_rpc import MemoryNetwork
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
+from tests.support.usable_storage import UsableStorage
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 
 NO_DELAY = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1s"}
@@ -50,7 +52,7 @@ class SmallCluster:
         assert isinstance(loop, VirtualLoop)
         self.store = store
         self.steps_aside = steps_aside
-        self.storage = storage
+        self.storage = storage or UsableStorage()
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
         self.configuration = Configuration().with_texts({**NO_DELAY, **(settings or {})}, "test")
@@ -65,17 +67,15 @@ class SmallCluster:
         system = seeded_system(VirtualClock(self.loop), 1, f"jobmanager-{self.lives}")
         local, ha = MemoryLocalStore(self.files), MemoryBlobStorage(self.files, self.shared)
         self.blobs = BlobServer(self.configuration, local, ha, confirm=self.store.confirm, disk=self.files)
-        return JobManagerService(
-            system,
-            self.configuration,
-            self.network,
-            self.store,
-            self.blobs,
+        surroundings = Surroundings(
+            rpc=self.network,
             address="jm:1",
             checkpoint_root="/checkpoints",
             savepoint_root="/default-savepoints",
-            steps_aside=self.steps_aside,
             storage=self.storage,
+        )
+        return JobManagerService(
+            system, self.configuration, surroundings, self.store, self.blobs, steps_aside=self.steps_aside
         )
 
     @asynccontextmanager
@@ -118,7 +118,7 @@ class SmallCluster:
         return task_manager
 
     async def view(self, job_id: JobId) -> JobView:
-        return await self.service.job(job_id)
+        return await self.service.gateway.job(job_id)
 
     async def reaches(self, job_id: JobId, status: JobStatus, *, seconds: float = 600.0) -> JobView:
         """Wait for a status, in virtual time."""
@@ -136,7 +136,7 @@ class SmallCluster:
     async def run_job(self, number: int = 1, count: int = 0, **more: Any) -> FakeJobMaster:
         """Submit a job, bring its driver up and register its JobMaster."""
         submitted = graph(number, **more)
-        await self.service.submit(submitted)
+        await self.service.gateway.submit(submitted)
         return await self.next_jobmaster(submitted.job_id, 1, count)
 
     async def next_jobmaster(self, job_id: JobId, attempt: int, count: int = 0) -> FakeJobMaster:

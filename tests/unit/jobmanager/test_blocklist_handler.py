@@ -37,26 +37,26 @@ def test_an_acknowledged_block_is_durable_and_found_by_the_next_job_manager() ->
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
-            made = await service.block(node("tm-1"), merge=False)
+            made = await service.gateway.block(node("tm-1"), merge=False)
             assert (made.entry, made.merged) == (node("tm-1"), False)
             with pytest.raises(Conflict):
-                await service.block(node("tm-1"), merge=False)
-            await service.block(node("tm-2", EVACUATE), merge=False)
-            await service.unblock(node("tm-2").place)
+                await service.gateway.block(node("tm-1"), merge=False)
+            await service.gateway.block(node("tm-2", EVACUATE), merge=False)
+            await service.gateway.unblock(node("tm-2").place)
             with pytest.raises(Absent):
-                await service.unblock(node("tm-2").place)
-            before = await service.blocklist()
+                await service.gateway.unblock(node("tm-2").place)
+            before = await service.gateway.blocklist()
         async with cluster.leading() as service:
-            assert await service.blocklist() == before
+            assert await service.gateway.blocklist() == before
             assert before.entries == (node("tm-1"),)
             await cluster.add("tm-1")
-            await service.submit(graph())
+            await service.gateway.submit(graph())
             await asyncio.sleep(30.0)
             view = await cluster.view(graph().job_id)
             assert view.status is JobStatus.CREATED
             assert "all 4 driver places are on blocked nodes" in view.waiting
-            assert (await service.task_managers())[0].blocked
-            await service.unblock(node("tm-1").place)
+            assert (await service.gateway.task_managers())[0].blocked
+            await service.gateway.unblock(node("tm-1").place)
             await cluster.next_jobmaster(graph().job_id, 1)
 
     in_virtual_time(scenario)
@@ -71,7 +71,7 @@ def test_a_blocked_task_manager_gets_no_slots_and_its_own_ones_are_replaced_at_o
             first = await cluster.add("tm-1")
             master = await cluster.run_job(count=2)
             await cluster.holds(lambda: len(first.allocations) == 2)
-            await service.block(node("tm-1"), merge=False)
+            await service.gateway.block(node("tm-1"), merge=False)
             there = tuple(executor_in(allocation, first.info) for allocation in first.allocations.values())
             reply = await master.beat(3, executors=there)
             assert reply.blocklist is not None
@@ -87,7 +87,7 @@ def test_a_blocked_task_manager_gets_no_slots_and_its_own_ones_are_replaced_at_o
             again = await master.beat(3, executors=there, blocklist_revision=known)
             assert again.blocklist is None, "it knows the list"
 
-            await service.block(node("tm-1", action), merge=True)
+            await service.gateway.block(node("tm-1", action), merge=True)
             # Its JobMaster wants others in place of those there, or has given them back; their task manager has not
             # heard it yet.
             going = tuple(msgspec.structs.replace(one, outgoing=True) for one in there) if action is MARK else ()
@@ -104,10 +104,10 @@ def test_what_leaves_is_told_of_the_task_manager_that_it_leaves() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
             here = [await cluster.add(f"tm-{number}", node_id=f"n{number % 2}") for number in range(4)]
-            assert await service.task_managers_by_node() == {"n0": ["tm-0", "tm-2"], "n1": ["tm-1", "tm-3"]}
+            assert await service.gateway.task_managers_by_node() == {"n0": ["tm-0", "tm-2"], "n1": ["tm-1", "tm-3"]}
             master = await cluster.run_job(count=4)
             await cluster.holds(lambda: sum(len(one.allocations) for one in here) == 4)
-            await service.block(node("n1", EVACUATE), merge=False)
+            await service.gateway.block(node("n1", EVACUATE), merge=False)
             leaves = Departure(begun=True, shuffle_blocks=3, cached_blocks=2)
             executors = tuple(
                 msgspec.structs.replace(executor_in(allocation, one.info), departure=leaves)
@@ -115,7 +115,7 @@ def test_what_leaves_is_told_of_the_task_manager_that_it_leaves() -> None:
                 for allocation in one.allocations.values()
             )
             await master.beat(4, executors=executors)
-            views = await service.task_managers()
+            views = await service.gateway.task_managers()
             for view, one in zip(views, here, strict=True):
                 leaving = len(one.allocations)
                 if view.info.node_id == "n0":
@@ -124,7 +124,7 @@ def test_what_leaves_is_told_of_the_task_manager_that_it_leaves() -> None:
                 assert view.evacuation is not None
                 assert (view.evacuation.executors, view.evacuation.executors_waiting) == (leaving, 0)
                 assert (view.evacuation.shuffle_blocks, view.evacuation.cached_blocks) == (3 * leaving, 2 * leaving)
-                assert (await service.task_manager(one.info.id)).evacuation == view.evacuation
+                assert (await service.gateway.task_manager(one.info.id)).evacuation == view.evacuation
 
     in_virtual_time(scenario)
 
@@ -135,16 +135,16 @@ def test_a_block_times_out_durably() -> None:
         store = FailingStore()
         cluster = SmallCluster(store)
         async with cluster.leading() as service:
-            now = (await service.blocklist(), service.started_ms())[1]
-            await service.block(node("tm-1", end_ms=now + 10_000), merge=False)
+            now = (await service.gateway.blocklist(), service.gateway.started_ms())[1]
+            await service.gateway.block(node("tm-1", end_ms=now + 10_000), merge=False)
             store.before["record_blocklist"] = [RetryLater("busy")] * 3
 
             async def gone() -> bool:
-                return not (await service.blocklist()).entries
+                return not (await service.gateway.blocklist()).entries
 
             await eventually(gone)
         async with cluster.leading() as service:
-            assert (await service.blocklist()).entries == ()
+            assert (await service.gateway.blocklist()).entries == ()
 
     in_virtual_time(scenario)
 
@@ -158,15 +158,15 @@ def test_what_is_over_refuses_nothing_and_is_merged_into_nothing_until_it_is_rem
             for late in range(0, 500, 50):  # milliseconds; what has timed out is looked for twice a second
                 for merge in (False, True):
                     end = clock.now_ms() + 1000 + late
-                    await service.block(node("tm-1", EVACUATE, end_ms=end), merge=False)
+                    await service.gateway.block(node("tm-1", EVACUATE, end_ms=end), merge=False)
                     await asyncio.sleep((end - clock.now_ms()) / 1000)
-                    made = await service.block(node("tm-1"), merge=merge)
+                    made = await service.gateway.block(node("tm-1"), merge=merge)
                     assert (made.entry, made.merged) == (node("tm-1"), False)
-                    await service.unblock(node("tm-1").place)
-                    await service.block(node("tm-1", end_ms=clock.now_ms() + 1000 + late), merge=False)
+                    await service.gateway.unblock(node("tm-1").place)
+                    await service.gateway.block(node("tm-1", end_ms=clock.now_ms() + 1000 + late), merge=False)
                     await asyncio.sleep(1.0 + late / 1000)
                     with pytest.raises(Absent):
-                        await service.unblock(node("tm-1").place)
+                        await service.gateway.unblock(node("tm-1").place)
 
     in_virtual_time(scenario)
 
@@ -182,19 +182,19 @@ def test_job_masters_reports_are_recorded_once_and_do_not_undo_a_removal() -> No
             await master.beat(block_reports=(report,))
 
             async def there() -> bool:
-                return (await service.blocklist()).entries == (report.entry,)
+                return (await service.gateway.blocklist()).entries == (report.entry,)
 
             await eventually(there)
-            revision = (await service.blocklist()).revision
+            revision = (await service.gateway.blocklist()).revision
             for _ in range(3):
                 await master.beat(block_reports=(report,))
             await asyncio.sleep(5.0)
-            assert (await service.blocklist()).revision == revision
-            await service.unblock(report.entry.place)
+            assert (await service.gateway.blocklist()).revision == revision
+            await service.gateway.unblock(report.entry.place)
             await master.beat(block_reports=(report,))
             await asyncio.sleep(5.0)
-            assert (await service.blocklist()).entries == ()
-            again = Report(entry=report.entry, known=(await service.blocklist()).revision)
+            assert (await service.gateway.blocklist()).entries == ()
+            again = Report(entry=report.entry, known=(await service.gateway.blocklist()).revision)
             await master.beat(block_reports=(again,))
             await eventually(there)
 
@@ -208,22 +208,22 @@ def test_what_the_store_does_not_take_is_not_acknowledged_and_not_shown() -> Non
         async with cluster.leading() as service:
             store.before["record_blocklist"] = [RetryLater("busy")] * 5
             with pytest.raises(RetryLater):
-                await service.block(node("tm-1"), merge=False)
+                await service.gateway.block(node("tm-1"), merge=False)
             store.before["record_blocklist"] = [Fatal("no space")]
             with pytest.raises(Fatal):
-                await service.block(node("tm-1"), merge=False)
-            assert await service.blocklist() == Blocklist()
+                await service.gateway.block(node("tm-1"), merge=False)
+            assert await service.gateway.blocklist() == Blocklist()
             # After an answer that got lost nobody knows: it is tried until it is certain.
             store.after["record_blocklist"] = [UnknownOutcome("who knows")] * 5
             with pytest.raises(UnknownOutcome):
-                await service.block(node("tm-1"), merge=False)
+                await service.gateway.block(node("tm-1"), merge=False)
 
             async def there() -> bool:
-                return (await service.blocklist()).entries == (node("tm-1"),)
+                return (await service.gateway.blocklist()).entries == (node("tm-1"),)
 
             await eventually(there)
             with pytest.raises(Conflict):
-                await service.block(node("tm-1"), merge=False)
+                await service.gateway.block(node("tm-1"), merge=False)
 
     in_virtual_time(scenario)
 
@@ -233,8 +233,8 @@ def test_changes_that_come_together_are_all_made() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
             names = [f"tm-{number}" for number in range(20)]
-            await asyncio.gather(*(service.block(node(name), merge=False) for name in names))
-            made = await service.blocklist()
+            await asyncio.gather(*(service.gateway.block(node(name), merge=False) for name in names))
+            made = await service.gateway.blocklist()
             assert ([entry.id for entry in made.entries], made.revision) == (names, 20)
             service.check_invariants()
 
@@ -247,7 +247,7 @@ def test_whoever_waits_when_the_job_manager_ends_is_answered() -> None:
         cluster = SmallCluster(store)
         async with cluster.leading() as service:
             store.before["record_blocklist"] = [RetryLater("busy")] * 5
-            waiting = [asyncio.create_task(service.block(node(name), merge=False)) for name in ("tm-1", "tm-2")]
+            waiting = [asyncio.create_task(service.gateway.block(node(name), merge=False)) for name in ("tm-1", "tm-2")]
             await asyncio.sleep(0.02)
         answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10.0)
         assert [type(answer) for answer in answers] == [UnknownOutcome, UnknownOutcome]
@@ -260,11 +260,14 @@ def test_without_a_confirmed_leadership_nothing_is_changed() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
             service.pause()
-            for change in (service.block(node("tm-1"), merge=False), service.unblock(node("tm-1").place)):
+            for change in (
+                service.gateway.block(node("tm-1"), merge=False),
+                service.gateway.unblock(node("tm-1").place),
+            ):
                 with pytest.raises(RetryLater):
                     await change
             service.resume()
-            await service.block(node("tm-1"), merge=False)
+            await service.gateway.block(node("tm-1"), merge=False)
 
     in_virtual_time(scenario)
 
@@ -278,24 +281,24 @@ def test_a_leader_that_cannot_read_the_list_places_nothing_until_a_job_has_told_
         async with cluster.leading() as service:
             await cluster.add("tm-1")
             master = await cluster.run_job()
-            await service.block(node("tm-1"), merge=False)
+            await service.gateway.block(node("tm-1"), merge=False)
             known = (await master.beat()).blocklist
             assert known is not None
         store.disk.damage_blocklist()
         async with cluster.leading() as service:
             await cluster.add("tm-1")
             free = await cluster.add("tm-2")
-            await service.submit(graph(2))
+            await service.gateway.submit(graph(2))
             master = FakeJobMaster(service, graph().job_id, 1)
             assert (await master.register()).blocklist_lost
             for _ in range(30):
                 await asyncio.sleep(1.0)
                 assert (await master.beat()).blocklist_lost
             assert (await cluster.view(graph(2).job_id)).status is JobStatus.CREATED
-            for asking in (service.blocklist(), service.block(node("tm-3"), merge=False)):
+            for asking in (service.gateway.blocklist(), service.gateway.block(node("tm-3"), merge=False)):
                 with pytest.raises(RetryLater, match="cannot be read"):
                     await asking
-            assert "memory, blocklist" in await service.blocklist_problem()
+            assert "memory, blocklist" in await service.gateway.blocklist_problem()
 
             more: dict[str, Any] = {"blocklist": known, "blocklist_epoch": 1, "blocklist_revision": known.revision}
 
@@ -304,12 +307,12 @@ def test_a_leader_that_cannot_read_the_list_places_nothing_until_a_job_has_told_
 
             await eventually(is_known)
             await cluster.holds(lambda: bool(free.started))
-            assert await service.blocklist() == known
-            assert await service.blocklist_problem() == ""
+            assert await service.gateway.blocklist() == known
+            assert await service.gateway.blocklist_problem() == ""
             reply = await master.beat(**more)
             assert (reply.blocklist, reply.blocklist_lost) == (None, False)
         async with cluster.leading() as service:
-            assert await service.blocklist() == known
+            assert await service.gateway.blocklist() == known
 
     in_virtual_time(scenario)
 
@@ -319,11 +322,11 @@ def test_an_empty_list_takes_the_place_of_one_that_cannot_be_read_where_somebody
     async def scenario() -> None:
         store = FailingStore()
         async with SmallCluster(store).leading() as service:
-            await service.block(node("tm-1"), merge=False)
+            await service.gateway.block(node("tm-1"), merge=False)
         store.disk.damage_blocklist()
         async with SmallCluster(store, {"blocklist.accept-loss": "true"}).leading() as service:
-            assert await service.blocklist() == Blocklist()
+            assert await service.gateway.blocklist() == Blocklist()
         async with SmallCluster(store).leading() as service:
-            assert await service.blocklist() == Blocklist()
+            assert await service.gateway.blocklist() == Blocklist()
 
     in_virtual_time(scenario)

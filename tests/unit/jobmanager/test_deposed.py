@@ -44,9 +44,12 @@ def test_calls_that_wait_for_the_store_are_answered_when_the_leader_stops() -> N
         store = SilentStore()
         cluster = SmallCluster(store)
         async with cluster.leading() as service:
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
             store.silent = True
-            calls = [asyncio.create_task(service.submit(graph(2))), asyncio.create_task(service.cancel(JOB))]
+            calls = [
+                asyncio.create_task(service.gateway.submit(graph(2))),
+                asyncio.create_task(service.gateway.cancel(JOB)),
+            ]
             await asyncio.sleep(1.0)
             assert not any(call.done() for call in calls)
         for call in calls:
@@ -63,7 +66,7 @@ def test_a_deposed_leader_does_not_call_a_submission_a_conflict() -> None:
         async with cluster.leading() as service:
             store.disk.epoch += 1
             with pytest.raises(RetryLater, match="no longer the leader"):
-                await service.submit(graph(1))
+                await service.gateway.submit(graph(1))
 
     in_virtual_time(scenario)
 
@@ -74,10 +77,10 @@ def test_a_deposed_leader_does_not_call_a_cancellation_a_conflict_and_ends() -> 
         cluster = SmallCluster(store)
         leading = cluster.leading()
         service = await leading.__aenter__()
-        await service.submit(graph(1))
+        await service.gateway.submit(graph(1))
         store.disk.epoch += 1
         with pytest.raises(RetryLater, match="no longer the leader"):
-            await service.cancel(JOB)
+            await service.gateway.cancel(JOB)
         await asyncio.sleep(1.0)
         with pytest.raises(Conflict, match="epoch"):
             await leading.__aexit__(None, None, None)
@@ -93,7 +96,7 @@ def test_a_job_that_ends_while_its_cancellation_is_written_is_not_harmed() -> No
             await cluster.add()
             master = await cluster.run_job()
             store.silent = True
-            canceling = asyncio.create_task(service.cancel(JOB))
+            canceling = asyncio.create_task(service.gateway.cancel(JOB))
             await asyncio.sleep(1.0)
             await master.ends(AttemptOutcome(exit_code=0))
             await cluster.reaches(JOB, JobStatus.FINISHED)

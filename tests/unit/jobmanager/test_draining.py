@@ -32,7 +32,7 @@ async def draining_job(cluster: SmallCluster) -> tuple[FakeTaskManager, FakeJobM
     """The job runs on tm-1, which is told to end, its work first; there is no other."""
     home = await cluster.add("tm-1")
     master = await cluster.run_job()
-    await cluster.service.stop_task_manager(TM_1, drain=3600.0)
+    await cluster.service.gateway.stop_task_manager(TM_1, drain=3600.0)
     return home, master
 
 
@@ -53,7 +53,7 @@ def test_a_streaming_driver_moves_as_soon_as_there_is_room_also_by_the_next_lead
                 assert (await master.beat(queries=(STREAM,))).procedure is None, "it would only wait elsewhere"
                 await asyncio.sleep(1.0)
             assert not home.stopped
-            (view,) = await service.task_managers()
+            (view,) = await service.gateway.task_managers()
             assert view.evacuation is not None, "how far it is can be seen"
         async with cluster.leading() as service:
             master.service = service
@@ -124,7 +124,7 @@ def test_its_slots_are_wanted_elsewhere_at_once_and_nothing_new_comes() -> None:
             (spare,) = (one for one in (home, other) if one is not holder)
             (allocation,) = holder.allocations.values()
             await master.beat(1, executors=(executor_in(allocation, holder.info),))
-            await service.stop_task_manager(holder.info.id, drain=3600.0)
+            await service.gateway.stop_task_manager(holder.info.id, drain=3600.0)
             await cluster.holds(lambda: holder.leaving)
             await asyncio.sleep(2.0)
             assert (await master.beat(1, executors=())).draining == (holder.info.id,)

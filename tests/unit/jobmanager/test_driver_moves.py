@@ -65,7 +65,7 @@ def test_a_streaming_job_is_asked_to_move_also_by_the_next_leader(drivers: Evacu
         async with cluster.leading() as service:
             home, master = await job_beside_an_empty_node(cluster)
             assert (await master.beat(queries=(STREAM,))).procedure is None
-            await service.block(evacuated(drivers), merge=False)
+            await service.gateway.block(evacuated(drivers), merge=False)
             reply = await asked(master, queries=(STREAM,))
             assert reply.procedure is not None
             assert reply.procedure.procedure is Procedure.MOVE
@@ -90,10 +90,10 @@ def test_one_that_cannot_move_is_asked_again_and_restarted_in_the_end() -> None:
             savepoint = ProcedureRequest(
                 trigger_id="a" * 32, procedure=Procedure.SAVEPOINT, target_directory="/s", deadline_ms=10**15
             )
-            await service.request_procedure(JOB, savepoint)
+            await service.gateway.request_procedure(JOB, savepoint)
             await master.beat(queries=(STREAM,))
             began = cluster.loop.time()
-            await service.block(evacuated(), merge=False)
+            await service.gateway.block(evacuated(), merge=False)
             assert (await asked(master, queries=(STREAM,))).procedure == savepoint, "one thing after the other"
 
             done: ProcedureProgress | None = ProcedureProgress(
@@ -149,7 +149,7 @@ def test_where_the_patience_is_over_the_job_says_which_functions_go_on_without_t
         async with cluster.leading() as service:
             home, master = await job_beside_an_empty_node(cluster)
             await master.beat(queries=(STREAM,))
-            await service.block(evacuated(), merge=False)
+            await service.gateway.block(evacuated(), merge=False)
             await asked_in_vain(cluster, master, seconds=90.0)
             assert not home.stopped
             view = await cluster.view(JOB)
@@ -173,9 +173,9 @@ def test_an_evacuation_of_a_node_that_drains_has_its_whole_patience() -> None:
         cluster = SmallCluster(FailingStore(), ONCE)
         async with cluster.leading() as service:
             home, master = await job_beside_an_empty_node(cluster)
-            await service.stop_task_manager(TaskManagerId("tm-1"), drain=3600.0)
+            await service.gateway.stop_task_manager(TaskManagerId("tm-1"), drain=3600.0)
             await asked_in_vain(cluster, master, seconds=500.0)
-            await service.block(evacuated(), merge=False)
+            await service.gateway.block(evacuated(), merge=False)
             await asked_in_vain(cluster, master, seconds=90.0)
             assert not home.stopped
             await asked_in_vain(cluster, master, seconds=20.0)
@@ -193,9 +193,9 @@ def test_a_savepoint_that_takes_longer_than_the_patience_is_not_aborted() -> Non
             savepoint = ProcedureRequest(
                 trigger_id="a" * 32, procedure=Procedure.SAVEPOINT, target_directory="/s", deadline_ms=10**15
             )
-            await service.request_procedure(JOB, savepoint)
+            await service.gateway.request_procedure(JOB, savepoint)
             await master.beat(queries=(STREAM,))
-            await service.block(evacuated(), merge=False)
+            await service.gateway.block(evacuated(), merge=False)
             copying = ProcedureProgress(trigger_id=savepoint.trigger_id, phase=ProcedurePhase.COPYING)
             for _ in range(300):
                 await master.beat(queries=(STREAM,), procedure=copying)
@@ -222,13 +222,13 @@ def test_a_driver_without_a_stream_is_restarted_or_waits(restarted: bool) -> Non
         cluster = SmallCluster(FailingStore(), ONCE)
         async with cluster.leading() as service:
             home, master = await job_beside_an_empty_node(cluster)
-            await service.block(evacuated(EvacuatedDrivers.WAIT), merge=False)
+            await service.gateway.block(evacuated(EvacuatedDrivers.WAIT), merge=False)
             for _ in range(200):
                 assert (await master.beat()).procedure is None
                 await asyncio.sleep(1.0)
             assert not home.stopped
             if restarted:
-                await service.block(evacuated(EvacuatedDrivers.RESTART), merge=True)
+                await service.gateway.block(evacuated(EvacuatedDrivers.RESTART), merge=True)
                 await cluster.holds(lambda: home.stopped)
                 await master.ends(TOLD_TO_END)
                 await started_elsewhere(cluster, home, TOLD_TO_END)
@@ -246,7 +246,7 @@ def test_without_another_place_the_job_waits_longer_than_for_one_that_is_taken_a
         async with cluster.leading() as service:
             home = await cluster.add("tm-1")
             await cluster.run_job()
-            await service.block(evacuated(), merge=False)
+            await service.gateway.block(evacuated(), merge=False)
             await cluster.holds(lambda: home.stopped)
             home.exits(JOB, 1, TOLD_TO_END)
             await cluster.reaches(JOB, JobStatus.RESTARTING)
@@ -261,7 +261,7 @@ def test_without_another_place_the_job_waits_longer_than_for_one_that_is_taken_a
                 assert view.status is JobStatus.RESTARTING
                 assert view.waiting.endswith("blocked and without a task manager now: node tm-1")
                 cluster.silent.clear()
-            await service.unblock(Place(PlaceKind.NODE, "tm-1"))
+            await service.gateway.unblock(Place(PlaceKind.NODE, "tm-1"))
             await cluster.next_jobmaster(JOB, 2)
             await cluster.reaches(JOB, JobStatus.RUNNING)
 
@@ -274,7 +274,7 @@ def blocked(action: BlockAction) -> BlockedNode:
 
 async def moving(cluster: SmallCluster) -> int | None:
     """Drivers that are said to leave tm-1."""
-    evacuation = (await cluster.service.task_manager(TaskManagerId("tm-1"))).evacuation
+    evacuation = (await cluster.service.gateway.task_manager(TaskManagerId("tm-1"))).evacuation
     return None if evacuation is None else evacuation.drivers_moving
 
 
@@ -289,9 +289,9 @@ def test_an_order_to_start_that_was_not_taken_is_not_repeated_on_a_blocked_node(
         async with cluster.leading() as service:
             home = await cluster.add("tm-1")
             home.refusal = UnknownOutcome("no answer")
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
             await cluster.holds(lambda: home.started)
-            await service.block(blocked(action), merge=False)
+            await service.gateway.block(blocked(action), merge=False)
             orders, began = len(home.started), cluster.loop.time()
             evacuated = action is not BlockAction.MARK_BLOCKED
             assert await moving(cluster) == (1 if evacuated else None)
@@ -330,9 +330,9 @@ def test_an_order_that_is_under_way_may_still_be_taken_where_the_node_is_only_bl
                 return await serve(request)
 
             home.serve = slowly  # type: ignore[method-assign]
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
             await cluster.reaches(JOB, JobStatus.INITIALIZING)
-            await service.block(blocked(BlockAction.MARK_BLOCKED), merge=False)
+            await service.gateway.block(blocked(BlockAction.MARK_BLOCKED), merge=False)
             await cluster.add("tm-2")
             await asyncio.sleep(5.0)
             answered.set()
@@ -352,11 +352,11 @@ def test_a_place_that_was_granted_is_not_used_once_its_node_is_blocked(action: B
         async with cluster.leading() as service:
             home = await cluster.add("tm-1")
             store.before["record_attempt"] = [RetryLater("busy")] * 100
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
             await cluster.holds(lambda: store.calls["record_attempt"])
-            assert (await service.task_manager(home.info.id)).free_driver_places == 3
-            await service.block(blocked(action), merge=False)
-            assert (await service.task_manager(home.info.id)).free_driver_places == 4, "it is kept for nobody"
+            assert (await service.gateway.task_manager(home.info.id)).free_driver_places == 3
+            await service.gateway.block(blocked(action), merge=False)
+            assert (await service.gateway.task_manager(home.info.id)).free_driver_places == 4, "it is kept for nobody"
             other = await cluster.add("tm-2")
             store.before["record_attempt"].clear()
             await cluster.reaches(JOB, JobStatus.INITIALIZING)

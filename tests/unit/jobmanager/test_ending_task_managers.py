@@ -23,10 +23,10 @@ def test_only_the_life_that_is_registered_is_told_to_end() -> None:
                 first, instance=InstanceId("tm-1/2"), predecessor=first.instance, started_ms=2
             )
             with pytest.raises(RetryLater, match="started anew"):  # and not registered yet
-                await service.stop_task_manager(first.id, drain=5.0)
+                await service.gateway.stop_task_manager(first.id, drain=5.0)
             assert not task_manager.ending
             await task_manager.register()
-            await service.stop_task_manager(first.id, drain=5.0)
+            await service.gateway.stop_task_manager(first.id, drain=5.0)
             (told,) = task_manager.ending
             assert (told.instance, told.drain) == ("tm-1/2", 5.0)
 

@@ -84,7 +84,7 @@ class Bad:
             await asyncio.sleep(1.0)
 
     async def entries(self) -> tuple[BlockedNode, ...]:
-        return (await self.cluster.service.blocklist()).entries  # type: ignore[return-value]
+        return (await self.cluster.service.gateway.blocklist()).entries  # type: ignore[return-value]
 
 
 def test_a_bad_node_is_blocked_for_a_while_and_whoever_unblocks_it_is_respected() -> None:
@@ -104,7 +104,7 @@ def test_a_bad_node_is_blocked_for_a_while_and_whoever_unblocks_it_is_respected(
 
             await bad.beats(300.0)
             assert await bad.entries() == (entry,), "what was told before is not told anew"
-            await service.unblock(Place(PlaceKind.NODE, BAD))
+            await service.gateway.unblock(Place(PlaceKind.NODE, BAD))
             bad.exceptions = (lost(1), lost(2))
             await bad.beats(120.0)
             assert not await bad.entries(), "somebody wants it to be used"
@@ -123,10 +123,10 @@ def test_the_next_leader_respects_it_too_and_takes_no_old_word() -> None:
         bad = Bad(SETTINGS)
         async with bad.cluster.leading() as service:
             await bad.up()
-            await service.block(
+            await service.gateway.block(
                 BlockedNode(id=BAD, action=BlockAction.MARK_BLOCKED, start_ms=0, causes=("x",)), merge=False
             )
-            await service.unblock(Place(PlaceKind.NODE, BAD))
+            await service.gateway.unblock(Place(PlaceKind.NODE, BAD))
         bad.exceptions = (lost(1),)
         async with bad.cluster.leading() as service:
             await bad.go_on(service)
@@ -146,7 +146,7 @@ def test_the_next_leader_respects_only_what_is_left_of_the_pause_and_only_what_w
             await bad.up()
             until = VirtualClock(bad.cluster.loop).now_ms() + 60_000
             timed = BlockedNode(id=BAD, action=BlockAction.MARK_BLOCKED, start_ms=0, end_ms=until, causes=("x",))
-            await service.block(timed, merge=False)
+            await service.gateway.block(timed, merge=False)
             await bad.beats(70.0)
             assert not await bad.entries(), "its time is over"
         async with bad.cluster.leading() as service:
@@ -154,7 +154,7 @@ def test_the_next_leader_respects_only_what_is_left_of_the_pause_and_only_what_w
             bad.exceptions = (lost(1),)
             await bad.beats(60.0)
             assert [entry.id for entry in await bad.entries()] == [BAD], "nobody has unblocked it"
-            await service.unblock(Place(PlaceKind.NODE, BAD))
+            await service.gateway.unblock(Place(PlaceKind.NODE, BAD))
             await bad.beats(900.0)
         async with bad.cluster.leading() as service:
             await bad.go_on(service)
@@ -179,11 +179,11 @@ def test_a_blocked_node_that_is_taken_away_makes_no_room_for_another() -> None:
             assert [entry.id for entry in await bad.entries()] == [BAD]
             bad.cluster.silent.update(each.info.instance for each in bad.cluster.task_managers if each.info.id == BAD)
             await bad.beats(200.0)
-            assert len(await service.task_managers()) == 4
+            assert len(await service.gateway.task_managers()) == 4
             bad.exceptions = (lost(1), lost(2, "tm-4", "Input/output error"))
             await bad.beats(60.0)
             assert [entry.id for entry in await bad.entries()] == [BAD]
-            await service.unblock(Place(PlaceKind.NODE, BAD))
+            await service.gateway.unblock(Place(PlaceKind.NODE, BAD))
             await bad.beats(5.0)
             assert [entry.id for entry in await bad.entries()] == ["tm-4"], "it would have been found"
 

@@ -62,11 +62,11 @@ async def test_a_jobs_files_live_as_long_as_it(cluster: SmallCluster) -> None:
     async with cluster.leading() as service:
         job = with_script(1)
         await upload(cluster, job)
-        await service.submit(job)
+        await service.gateway.submit(job)
         assert await references(cluster, job) == ("job",)
         await cluster.holds(lambda: cluster.loop.time() > 200)
         assert in_ha(cluster, job)
-        await service.cancel(job.job_id)
+        await service.gateway.cancel(job.job_id)
         await cluster.reaches(job.job_id, JobStatus.CANCELED)
         await cluster.holds(lambda: not cluster.shared.contents and not cluster.files.contents)
 
@@ -75,14 +75,14 @@ async def test_a_jobs_files_live_as_long_as_it(cluster: SmallCluster) -> None:
 async def test_a_job_whose_files_are_not_there_is_refused(cluster: SmallCluster) -> None:
     async with cluster.leading() as service:
         with pytest.raises(NotUploaded) as error:
-            await service.submit(with_script(1))
+            await service.gateway.submit(with_script(1))
         assert error.value.field == "artefacts[0].sha256"
         job = with_script(1)
         bad = msgspec.structs.replace(job.artefacts[0], sha256="../../etc/passwd")
         with pytest.raises(InvalidInput, match="64 lower-case"):
-            await service.submit(msgspec.structs.replace(job, artefacts=(bad,)))
+            await service.gateway.submit(msgspec.structs.replace(job, artefacts=(bad,)))
         with pytest.raises(InvalidInput, match="no job"):
-            await service.submit(msgspec.structs.replace(job, job_id=NO_JOB))
+            await service.gateway.submit(msgspec.structs.replace(job, job_id=NO_JOB))
         assert not cluster.store.handles  # type: ignore[attr-defined]
 
 
@@ -95,9 +95,9 @@ async def test_a_refused_submission_ends_its_claim(cluster: SmallCluster) -> Non
         await upload(cluster, job)
         store.before["create"] = [RetryLater("busy")] * 5
         with pytest.raises(RetryLater):
-            await service.submit(job)
+            await service.gateway.submit(job)
         assert await references(cluster, job) == ()
-        await service.submit(job)
+        await service.gateway.submit(job)
         assert await references(cluster, job) == ("job",)
 
 
@@ -111,11 +111,11 @@ async def test_a_claim_lasts_while_the_job_may_exist(cluster: SmallCluster) -> N
         store.after["create"] = [UnknownOutcome("no answer")]
         store.before["create"] = [RetryLater("busy")] * 200
         with pytest.raises(RetryLater):
-            await service.submit(job)
+            await service.gateway.submit(job)
         store.before["create"] = []
         store.after["create"] = [UnknownOutcome("no answer")] * 5
         with pytest.raises(UnknownOutcome):
-            await service.submit(job)
+            await service.gateway.submit(job)
         assert await references(cluster, job) == ("submission",)
         while await references(cluster, job) == ("submission",):  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(1)
@@ -130,9 +130,9 @@ async def test_a_repeated_submission_changes_nothing_and_holds_nothing(cluster: 
         again = msgspec.structs.replace(with_script(2), idempotency_key=job.idempotency_key)
         for each in (job, again):
             await upload(cluster, each)
-        assert (await service.submit(job)).created
-        assert not (await service.submit(job)).created
-        assert (await service.submit(again)).job_id == job.job_id
+        assert (await service.gateway.submit(job)).created
+        assert not (await service.gateway.submit(job)).created
+        assert (await service.gateway.submit(again)).job_id == job.job_id
         assert await references(cluster, job) == ("job",)
         assert await references(cluster, again) == ()
         await cluster.holds(lambda: not in_ha(cluster, again))
@@ -144,11 +144,11 @@ async def test_a_repetition_is_answered_after_the_job_and_its_files_are_gone(clu
     async with cluster.leading() as service:
         job = with_script(1)
         await upload(cluster, job)
-        await service.submit(job)
-        await service.cancel(job.job_id)
+        await service.gateway.submit(job)
+        await service.gateway.cancel(job.job_id)
         await cluster.reaches(job.job_id, JobStatus.CANCELED)
         await cluster.holds(lambda: not in_ha(cluster, job))
-        assert not (await service.submit(job)).created
+        assert not (await service.gateway.submit(job)).created
 
 
 @pytest.mark.req("BLOB-14")
@@ -158,7 +158,7 @@ async def test_a_lost_attempt_ends_references_to_messages_not_to_files(cluster: 
         task_manager = await cluster.add()
         job = with_script(1)
         await upload(cluster, job)
-        await service.submit(job)
+        await service.gateway.submit(job)
         await cluster.next_jobmaster(job.job_id, 1)
         message = await cluster.blobs.store_bytes(job.job_id, b"message", ["tm-1"])
         task_manager.exits(job.job_id, 1, AttemptOutcome(exit_code=137, kind=FailureKind.LOST))
@@ -175,8 +175,8 @@ async def test_a_new_leader_knows_whose_files_to_keep(cluster: SmallCluster) -> 
         for job in (unfinished, ended, abandoned):
             await upload(cluster, job)
         for job in (unfinished, ended):
-            await service.submit(job)
-        await service.cancel(ended.job_id)
+            await service.gateway.submit(job)
+        await service.gateway.cancel(ended.job_id)
         await cluster.reaches(ended.job_id, JobStatus.CANCELED)
     cluster.files.contents.clear()
     async with cluster.leading():
@@ -198,7 +198,7 @@ async def test_of_a_job_whose_graph_is_damaged_everything_is_kept_also_when_it_h
     job = with_script(1)
     async with cluster.leading() as service:
         await upload(cluster, job)
-        await service.submit(job)
+        await service.gateway.submit(job)
     store.disk.damage(job.job_id)
     store.before["record_result"] = [RetryLater("busy")] * 100
     async with cluster.leading():

@@ -72,14 +72,14 @@ class TestAsking:
                 await cluster.add()
                 master = await cluster.run_job()
                 assert (await master.beat()).procedure is None
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 assert store.disk.jobs[JOB].procedure == request()
                 reply = await master.beat()
                 assert (reply.procedure, reply.procedure_recorded) == (request(), "")
-                view = await service.procedure(JOB, request().trigger_id)
+                view = await service.gateway.procedure(JOB, request().trigger_id)
                 assert (view.phase, view.is_over) == (None, False)
                 await master.beat(procedure=progress(request(), COPYING, detail="copying", files_done=2, files_total=3))
-                view = await service.procedure(JOB, request().trigger_id)
+                view = await service.gateway.procedure(JOB, request().trigger_id)
                 assert view.phase is COPYING
                 assert view.progress is not None
                 assert view.progress.files_done == 2
@@ -94,15 +94,15 @@ class TestAsking:
                 await cluster.add()
                 await cluster.run_job()
                 for _ in range(2):
-                    await service.request_procedure(JOB, request(1, Procedure.DRAIN))
+                    await service.gateway.request_procedure(JOB, request(1, Procedure.DRAIN))
                 with pytest.raises(Conflict, match=f"being drained .*{request(1).trigger_id}"):
-                    await service.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
+                    await service.gateway.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
                 with pytest.raises(Conflict, match="used for another request: DRAIN into /savepoints"):
-                    await service.request_procedure(JOB, request(1, Procedure.SAVEPOINT))
+                    await service.gateway.request_procedure(JOB, request(1, Procedure.SAVEPOINT))
                 with pytest.raises(Absent):
-                    await service.request_procedure(graph(2).job_id, request(3))
+                    await service.gateway.request_procedure(graph(2).job_id, request(3))
                 with pytest.raises(Absent):
-                    await service.procedure(JOB, request(2).trigger_id)
+                    await service.gateway.procedure(JOB, request(2).trigger_id)
 
         in_virtual_time(scenario)
 
@@ -115,16 +115,16 @@ class TestAsking:
                 master = await cluster.run_job()
                 store.before["record_procedure"] = [Fatal("no space left")]
                 with pytest.raises(Fatal):
-                    await service.request_procedure(JOB, request(1))
+                    await service.gateway.request_procedure(JOB, request(1))
                 with pytest.raises(Absent):
-                    await service.procedure(JOB, request(1).trigger_id)
+                    await service.gateway.procedure(JOB, request(1).trigger_id)
                 store.before["record_procedure"] = [RetryLater("busy")] * 5
                 store.after["record_procedure"] = [UnknownOutcome("no answer")]
                 with pytest.raises(RetryLater):
-                    await service.request_procedure(JOB, request(2))
+                    await service.gateway.request_procedure(JOB, request(2))
                 store.before["record_procedure"] = []
                 store.after["record_procedure"] = [UnknownOutcome("no answer")]
-                await service.request_procedure(JOB, request(3))
+                await service.gateway.request_procedure(JOB, request(3))
                 assert (await master.beat()).procedure == request(3)
 
         in_virtual_time(scenario)
@@ -135,14 +135,14 @@ class TestAsking:
             async with cluster.leading() as service:
                 await cluster.add()
                 master = await cluster.run_job()
-                await service.cancel(JOB)
+                await service.gateway.cancel(JOB)
                 with pytest.raises(Conflict, match="CANCELLING"):
-                    await service.request_procedure(JOB, request())
+                    await service.gateway.request_procedure(JOB, request())
                 await master.ends(SUCCESS)
                 cluster.task_managers[0].exits(JOB, 1, SUCCESS)
                 await cluster.reaches(JOB, JobStatus.CANCELED)
                 with pytest.raises(Conflict, match="has ended: it is CANCELED"):
-                    await service.request_procedure(JOB, request())
+                    await service.gateway.request_procedure(JOB, request())
 
         in_virtual_time(scenario)
 
@@ -157,7 +157,7 @@ class TestEnd:
                 await cluster.add()
                 master = await cluster.run_job()
                 wanted = request(1, Procedure.SAVEPOINT)
-                await service.request_procedure(JOB, wanted)
+                await service.gateway.request_procedure(JOB, wanted)
                 done = progress(wanted, COMPLETED)
                 store.before["record_procedure_end"] = [RetryLater("busy")] * 5
                 store.after["record_procedure_end"] = [UnknownOutcome("no answer")]
@@ -167,13 +167,13 @@ class TestEnd:
                 await cluster.holds(lambda: store.disk.jobs[JOB].procedure is None)
                 reply = await told(master, done)
                 assert reply.procedure_recorded == wanted.trigger_id
-                view = await service.procedure(JOB, wanted.trigger_id)
+                view = await service.gateway.procedure(JOB, wanted.trigger_id)
                 assert (view.is_over, view.savepoint, view.phase) == (True, "/savepoints/0001", COMPLETED)
                 job = await cluster.view(JOB)
                 assert (job.status, job.procedure) == (JobStatus.RUNNING, None)
                 assert [pointer.trigger_id for pointer in job.pointers.savepoints] == [wanted.trigger_id]
-                await service.request_procedure(JOB, wanted)  # a client's repeat: it is done
-                await service.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
+                await service.gateway.request_procedure(JOB, wanted)  # a client's repeat: it is done
+                await service.gateway.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
 
         in_virtual_time(scenario)
 
@@ -184,7 +184,7 @@ class TestEnd:
             async with cluster.leading() as service:
                 await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 began = cluster.loop.time()
                 reply = await master.beat(procedure=progress(request(), COMPLETED))
                 assert (reply.procedure, reply.procedure_recorded) == (None, request().trigger_id)
@@ -200,19 +200,19 @@ class TestEnd:
             async with cluster.leading() as service:
                 await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 failed = progress(request(), FAILED, failure="/savepoints: no space left")
                 store.after["record_procedure"] = [UnknownOutcome("no answer")]
                 await master.beat(procedure=failed)
                 await cluster.holds(lambda: store.disk.jobs[JOB].procedure is None)
                 reply = await told(master, failed)
                 assert reply.procedure_recorded == request().trigger_id
-                view = await service.procedure(JOB, request().trigger_id)
+                view = await service.gateway.procedure(JOB, request().trigger_id)
                 assert (view.is_over, view.failure, view.phase) == (True, "/savepoints: no space left", FAILED)
                 assert (await cluster.view(JOB)).status is JobStatus.RUNNING
             async with cluster.leading() as service:  # what failed is forgotten with its leader
                 with pytest.raises(Absent, match="leads no more"):
-                    await service.procedure(JOB, request().trigger_id)
+                    await service.gateway.procedure(JOB, request().trigger_id)
                 reply = await (await cluster.next_jobmaster(JOB, 1)).register(procedure=failed)
                 assert (reply.procedure, reply.procedure_recorded) == (None, request().trigger_id)
 
@@ -229,23 +229,23 @@ class TestEnd:
                 await cluster.add()
                 master = await cluster.run_job()
                 wanted = request(1, procedure)
-                await service.request_procedure(JOB, wanted)
+                await service.gateway.request_procedure(JOB, wanted)
                 await master.beat(procedure=progress(wanted, COMPLETED))
                 await cluster.holds(lambda: store.disk.jobs[JOB].stopped == wanted.trigger_id)
                 reply = await told(master, progress(wanted, COMPLETED))
                 assert reply.procedure_recorded == wanted.trigger_id
-                view = await service.procedure(JOB, wanted.trigger_id)
+                view = await service.gateway.procedure(JOB, wanted.trigger_id)
                 assert (view.is_over, view.phase, view.savepoint) == (False, COMPLETED, "/savepoints/0001")
                 with pytest.raises(Conflict, match="was stopped by request"):
-                    await service.request_procedure(JOB, request(2))
+                    await service.gateway.request_procedure(JOB, request(2))
                 await master.ends(SUCCESS)
                 await cluster.reaches(JOB, JobStatus.FINISHED)
-                view = await service.procedure(JOB, wanted.trigger_id)
+                view = await service.gateway.procedure(JOB, wanted.trigger_id)
                 assert (view.is_over, view.savepoint) == (True, "/savepoints/0001")
             async with cluster.leading() as service:
-                view = await service.procedure(JOB, wanted.trigger_id)
+                view = await service.gateway.procedure(JOB, wanted.trigger_id)
                 assert (view.is_over, view.savepoint) == (True, "/savepoints/0001")
-                await service.request_procedure(JOB, wanted)
+                await service.gateway.request_procedure(JOB, wanted)
 
         in_virtual_time(scenario)
 
@@ -256,7 +256,7 @@ class TestEnd:
             async with cluster.leading() as service:
                 await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 store.after["record_procedure_end"] = [UnknownOutcome("no answer")]
                 await master.beat(procedure=progress(request(), COMPLETED))
                 await cluster.holds(lambda: store.disk.jobs[JOB].stopped)
@@ -264,7 +264,7 @@ class TestEnd:
                 await cluster.reaches(JOB, JobStatus.FINISHED)
                 assert [each.trigger_id for each in store.recorded[JOB].savepoints] == [request().trigger_id]
             async with cluster.leading() as service:
-                assert (await service.procedure(JOB, request().trigger_id)).savepoint == "/savepoints/0001"
+                assert (await service.gateway.procedure(JOB, request().trigger_id)).savepoint == "/savepoints/0001"
 
         in_virtual_time(scenario)
 
@@ -275,7 +275,7 @@ class TestEnd:
             async with cluster.leading() as service:
                 task_manager = await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 store.before["record_procedure_end"] = [Fatal("the pointers cannot be read")] * 1000
                 await master.beat(procedure=progress(request(), COMPLETED))
                 task_manager.exits(JOB, 1, KILLED)
@@ -294,12 +294,12 @@ class TestEnd:
             async with cluster.leading() as service:
                 await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 await master.beat(procedure=progress(request(), COPYING))
-                await service.cancel(JOB)
+                await service.gateway.cancel(JOB)
                 cluster.task_managers[0].exits(JOB, 1, KILLED)
                 await cluster.reaches(JOB, JobStatus.CANCELED)
-                view = await service.procedure(JOB, request().trigger_id)
+                view = await service.gateway.procedure(JOB, request().trigger_id)
                 assert (view.is_over, view.phase) == (True, FAILED)
                 assert "it is CANCELED" in view.failure
 
@@ -311,10 +311,10 @@ class TestEnd:
             async with cluster.leading() as service:
                 await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 await master.ends(SUCCESS)
                 await cluster.reaches(JOB, JobStatus.FINISHED)
-                assert "it is FINISHED" in (await service.procedure(JOB, request().trigger_id)).failure
+                assert "it is FINISHED" in (await service.gateway.procedure(JOB, request().trigger_id)).failure
 
         in_virtual_time(scenario)
 
@@ -337,12 +337,12 @@ class TestDeadline:
                 await cluster.add()
                 await cluster.run_job(options=options)
                 open_ended = msgspec.structs.replace(request(), deadline_ms=0)
-                asked = await service.request_procedure(JOB, open_ended)
+                asked = await service.gateway.request_procedure(JOB, open_ended)
                 assert asked.deadline_ms == open_ended.requested_ms + seconds * 1000
                 given = request(2)
                 with pytest.raises(Conflict):
-                    await service.request_procedure(JOB, given)
-                assert (await service.procedure(JOB, asked.trigger_id)).request == asked
+                    await service.gateway.request_procedure(JOB, given)
+                assert (await service.gateway.procedure(JOB, asked.trigger_id)).request == asked
 
         in_virtual_time(scenario)
 
@@ -355,7 +355,7 @@ class TestDeadline:
                 await cluster.add()
                 await cluster.run_job()
                 wanted = until(30)
-                await service.request_procedure(JOB, wanted)
+                await service.gateway.request_procedure(JOB, wanted)
             async with cluster.leading() as service:
                 master = await cluster.next_jobmaster(JOB, 1)
                 while now_ms() < wanted.deadline_ms + 20_000:
@@ -363,7 +363,7 @@ class TestDeadline:
                     await asyncio.sleep(1.0)
                 late = progress(wanted, FAILED, failure="batch 41 did not end in time")
                 await told(master, late)
-                view = await service.procedure(JOB, wanted.trigger_id)
+                view = await service.gateway.procedure(JOB, wanted.trigger_id)
                 assert (view.is_over, view.failure) == (True, "batch 41 did not end in time")
                 assert (await cluster.view(JOB)).status is JobStatus.RUNNING
                 assert store.disk.jobs[JOB].procedure is None
@@ -379,9 +379,9 @@ class TestDeadline:
             store = FailingStore()
             cluster = SmallCluster(store)
             async with cluster.leading() as service:
-                await service.submit(graph())  # and there is no task manager
+                await service.gateway.submit(graph())  # and there is no task manager
                 wanted = until(60)
-                await service.request_procedure(JOB, wanted)
+                await service.gateway.request_procedure(JOB, wanted)
                 if leaders == 1:
                     await over(cluster, wanted)
             if leaders == 2:
@@ -406,7 +406,7 @@ class TestDeadline:
                 task_manager = await cluster.add()
                 await cluster.run_job()
                 wanted = until(5)
-                await service.request_procedure(JOB, wanted)
+                await service.gateway.request_procedure(JOB, wanted)
                 store.before["record_attempt"] = [RetryLater("busy")] * 1000
                 task_manager.exits(JOB, 1, KILLED)
                 await cluster.holds(lambda: now_ms() > wanted.deadline_ms + 5_000)
@@ -425,7 +425,7 @@ def now_ms() -> int:
 async def over(cluster: SmallCluster, wanted: ProcedureRequest) -> None:
     """Not before its time it has failed, for want of a driver."""
     async with asyncio.timeout(600):
-        while not (view := await cluster.service.procedure(JOB, wanted.trigger_id)).is_over:  # noqa: ASYNC110
+        while not (view := await cluster.service.gateway.procedure(JOB, wanted.trigger_id)).is_over:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert wanted.deadline_ms <= now_ms() < wanted.deadline_ms + 10_000
     assert "had no driver when the request's time was over" in view.failure
@@ -440,10 +440,10 @@ class TestFailover:
             async with cluster.leading() as service:
                 await cluster.add()
                 await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
             async with cluster.leading() as service:
-                assert (await service.procedure(JOB, request().trigger_id)).phase is None
-                await service.request_procedure(JOB, request())
+                assert (await service.gateway.procedure(JOB, request().trigger_id)).phase is None
+                await service.gateway.request_procedure(JOB, request())
                 master = await cluster.next_jobmaster(JOB, 1)
                 assert (await master.beat()).procedure == request()
                 cluster.task_managers[0].exits(JOB, 1, KILLED)
@@ -463,14 +463,14 @@ class TestFailover:
             async with cluster.leading() as service:
                 task_manager = await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request())
+                await service.gateway.request_procedure(JOB, request())
                 # Written, but for long the JobManager does not know.
                 store.after["record_procedure_end"] = [UnknownOutcome("no answer")] * 8
                 await master.beat(procedure=progress(request(), COMPLETED))
                 task_manager.exits(JOB, 1, KILLED)
                 await cluster.reaches(JOB, JobStatus.FINISHED)
                 assert [start.attempt for start in task_manager.started] == [1]
-                assert (await service.procedure(JOB, request().trigger_id)).savepoint == "/savepoints/0001"
+                assert (await service.gateway.procedure(JOB, request().trigger_id)).savepoint == "/savepoints/0001"
 
         in_virtual_time(scenario)
 
@@ -482,14 +482,14 @@ class TestFailover:
             async with cluster.leading() as service:
                 task_manager = await cluster.add()
                 master = await cluster.run_job()
-                await service.request_procedure(JOB, request(1, Procedure.DRAIN))
+                await service.gateway.request_procedure(JOB, request(1, Procedure.DRAIN))
                 await master.beat(procedure=progress(request(), COMPLETED))
                 await cluster.holds(lambda: store.disk.jobs[JOB].stopped)
             task_manager.exits(JOB, 1, KILLED)
             async with cluster.leading() as service:
                 view = await cluster.reaches(JOB, JobStatus.FINISHED)
                 assert (view.exit_code, len(task_manager.started)) == (0, 1)
-                assert (await service.procedure(JOB, request().trigger_id)).is_over
+                assert (await service.gateway.procedure(JOB, request().trigger_id)).is_over
 
         in_virtual_time(scenario)
 
@@ -502,14 +502,14 @@ class TestFailover:
                 task_manager = await cluster.add()
                 master = await cluster.run_job()
                 move = request(1, Procedure.MOVE, "")
-                await service.request_procedure(JOB, move)
+                await service.gateway.request_procedure(JOB, move)
                 assert (await master.beat()).procedure == move
                 task_manager.exits(JOB, 1, KILLED)
                 master = await cluster.next_jobmaster(JOB, 2)
                 assert (await master.beat()).procedure is None
                 assert task_manager.started[-1].procedure is None
-                assert (await service.procedure(JOB, move.trigger_id)).phase is COMPLETED
-                await service.request_procedure(JOB, request(2))
+                assert (await service.gateway.procedure(JOB, move.trigger_id)).phase is COMPLETED
+                await service.gateway.request_procedure(JOB, request(2))
 
         in_virtual_time(scenario)
 
@@ -526,25 +526,25 @@ class TestFailover:
             async with cluster.leading() as service:
                 home = await cluster.add()
                 await cluster.run_job()
-                await service.request_procedure(JOB, move)
+                await service.gateway.request_procedure(JOB, move)
                 with pytest.raises(Conflict, match="it is being moved"):
-                    await service.request_procedure(JOB, wanted)
-                await service.block(blocked(home), merge=False)
+                    await service.gateway.request_procedure(JOB, wanted)
+                await service.gateway.block(blocked(home), merge=False)
                 home.exits(JOB, 1, KILLED)  # before it has told that it may leave
                 await waits_for_a_place(cluster)
                 store.before["record_procedure"] = [Fatal("no space left")]
                 with pytest.raises(Fatal):
-                    await service.request_procedure(JOB, wanted)
+                    await service.gateway.request_procedure(JOB, wanted)
                 assert store.disk.jobs[JOB].procedure == move
                 store.after["record_procedure"] = [UnknownOutcome("no answer")]
-                asking = [asyncio.ensure_future(service.request_procedure(JOB, wanted)) for _ in range(2)]
+                asking = [asyncio.ensure_future(service.gateway.request_procedure(JOB, wanted)) for _ in range(2)]
                 await asyncio.sleep(0.01)  # it is being written
                 with pytest.raises(Conflict, match=f"is busy.*{wanted.trigger_id}"):
-                    await service.request_procedure(JOB, request(3))
+                    await service.gateway.request_procedure(JOB, request(3))
                 await asyncio.gather(*asking)
                 assert store.disk.jobs[JOB].procedure == wanted
-                assert (await service.procedure(JOB, move.trigger_id)).is_over
-                assert (await service.procedure(JOB, wanted.trigger_id)).phase is None
+                assert (await service.gateway.procedure(JOB, move.trigger_id)).is_over
+                assert (await service.gateway.procedure(JOB, wanted.trigger_id)).phase is None
                 if leaders == 1:
                     await carried_out(cluster, wanted)
             if leaders == 2:
@@ -560,12 +560,12 @@ class TestFailover:
             async with cluster.leading() as service:
                 home = await cluster.add()
                 await cluster.run_job()
-                await service.request_procedure(JOB, request(1, Procedure.MOVE, ""))
-                await service.block(blocked(home), merge=False)
+                await service.gateway.request_procedure(JOB, request(1, Procedure.MOVE, ""))
+                await service.gateway.block(blocked(home), merge=False)
                 home.exits(JOB, 1, KILLED)
                 await waits_for_a_place(cluster)
                 store.before["record_procedure"] = [RetryLater("busy")] * 4
-                asking = asyncio.ensure_future(service.request_procedure(JOB, request(2)))
+                asking = asyncio.ensure_future(service.gateway.request_procedure(JOB, request(2)))
                 await asyncio.sleep(0.01)  # it is being written
                 await cluster.add("tm-2")
                 master = await cluster.next_jobmaster(JOB, 2)

@@ -28,7 +28,7 @@ def test_a_job_goes_its_way_from_submission_to_finished() -> None:
         cluster = SmallCluster(store)
         async with cluster.leading() as service:
             task_manager = await cluster.add()
-            submission = await service.submit(graph(1))
+            submission = await service.gateway.submit(graph(1))
             assert submission.created
             master = await cluster.next_jobmaster(JOB, 1, 2)
             view = await cluster.view(JOB)
@@ -77,7 +77,7 @@ def test_an_attempt_that_may_be_recorded_is_burnt() -> None:
             task_manager = await cluster.add()
             store.before["record_attempt"] = [RetryLater("busy"), Fatal("disk full")]
             store.after["record_attempt"] = [UnknownOutcome("no answer")]
-            await cluster.service.submit(graph(1))
+            await cluster.service.gateway.submit(graph(1))
             await cluster.next_jobmaster(JOB, 2)
             assert store.attempts == [(JOB, 1), (JOB, 2)]
             assert [start.attempt for start in task_manager.started] == [2]
@@ -94,11 +94,11 @@ def test_a_cancellation_is_answered_when_it_is_durable_and_not_before() -> None:
             await cluster.run_job()
             store.before["record_cancel"] = [Fatal("no space left")]
             with pytest.raises(Fatal):
-                await service.cancel(JOB)
+                await service.gateway.cancel(JOB)
             assert (await cluster.view(JOB)).status is JobStatus.RUNNING
             store.before["record_cancel"] = [RetryLater("busy")]
             store.after["record_cancel"] = [UnknownOutcome("no answer")]
-            await service.cancel(JOB)
+            await service.gateway.cancel(JOB)
             assert store.disk.jobs[JOB].canceled
         async with cluster.leading():
             cluster.task_managers[0].exits(JOB, 1, KILLED)
@@ -114,13 +114,13 @@ def test_a_hundred_submissions_at_once() -> None:
         async with cluster.leading() as service:
             for number in range(10):
                 await cluster.add(f"tm-{number}", driver_places=10)
-            submissions = await asyncio.gather(*(service.submit(graph(number)) for number in range(1, 101)))
+            submissions = await asyncio.gather(*(service.gateway.submit(graph(number)) for number in range(1, 101)))
             assert all(submission.created for submission in submissions)
             started = [start for task_manager in cluster.task_managers for start in task_manager.started]
             await cluster.holds(lambda: sum(len(t.drivers) for t in cluster.task_managers) == 100)
             assert all(len(task_manager.drivers) == 10 for task_manager in cluster.task_managers), "spread evenly"
             assert len({start.graph.job_id for start in started}) == len(started)
-            assert len(await service.jobs()) == 100
+            assert len(await service.gateway.jobs()) == 100
 
     in_virtual_time(scenario)
 
@@ -130,10 +130,10 @@ class TestSubmission:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
             async with cluster.leading() as service:
-                await service.submit(graph(1, key="same"))
-                again = await service.submit(graph(2, key="same"))
+                await service.gateway.submit(graph(1, key="same"))
+                again = await service.gateway.submit(graph(2, key="same"))
                 assert (again.job_id, again.created) == (JOB, False)
-                assert [view.job_id for view in await service.jobs()] == [JOB]
+                assert [view.job_id for view in await service.gateway.jobs()] == [JOB]
 
         in_virtual_time(scenario)
 
@@ -141,9 +141,9 @@ class TestSubmission:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
             async with cluster.leading() as service:
-                await service.submit(graph(1, key="one"))
+                await service.gateway.submit(graph(1, key="one"))
                 with pytest.raises(Conflict, match="taken by another submission"):
-                    await service.submit(graph(1, key="two"))
+                    await service.gateway.submit(graph(1, key="two"))
 
         in_virtual_time(scenario)
 
@@ -155,11 +155,11 @@ class TestSubmission:
             async with cluster.leading() as service:
                 store.before["create"] = [type(error)(error.message) for _ in range(10)]
                 with pytest.raises(type(error)):
-                    await service.submit(graph(1))
-                assert await service.jobs() == []
+                    await service.gateway.submit(graph(1))
+                assert await service.gateway.jobs() == []
                 assert not store.handles
                 store.before.clear()
-                assert (await service.submit(graph(1))).created
+                assert (await service.gateway.submit(graph(1))).created
 
         in_virtual_time(scenario)
 
@@ -170,10 +170,10 @@ class TestSubmission:
             async with cluster.leading() as service:
                 store.after["create"] = [UnknownOutcome("no answer") for _ in range(20)]
                 with pytest.raises(UnknownOutcome, match="same idempotency key"):
-                    await service.submit(graph(1))
+                    await service.gateway.submit(graph(1))
                 await cluster.holds(lambda: not store.after["create"])
                 async with asyncio.timeout(60):
-                    while not await service.jobs():  # noqa: ASYNC110 - virtual time
+                    while not await service.gateway.jobs():  # noqa: ASYNC110 - virtual time
                         await asyncio.sleep(0.1)
 
         in_virtual_time(scenario)
@@ -183,7 +183,7 @@ class TestSubmission:
             cluster = SmallCluster(FailingStore())
             async with cluster.leading() as service:
                 with pytest.raises(InvalidInput, match=r"restart-strategy\.type"):
-                    await service.submit(graph(1, options={"restart-strategy.typ": "none"}))
+                    await service.gateway.submit(graph(1, options={"restart-strategy.typ": "none"}))
 
         in_virtual_time(scenario)
 
@@ -191,10 +191,10 @@ class TestSubmission:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
             async with cluster.leading() as service:
-                assert (await service.submit(graph(1))).created, "with no task manager at all it waits for one"
+                assert (await service.gateway.submit(graph(1))).created, "with no task manager at all it waits for one"
                 await cluster.add(total=ResourceProfile(cores=4, memory_mb=1024))
                 with pytest.raises(InvalidInput, match="can never run here"):
-                    await service.submit(graph(2))
+                    await service.gateway.submit(graph(2))
 
         in_virtual_time(scenario)
 
@@ -205,7 +205,7 @@ class TestSubmission:
                 with pytest.raises(InvalidInput, match=r"in /elsewhere, this JobManager in /checkpoints") as refused:
                     await cluster.add(checkpoints="/elsewhere")
                 assert refused.value.field == "high-availability.storageDir"
-                assert await service.task_managers() == []
+                assert await service.gateway.task_managers() == []
                 await cluster.add("tm-2", checkpoints="/checkpoints")
                 await cluster.add("tm-3", checkpoints="")  # local recovery is off there
 
@@ -215,10 +215,10 @@ class TestSubmission:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore(), {"jobmanager.max-jobs": "2"})
             async with cluster.leading() as service:
-                await service.submit(graph(1))
-                await service.submit(graph(2))
+                await service.gateway.submit(graph(1))
+                await service.gateway.submit(graph(2))
                 with pytest.raises(RetryLater, match=r"jobmanager\.max-jobs"):
-                    await service.submit(graph(3))
+                    await service.gateway.submit(graph(3))
 
         in_virtual_time(scenario)
 
@@ -254,7 +254,7 @@ class TestLoss:
                     await asyncio.sleep(1.0)
                     await master.beat()
                 assert (await cluster.view(JOB)).status is JobStatus.RUNNING
-                assert [view.info.id for view in await cluster.service.task_managers()] == ["tm-2"]
+                assert [view.info.id for view in await cluster.service.gateway.task_managers()] == ["tm-2"]
 
         in_virtual_time(scenario)
 
@@ -289,7 +289,7 @@ class TestLoss:
                     await asyncio.sleep(1.0)
                     reply = await master.beat(2, executors=held)
                     assert (reply.lost, reply.missing) == ((), ""), "it is away, and its executors may go on"
-                assert (await cluster.service.task_manager(other.info.id)).away
+                assert (await cluster.service.gateway.task_manager(other.info.id)).away
                 for _ in range(9):
                     await asyncio.sleep(1.0)
                     await master.beat(2, executors=held)
@@ -321,7 +321,7 @@ class TestLoss:
                 for _ in range(int(seconds)):
                     await asyncio.sleep(1.0)
                     await master.beat(2, executors=held)
-                assert (await service.task_manager(old.info.id)).away == (seconds > 0)
+                assert (await service.gateway.task_manager(old.info.id)).away == (seconds > 0)
                 new = FakeTaskManager(service, instance="2", predecessor=old.info.instance, address="tm-1:2")
                 new.allocations, new.drivers = dict(old.allocations), dict(old.drivers)
                 cluster.network.attach("tm-1:2", new)
@@ -331,7 +331,7 @@ class TestLoss:
                     await new.beat()
                     reply = await master.beat(2, executors=held)
                     assert (reply.lost, reply.missing) == ((), "")
-                view = await service.task_manager(old.info.id)
+                view = await service.gateway.task_manager(old.info.id)
                 assert (view.away, view.info, view.free_slots) == (False, new.info, new.info.slots - 2)
                 assert (await cluster.view(JOB)).attempt == 1
                 assert new.started == []
@@ -366,7 +366,7 @@ class TestLoss:
             cluster = SmallCluster(FailingStore(), {"job.driver.start-timeout": "30s"})
             async with cluster.leading():
                 task_manager = await cluster.add()
-                await cluster.service.submit(graph(1))
+                await cluster.service.gateway.submit(graph(1))
                 await cluster.holds(lambda: task_manager.stopped)
                 assert (task_manager.stopped[0].attempt, task_manager.stopped[0].grace) == (1, 0.0)
                 task_manager.exits(JOB, 1, KILLED)
@@ -380,7 +380,7 @@ class TestLoss:
             async with cluster.leading():
                 task_manager = await cluster.add()
                 task_manager.refusal = Conflict("no room for the driver")
-                await cluster.service.submit(graph(1))
+                await cluster.service.gateway.submit(graph(1))
                 await cluster.reaches(JOB, JobStatus.RESTARTING)
                 task_manager.refusal = None
                 await cluster.holds(lambda: cluster.host(JOB, 2))
@@ -399,7 +399,7 @@ class TestLoss:
                 await asyncio.sleep(1.0)
                 await master.beat()
                 assert (await cluster.view(JOB)).status is JobStatus.RUNNING
-                assert len(await service.task_managers()) == 1
+                assert len(await service.gateway.task_managers()) == 1
 
         in_virtual_time(scenario)
 
@@ -411,14 +411,14 @@ class TestCancel:
             async with cluster.leading() as service:
                 task_manager = await cluster.add()
                 master = await cluster.run_job()
-                await service.cancel(JOB)
-                await service.cancel(JOB)
+                await service.gateway.cancel(JOB)
+                await service.gateway.cancel(JOB)
                 await cluster.holds(lambda: task_manager.stopped)
                 assert (await master.beat()).known
                 task_manager.exits(JOB, 1, KILLED)
                 view = await cluster.reaches(JOB, JobStatus.CANCELED)
                 assert view.exit_code == 130
-                await service.cancel(JOB)
+                await service.gateway.cancel(JOB)
                 await cluster.holds(lambda: not task_manager.drivers)
 
         in_virtual_time(scenario)
@@ -427,8 +427,8 @@ class TestCancel:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
             async with cluster.leading() as service:
-                await service.submit(graph(1))
-                await service.cancel(JOB)
+                await service.gateway.submit(graph(1))
+                await service.gateway.cancel(JOB)
                 await cluster.reaches(JOB, JobStatus.CANCELED)
 
         in_virtual_time(scenario)
@@ -439,12 +439,12 @@ class TestCancel:
             async with cluster.leading() as service:
                 await cluster.add()
                 with pytest.raises(Absent):
-                    await service.cancel(JOB)
+                    await service.gateway.cancel(JOB)
                 master = await cluster.run_job()
                 await master.ends(SUCCESS)
                 await cluster.reaches(JOB, JobStatus.FINISHED)
                 with pytest.raises(Conflict, match="FINISHED"):
-                    await service.cancel(JOB)
+                    await service.gateway.cancel(JOB)
 
         in_virtual_time(scenario)
 
@@ -554,10 +554,10 @@ class TestRecovery:
                     cluster.task_managers[0].drivers.clear()
                     await asyncio.sleep(3.0)
                 kept = {graph(2).job_id, graph(3).job_id}
-                assert {view.job_id for view in await service.jobs()} == kept
+                assert {view.job_id for view in await service.gateway.jobs()} == kept
                 await cluster.holds(lambda: set(store.recorded) == kept)
             async with cluster.leading() as service:
-                assert {view.job_id for view in await service.jobs()} == kept
+                assert {view.job_id for view in await service.gateway.jobs()} == kept
 
         in_virtual_time(scenario)
 
@@ -567,7 +567,7 @@ class TestRecovery:
             store.before = {"open": [RetryLater("busy")], "recover": [RetryLater("busy")], "results": [RetryLater("")]}
             cluster = SmallCluster(store)
             async with cluster.leading() as service:
-                assert service.epoch() == 1
+                assert service.gateway.epoch() == 1
 
         in_virtual_time(scenario)
 
@@ -582,7 +582,7 @@ class TestFencing:
                 async with cluster.leading():
                     await cluster.add()
                     store.before["record_attempt"] = [Conflict("epoch 2 leads")]
-                    await cluster.service.submit(graph(1))
+                    await cluster.service.gateway.submit(graph(1))
                     await asyncio.sleep(5.0)
 
             with pytest.raises(Conflict, match="epoch 2 leads"):
@@ -595,11 +595,11 @@ class TestFencing:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
             with pytest.raises(RetryLater, match="does not lead"):
-                await cluster.service.jobs()
+                await cluster.service.gateway.jobs()
             async with cluster.leading() as service:
-                await service.jobs()
+                await service.gateway.jobs()
             with pytest.raises(RetryLater, match="does not lead"):
-                await service.jobs()
+                await service.gateway.jobs()
 
         in_virtual_time(scenario)
 
@@ -688,7 +688,7 @@ def test_what_is_missing_is_said_to_people_and_to_the_jobmaster() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
             view = await cluster.view(JOB)
             assert view.waiting == "no place for the driver (640 MiB): no task manager is registered"
             await cluster.add(slots=1)
@@ -697,7 +697,7 @@ def test_what_is_missing_is_said_to_people_and_to_the_jobmaster() -> None:
             await asyncio.sleep(2.0)
             text = "2 of 3 slots (1 core and 1024 MiB each) are missing: the only slot is taken"
             assert (await master.beat(3)).missing == text
-            assert (await service.jobs())[0].waiting == text
+            assert (await service.gateway.jobs())[0].waiting == text
 
     in_virtual_time(scenario)
 
@@ -706,7 +706,7 @@ def test_a_job_without_a_driver_place_fails_in_time_and_says_why() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
-            await service.submit(graph(1, options={"slot.request.timeout": "30s"}))
+            await service.gateway.submit(graph(1, options={"slot.request.timeout": "30s"}))
             view = await cluster.reaches(JOB, JobStatus.FAILED)
             assert view.root_cause == (
                 "after 30 s there is no place for the driver (640 MiB): no task manager is registered"
@@ -742,7 +742,7 @@ def test_a_late_report_of_a_task_manager_changes_nothing() -> None:
             await cluster.holds(lambda: task_manager.allocations)
             await task_manager.beat()
             await service.serve(RegisterTaskManager(info=task_manager.info, report=early))
-            view = await service.task_manager(task_manager.info.id)
+            view = await service.gateway.task_manager(task_manager.info.id)
             assert (view.free_slots, view.free_driver_places) == (3, 3)
             assert (await master.beat(1)).missing == ""
             assert view.info == msgspec.structs.replace(task_manager.info)

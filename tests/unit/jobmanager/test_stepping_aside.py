@@ -28,7 +28,7 @@ def test_when_all_fall_silent() -> None:
                 await asyncio.sleep(3 * timeout)
                 cluster.silent = {member.info.instance for member in members}
                 await asyncio.sleep(timeout - LONGER)
-                await cluster.service.jobs()
+                await cluster.service.gateway.jobs()
                 await asyncio.sleep(2 * LONGER)
 
         with pytest.raises(Conflict, match="stepping aside so that another JobManager can lead"):
@@ -36,7 +36,7 @@ def test_when_all_fall_silent() -> None:
         # Nobody was heard by the next one, and nobody is expected: that is no news.
         async with cluster.leading() as service:
             await asyncio.sleep(2 * cluster.configuration[ORPHAN_TIMEOUT])
-            assert await service.jobs() == []
+            assert await service.gateway.jobs() == []
 
     in_virtual_time(scenario)
 
@@ -49,7 +49,7 @@ def test_not_when_it_is_alone_and_not_for_one_of_two() -> None:
                 members = [await cluster.add("tm-1"), await cluster.add("tm-2")]
                 cluster.silent = {member.info.instance for member in members[:silenced]}
                 await asyncio.sleep(2 * cluster.configuration[ORPHAN_TIMEOUT])
-                assert await service.jobs() == []
+                assert await service.gateway.jobs() == []
 
     in_virtual_time(scenario)
 
@@ -66,7 +66,7 @@ def test_when_a_driver_has_to_be_there_and_nobody_is_ever_heard() -> None:
         async def lead() -> None:
             async with cluster.leading() as service:
                 await asyncio.sleep(timeout - LONGER)
-                assert (await service.job(master.job_id)).status is JobStatus.INITIALIZING
+                assert (await service.gateway.job(master.job_id)).status is JobStatus.INITIALIZING
                 await asyncio.sleep(2 * LONGER)
 
         with pytest.raises(Conflict, match="stepping aside so that another JobManager can lead"):

@@ -62,7 +62,7 @@ def test_the_first_attempt_waits_for_the_release_that_knows_the_option(is_read_l
         store = FailingStore()
         cluster = SmallCluster(store)
         async with cluster.leading() as service:
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
         job_id = change_options(store, **NEWER)
         if is_read_late:
             store.disk.away = True
@@ -94,7 +94,7 @@ def test_the_next_attempt_waits_for_the_release_that_knows_the_option() -> None:
             cluster.task_managers[0].exits(job_id, 1, KILLED)
             await cluster.holds(lambda: not cluster.host(job_id, 1))
             await waits(cluster, job_id, 2)
-            await service.cancel(job_id)
+            await service.gateway.cancel(job_id)
             await cluster.reaches(job_id, JobStatus.CANCELED)
 
     in_virtual_time(scenario)

@@ -127,9 +127,9 @@ def test_no_job_is_accepted_without_storage_and_recovered_ones_are_looked_for() 
         async with cluster.leading() as service:
             storage.problem = "the shared storage cannot be read here now"
             with pytest.raises(Unavailable, match="cannot be read here now"):
-                await service.submit(graph(1))
+                await service.gateway.submit(graph(1))
             storage.problem = ""
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
         assert storage.expected == 0
         async with cluster.leading():
             assert storage.expected == 1
@@ -177,7 +177,7 @@ def test_a_job_that_is_held_can_be_cancelled() -> None:
             await cluster.add()
             await cluster.run_job(1)
             await held(cluster, storage, graph(1).job_id)
-            await service.cancel(graph(1).job_id)
+            await service.gateway.cancel(graph(1).job_id)
             await cluster.reaches(graph(1).job_id, JobStatus.CANCELED)
             assert storage.problem
 
@@ -203,7 +203,7 @@ def test_no_start_is_ordered_while_the_storage_is_away() -> None:
         cluster = SmallCluster(GoesAway(storage), storage=storage)
         async with cluster.leading() as service:
             await cluster.add()
-            await service.submit(graph(1))
+            await service.gateway.submit(graph(1))
             await cluster.reaches(graph(1).job_id, JobStatus.INITIALIZING)
             await asyncio.sleep(5.0)
             assert not cluster.host(graph(1).job_id, 1)

@@ -40,11 +40,11 @@ def test_a_task_manager_that_has_shut_down_is_gone_at_once_and_does_not_come_bac
             cluster.network.attach(INFO.address, service)
             running = asyncio.create_task(service.run())
             await cluster.holds(lambda: service.registered)
-            assert [view.info.id for view in await job_manager.task_managers()] == ["tm-1"]
+            assert [view.info.id for view in await job_manager.gateway.task_managers()] == ["tm-1"]
             await service.shutdown(5.0)
-            assert await job_manager.task_managers() == []
+            assert await job_manager.gateway.task_managers() == []
             await asyncio.sleep(60.0)
-            assert await job_manager.task_managers() == []
+            assert await job_manager.gateway.task_managers() == []
             assert not running.done()
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -32,7 +32,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
                 log.info("JobManager ends on request; running jobs continue")
             return
         async with job_manager_process(real_system(), configuration, layout, services, stop) as process:
-            log.info("JobManager leads", url=process.url, epoch=process.service.epoch())
+            log.info("JobManager leads", url=process.url, epoch=process.service.gateway.epoch())
             announce_ready(process.url, layout.token_file)
             await services.run_until(stop)
             log.info("JobManager ends on request; running jobs continue")

@@ -43,6 +43,7 @@ from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
+from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.ports import JobStore
 from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.rest.application import build_application
@@ -152,23 +153,20 @@ async def leadership(
         # Readers that follow logs wait long and must not use up the connections of other requests.
         log_rpc = HttpRpcClient(settings.token, offload, connections_per_peer=MAX_WAITING)
         stack.push_async_callback(log_rpc.close)
-        service = JobManagerService(
-            system,
-            configuration,
-            rpc,
-            store,
-            blobs,
+        surroundings = Surroundings(
+            rpc=rpc,
             address=settings.address,
             checkpoint_root=str(layout.checkpoints),
             savepoint_root=str(layout.savepoints),
             checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
-            steps_aside=steps_aside,
+            resource_driver=_resource_driver(settings),
             storage=settings.storage,
-            driver=_resource_driver(settings),
         )
-        keeper = StorageKeeper(configuration, settings.owned_storage, store, service, blobs, system.clock.now_ms)
+        service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
+        gateway = service.gateway
+        keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
         api = Api(
-            gateway=service,
+            gateway=gateway,
             configuration=configuration,
             system=system,
             blobs=blobs,
@@ -188,7 +186,7 @@ async def leadership(
             routes=[
                 login_route(policy),
                 *rpc_routes(answering, offload),
-                *web_routes(service, system.clock, keeper.problem),
+                *web_routes(gateway, system.clock, keeper.problem),
             ],
         )
         yield Leadership(service, blobs, app, offload, keeper, settings.storage)

@@ -1,0 +1,139 @@
+"""What the edges ask of the leader: REST, the web page, metrics and the storage keeper.
+
+One method for each question of JobManagerGateway, whose owner is an actor. Requests that change something are refused
+while the leadership cannot be confirmed.
+"""
+
+from __future__ import annotations
+
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import InvalidInput, Unavailable
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.blocklist.model import Blocked, Blocklist, Place
+from emberkeep.jobmanager.jobs.admission import check_graph, driver_need, executor_profile
+from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
+from emberkeep.jobmanager.leader import Leader, LeaderSeat
+from emberkeep.jobmanager.resources.strangers import Strangers
+from emberkeep.jobmanager.surroundings import Surroundings
+from emberkeep.jobmanager.views.blocklist import Blocking
+from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.evacuation import with_evacuations
+from emberkeep.jobmanager.views.jobs import with_missing
+from emberkeep.jobmanager.views.procedures import ProcedureView
+from emberkeep.jobs.model import JobGraph
+from emberkeep.lifecycle.model import ProcedureRequest
+
+
+class LeaderGateway:
+    """JobManagerGateway of the leader in ``seat``. Raises RetryLater if there is none."""
+
+    def __init__(
+        self, configuration: Configuration, surroundings: Surroundings, seat: LeaderSeat, strangers: Strangers
+    ) -> None:
+        self._configuration = configuration
+        self._surroundings = surroundings
+        self._seat = seat
+        self._strangers = strangers
+
+    @property
+    def _leader(self) -> Leader:
+        return self._seat.leader
+
+    def _confirmed_leader(self) -> Leader:
+        """Return the leader. Raises RetryLater while its session with the job store is interrupted."""
+        leader = self._seat.leader
+        leader.term.authority.check_session()
+        return leader
+
+    def epoch(self) -> int:
+        return self._seat.epoch
+
+    def started_ms(self) -> int:
+        return self._seat.started_ms
+
+    def address(self) -> str:
+        return self._surroundings.address
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def submit(self, graph: JobGraph) -> Submission:
+        leader = self._confirmed_leader()
+        if problem := self._surroundings.storage.problem:
+            raise Unavailable(problem, hint="no job is accepted before; running ones go on")
+        check_graph(graph)
+        obstacle = await leader.resources.obstacle(driver_need(graph), executor_profile(graph))
+        if obstacle:
+            raise InvalidInput(
+                f"job {graph.name!r} can never run here: {obstacle}",
+                field="resources",
+                hint="ask for less, or start a larger task manager first",
+            )
+        return await leader.dispatcher.submissions.submit(graph)
+
+    async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
+        await self._confirmed_leader().dispatcher.cancellations.cancel(job_id, grace=grace)
+
+    async def jobs(self) -> list[JobView]:
+        leader = self._leader
+        views = await leader.dispatcher.views()
+        waiting = [view.job_id for view in views if not view.status.is_globally_terminal]
+        missing = await leader.resources.missing(waiting) if waiting else {}
+        return [with_missing(view, missing.get(view.job_id, "")) for view in views]
+
+    async def job(self, job_id: JobId) -> JobView:
+        leader = self._leader
+        view = await leader.dispatcher.view(job_id)
+        if view.status.is_globally_terminal:
+            return view
+        missing = await leader.resources.missing([job_id])
+        return with_missing(view, missing[job_id])
+
+    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
+        dispatcher = self._confirmed_leader().dispatcher
+        if request.procedure.makes_savepoint:
+            view = await dispatcher.view(job_id)
+            request = with_defaults(request, self._configuration, view.graph, self._surroundings.savepoint_root)
+        await dispatcher.request_procedure(job_id, request)
+        return request
+
+    async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+        return await self._leader.dispatcher.procedure(job_id, trigger_id)
+
+    # --- task managers ------------------------------------------------------------------------------------------------
+
+    async def task_managers(self) -> list[TaskManagerView]:
+        return await self._with_evacuations(await self._leader.resources.views())
+
+    def strangers(self) -> tuple[Stranger, ...]:
+        return self._strangers.named()
+
+    async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
+        return await self._leader.resources.ids_by_node()
+
+    async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
+        (view,) = await self._with_evacuations([await self._leader.resources.view(task_manager_id)])
+        return view
+
+    async def _with_evacuations(self, views: list[TaskManagerView]) -> list[TaskManagerView]:
+        if not any(view.evacuated for view in views):
+            return views
+        return with_evacuations(views, await self._leader.dispatcher.views())
+
+    async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
+        await self._confirmed_leader().resources.ends.stop(task_manager_id, drain)
+
+    # --- the blocklist ------------------------------------------------------------------------------------------------
+
+    async def blocklist_problem(self) -> str:
+        return await self._leader.blocklist.problem()
+
+    async def blocklist(self) -> Blocklist:
+        return await self._leader.blocklist.blocklist()
+
+    async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
+        return await self._confirmed_leader().blocklist.block(entry, merge=merge, keep_drivers=keep_drivers)
+
+    async def unblock(self, place: Place) -> None:
+        leader = self._confirmed_leader()
+        await leader.blocklist.unblock(place)
+        leader.resources.suspects.unblocked(place)

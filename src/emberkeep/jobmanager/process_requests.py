@@ -1,0 +1,128 @@
+"""Requests of task managers and JobMasters to the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
+from emberkeep.jobmanager.jobs.job_master_reports import Contact
+from emberkeep.jobmanager.leader import LeaderSeat
+from emberkeep.jobmanager.resources.strangers import Strangers
+from emberkeep.jobs.ports import JobStore
+from emberkeep.protocol.messages import (
+    Ack,
+    JobMasterHeartbeat,
+    JobMasterReply,
+    Message,
+    RegisterJobMaster,
+    RegisterTaskManager,
+    ReportOutcome,
+    TaskManagerHeartbeat,
+)
+
+
+class ProcessRequests:
+    """RpcService of a JobManager. Processes that follow another job store are answered by ``strangers``."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        checkpoint_root: str,
+        store: JobStore,
+        seat: LeaderSeat,
+        strangers: Strangers,
+    ) -> None:
+        self._checkpoint_root = checkpoint_root
+        self._store = store
+        self._seat = seat
+        self._strangers = strangers
+        self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
+        self._handlers: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
+            RegisterTaskManager: self._register_task_manager,
+            TaskManagerHeartbeat: self._task_manager_heartbeat,
+            RegisterJobMaster: self._register_job_master,
+            JobMasterHeartbeat: self._job_master_heartbeat,
+            ReportOutcome: self._report_outcome,
+        }
+
+    async def serve(self, request: Message) -> Message:
+        """See RpcService. Raises RetryLater if this process has no leader."""
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            raise InvalidInput(f"a JobManager does not serve {type(request).__name__}")
+        term = self._seat.leader.term
+        answer = self._strangers.answer(request, term.lineage, term.epoch)
+        return answer if answer is not None else await handler(request)
+
+    async def _register_task_manager(self, request: RegisterTaskManager) -> Message:
+        checkpoints = request.info.checkpoints
+        if checkpoints and checkpoints != self._checkpoint_root:
+            raise InvalidInput(
+                f"task manager {request.info.id} keeps checkpoints in {checkpoints}, this JobManager in "
+                f"{self._checkpoint_root}: a job's executors there would not find what its driver writes",
+                field=options.STORAGE_DIRECTORY.key,
+                hint=f"give both the same {options.STORAGE_DIRECTORY.key} and {options.HA_CLUSTER_ID.key}, on storage "
+                f"that both see, or turn {options.LOCAL_RECOVERY.key} off for the task manager",
+            )
+        return await self._seat.leader.resources.register(request)
+
+    async def _task_manager_heartbeat(self, request: TaskManagerHeartbeat) -> Message:
+        return await self._seat.leader.resources.heartbeat(request)
+
+    async def _register_job_master(self, request: RegisterJobMaster) -> Message:
+        leader = self._seat.leader
+        leader.term.authority.check()  # registration starts the script: only a confirmed leader may allow that
+        if request.in_doubt:
+            await self._confirm_leadership()
+        return await self._answer(request, await leader.dispatcher.job_masters.register(request))
+
+    async def _confirm_leadership(self) -> None:
+        """Raise RetryLater if another JobManager is the leader."""
+        try:
+            await self._store.confirm()
+        except Conflict as error:
+            raise RetryLater(f"this JobManager does not lead any more: {error.message}") from error
+
+    async def _job_master_heartbeat(self, request: JobMasterHeartbeat) -> Message:
+        leader = self._seat.leader
+        contact = await leader.dispatcher.job_masters.heartbeat(request)
+        if contact is not None:
+            return await self._answer(request, contact)
+        return JobMasterReply(
+            epoch=leader.term.epoch,
+            known=False,
+            heartbeat_interval=self._heartbeat_interval,
+            lineage=leader.term.lineage,
+        )
+
+    async def _answer(self, request: RegisterJobMaster | JobMasterHeartbeat, contact: Contact) -> Message:
+        leader, job_id, status = self._seat.leader, request.job_id, request.status
+        blocklist, blocklist_lost = await leader.blocklist.exchange(status)
+        newest = status if contact.is_newest else None
+        standing = await leader.resources.standing(job_id, request.attempt, contact.address, newest)
+        procedure, recorded = await leader.dispatcher.job_masters.orders(job_id, status.procedure)
+        return JobMasterReply(
+            epoch=leader.term.epoch,
+            known=True,
+            heartbeat_interval=self._heartbeat_interval,
+            lost=standing.lost,
+            missing=standing.missing,
+            missing_blocked=standing.blocked,
+            blocklist=blocklist,
+            blocklist_lost=blocklist_lost,
+            procedure=procedure,
+            procedure_recorded=recorded,
+            draining=standing.draining,
+            lineage=leader.term.lineage,
+        )
+
+    async def _report_outcome(self, request: ReportOutcome) -> Message:
+        leader = self._seat.leader
+        leader.term.authority.check()  # after an Ack the driver stops reporting: only a confirmed leader may send one
+        await leader.dispatcher.job_masters.report_outcome(request)
+        if request.outcome.kind is None:
+            leader.resources.suspects.succeeded(request.job_id)
+        return Ack()

@@ -1,0 +1,40 @@
+"""What a JobManager finds around it: its address, shared directories and storage, and what starts task managers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.resource_driver import ResourceManagerDriver
+
+
+class SharedStorage(Protocol):
+    """State of the storage that all processes share. ``problem``: why it cannot be used now, or ""."""
+
+    problem: str
+
+    async def expect(self) -> None:
+        """Check the storage now, and expect data of this cluster in it, because the cluster has recovered jobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """Everything here is the same for the whole run of a JobManager.
+
+    - ``rpc``: how it calls other processes; ``address``: host:port where they call it.
+    - ``checkpoint_root``: where queries without a checkpoint location of their own keep theirs.
+    - ``savepoint_root``: where savepoints go if no directory is named or configured.
+    - ``checkpoints_recorded``: returns True if ``checkpoint_root`` has an ownership record; called once the store is
+      open.
+    - ``resource_driver``: starts task managers if more are needed; None if people start them.
+    """
+
+    rpc: RpcClient
+    address: str
+    checkpoint_root: str
+    savepoint_root: str
+    storage: SharedStorage
+    checkpoints_recorded: Callable[[], bool] = lambda: False
+    resource_driver: ResourceManagerDriver | None = None
