@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -17,6 +18,7 @@ from emberkeep.protocol.messages import (
     StartExecutor,
     StateGatewayReport,
 )
+from emberkeep.protocol.transport import RpcClient, RpcService
 from emberkeep.slots.model import Allocation
 from emberkeep.taskmanager.agent_record import AgentRecord
 
@@ -166,3 +168,22 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     blobs: BlobCacheReport | None = None
     local_state: tuple[LocalStateReport, ...] = ()
     state_gateway: StateGatewayReport | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskManagerPorts:
+    """What a task manager works with.
+
+    ``store`` keeps the slots for the next task manager process, see ``Journal``. ``usage`` measures the machine for
+    each report and must not block; by default nothing is measured. ``logs`` serves ListLogs and UploadLog; without it
+    they are refused. ``listeners`` follow the slots. ``local_state`` serves ListLocalState; without it the reply is
+    empty.
+    """
+
+    rpc: RpcClient
+    launcher: Launcher
+    store: AgentStore
+    usage: Callable[[], NodeUsage] = NodeUsage
+    logs: RpcService | None = None
+    listeners: Sequence[AllocationListener] = ()
+    local_state: RpcService | None = None

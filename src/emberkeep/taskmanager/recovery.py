@@ -1,15 +1,77 @@
-"""Lists the processes recorded by the previous task manager process, and makes outcomes of lost drivers."""
+"""Takes over what the previous task manager process in the same working directory left: its table and processes."""
 
 from __future__ import annotations
 
-from emberkeep.base.ids import JobId
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.slots.table import events as ev
 from emberkeep.slots.table.events import DriverState, SlotState
 from emberkeep.slots.table.machine import SlotTable
-from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
+from emberkeep.taskmanager.kept_table import KeptTable
+from emberkeep.taskmanager.ports import AllocationListener, DriverKey, ExecutorKey, Launcher, ProcessKey
+
+log = structlog.get_logger(__name__)
 
 NO_ROOM = "the task manager has fewer slots or driver places than before its restart"
 GONE = "ended, or was not started yet, while its task manager was away"
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was taken over. ``predecessor``: None if there is no record. ``adopted``: processes that still run."""
+
+    predecessor: InstanceId | None
+    adopted: int
+
+
+async def recover(kept: KeptTable, launcher: Launcher, listeners: Sequence[AllocationListener]) -> Recovered:
+    """Restore the table from its record, adopt its processes, and decide on those that have ended.
+
+    Call it before anything is served. Raises Unavailable or NewerFormat if what the previous process left cannot be
+    read now, or not by this release; its processes continue to run.
+    """
+    earlier = await kept.journal.read()
+    if earlier is not None:
+        kept.restore(earlier)
+    processes, ended = recorded_processes(kept.table), ended_drivers(kept.table)
+    adopted = await launcher.adopt(
+        frozenset(processes), ended - kept.outcomes.keys(), None if earlier is None else jobs_held(kept.table)
+    )
+    if earlier is None:
+        ended = frozenset(adopted.outcomes)
+        for key in ended:
+            kept.recall_ended(key)
+    table = kept.table
+    if processes or table.slots:
+        log.info("recovered", slots=len(table.slots), processes=len(processes), alive=len(adopted.alive))
+    for slot in table.slots.values():
+        for listener in listeners:
+            listener.allocation_recovered(slot.allocation)
+    for key in ended:
+        kept.outcomes.setdefault(key, adopted.outcomes.get(key) or lost_outcome(NO_ROOM))
+    for process in processes:
+        _found(kept, process, adopted.alive.get(process), adopted.outcomes)
+    kept.keep()
+    return Recovered(None if earlier is None else earlier.instance, len(adopted.alive))
+
+
+def _found(kept: KeptTable, key: ProcessKey, pid: int | None, outcomes: Mapping[DriverKey, AttemptOutcome]) -> None:
+    """Update the table for a recorded process. ``pid`` is None if the process is no longer alive."""
+    if isinstance(key, ExecutorKey):
+        kept.decide(
+            ev.ExecutorStarted(key.allocation_id, key.executor_id, pid)
+            if pid is not None
+            else ev.ExecutorEnded(key.allocation_id, key.executor_id, None, GONE)
+        )
+    elif pid is not None:
+        kept.decide(ev.DriverStarted(key.job_id, key.attempt, pid))
+    else:
+        kept.end_driver(key, outcomes.get(key) or lost_outcome(f"the driver {GONE}"))
 
 
 def recorded_processes(table: SlotTable) -> list[ProcessKey]:

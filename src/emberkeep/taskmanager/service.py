@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -19,10 +18,10 @@ from emberkeep.protocol.messages import (
     Message,
     UploadLog,
 )
-from emberkeep.protocol.transport import RpcClient, RpcService
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.taskmanager.ports import AgentStore, AllocationListener, Launcher, NodeUsage
-from emberkeep.taskmanager.task_executor import Served, TaskExecutor
+from emberkeep.taskmanager.orders import Order
+from emberkeep.taskmanager.ports import TaskManagerPorts
+from emberkeep.taskmanager.task_executor import TaskExecutor
 
 log = structlog.get_logger(__name__)
 
@@ -31,33 +30,21 @@ CLOSE_MARGIN = 5.0  # seconds beyond the grace period to kill processes that did
 
 
 class TaskManagerService:
-    """Serves the RPC requests of a task manager.
-
-    ``store`` keeps the slots for the next task manager process, see ``Journal``. ``usage`` measures the machine for
-    each report and must not block; by default nothing is measured. ``logs`` serves ListLogs and UploadLog; without it
-    they are refused. ``listeners`` follow the slots. ``local_state`` serves ListLocalState; without it the reply is
-    empty.
-    """
+    """Serves the RPC requests of a task manager. ``job_manager``: the address where it first registers."""
 
     def __init__(
         self,
         system: System,
         configuration: Configuration,
         info: TaskManagerInfo,
-        rpc: RpcClient,
-        launcher: Launcher,
-        store: AgentStore,
+        ports: TaskManagerPorts,
         job_manager: str,
-        usage: Callable[[], NodeUsage] = NodeUsage,
-        logs: RpcService | None = None,
-        listeners: Sequence[AllocationListener] = (),
-        local_state: RpcService | None = None,
     ) -> None:
-        self.executor = TaskExecutor(system, configuration, info, rpc, launcher, store, job_manager, usage, listeners)
+        self.executor = TaskExecutor(system, configuration, info, ports, job_manager)
         self._system = system
         self._rpc_timeout = configuration[RPC_TIMEOUT]
-        self._logs = logs
-        self._local_state = local_state
+        self._logs = ports.logs
+        self._local_state = ports.local_state
 
     @property
     def registered(self) -> bool:
@@ -89,7 +76,7 @@ class TaskManagerService:
             return (
                 LocalStateListed(holdings=()) if self._local_state is None else await self._local_state.serve(request)
             )
-        if not isinstance(request, Served):
+        if not isinstance(request, Order):
             raise InvalidInput(f"a task manager does not serve {type(request).__name__}")
         reply = await self.executor.serve(request)
         if not isinstance(request, JobMasterBeat):  # a beat changes nothing that its sender relies on
@@ -114,9 +101,9 @@ class TaskManagerService:
 
         That is when the JobManager has asked for it, and all work has ended or its time has passed.
         """
-        executor = self.executor
-        await executor.stop_asked.wait()
-        while not executor.emptied.is_set() and self._system.clock.monotonic() < executor.stop_by:  # noqa: ASYNC110
+        executor, orders = self.executor, self.executor.orders
+        await orders.stop_asked.wait()
+        while not executor.emptied.is_set() and self._system.clock.monotonic() < orders.stop_by:  # noqa: ASYNC110
             await asyncio.sleep(RETIRE_POLL)
 
     async def shutdown(self, grace: float) -> None:

@@ -24,6 +24,7 @@ from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResour
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import Message
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.taskmanager.ports import TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
 from tests.support.simulator.blobs import JM_PROCESS, SimBlobs, Uploading, artefact_of, receive
@@ -232,15 +233,8 @@ class SimCluster:
         launcher = SimLauncher(
             self.room, node.machine, process, seeded_random(self.plan.seed, f"{node.id}#{node.lives}/launcher")
         )
-        service = TaskManagerService(
-            system,
-            self.configuration,
-            info,
-            self.network.client(process.party),
-            launcher,
-            node.record,
-            self.jm_address,
-        )
+        ports = TaskManagerPorts(rpc=self.network.client(process.party), launcher=launcher, store=node.record)
+        service = TaskManagerService(system, self.configuration, info, ports, self.jm_address)
         node.record.seconds = seeded_random(self.plan.seed, f"{node.id}#{node.lives}/disk").choice((0.001, 0.02, 0.2))
         node.agent, node.info, node.service = process, info, service
         self.network.listen_rpc(address, process.party, service)

@@ -34,6 +34,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.offload import MessageBlobs
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.blobs.cache import BlobCache
+from emberkeep.taskmanager.ports import TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
 from tests.support.fake_launcher import FakeLauncher
@@ -139,9 +140,8 @@ async def task_manager_site(
         launcher = FakeLauncher()
         port = bind_port("127.0.0.1", 0)
         info = _info(number, port.address)
-        service = TaskManagerService(
-            system, Configuration(), info, rpc, launcher, MemoryAgentStore(), job_manager.address
-        )
+        ports = TaskManagerPorts(rpc=rpc, launcher=launcher, store=MemoryAgentStore())
+        service = TaskManagerService(system, Configuration(), info, ports, job_manager.address)
         app = web.Application()
         secure(app, AccessPolicy(TOKEN))
         app.add_routes(rpc_routes(service, offload))

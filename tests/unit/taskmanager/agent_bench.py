@@ -37,7 +37,7 @@ from emberkeep.protocol.messages import (
     TaskManagerReport,
 )
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, TaskManagerInfo
-from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, NodeUsage
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, NodeUsage, TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
 from tests.support.fake_launcher import FakeLauncher
@@ -116,17 +116,15 @@ class Bench:
         self.running: asyncio.Task[None] | None = None
 
     def _life(self, info: TaskManagerInfo) -> TaskManagerService:
-        service = TaskManagerService(
-            seeded_system(VirtualClock(self.loop), 1, "tm"),
-            self.configuration,
-            info,
-            self.network,
-            self.launcher,
-            self.store,
-            JOB_MANAGER,
-            lambda: NodeUsage(disk_free_mb=77),
+        system = seeded_system(VirtualClock(self.loop), 1, "tm")
+        ports = TaskManagerPorts(
+            rpc=self.network,
+            launcher=self.launcher,
+            store=self.store,
+            usage=lambda: NodeUsage(disk_free_mb=77),
             listeners=(self.listener,),
         )
+        service = TaskManagerService(system, self.configuration, info, ports, JOB_MANAGER)
         self.network.attach(TASK_MANAGER, service)
         return service
 

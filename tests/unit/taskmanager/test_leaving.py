@@ -5,6 +5,7 @@ import contextlib
 
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
+from emberkeep.taskmanager.ports import TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
 from tests.support.fake_launcher import FakeLauncher
@@ -34,9 +35,8 @@ def test_a_task_manager_that_has_shut_down_is_gone_at_once_and_does_not_come_bac
         async with cluster.leading() as job_manager:
             cluster.network.attach("jm:1", job_manager)
             system = seeded_system(VirtualClock(cluster.loop), 1, "tm")
-            service = TaskManagerService(
-                system, cluster.configuration, INFO, cluster.network, FakeLauncher(), MemoryAgentStore(), "jm:1"
-            )
+            ports = TaskManagerPorts(rpc=cluster.network, launcher=FakeLauncher(), store=MemoryAgentStore())
+            service = TaskManagerService(system, cluster.configuration, INFO, ports, "jm:1")
             cluster.network.attach(INFO.address, service)
             running = asyncio.create_task(service.run())
             await cluster.holds(lambda: service.registered)

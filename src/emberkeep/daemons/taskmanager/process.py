@@ -73,7 +73,7 @@ from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.cache import LibraryCache
-from emberkeep.taskmanager.ports import NodeUsage
+from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 
 log = structlog.get_logger(__name__)
@@ -189,19 +189,17 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
     stack.callback(reader.close)
     info = _info(site, holdings.port.address, "" if gateway is None else str(site.layout.checkpoints))
     await _announce(directory, info, holdings.port)
-    service = TaskManagerService(
-        site.system,
-        configuration,
-        info,
-        rpc,
-        holdings.launcher,
-        SlotsFile(directory.slots_record),
-        configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}",
+    ports = TaskManagerPorts(
+        rpc=rpc,
+        launcher=holdings.launcher,
+        store=SlotsFile(directory.slots_record),
         usage=lambda: _usage(directory.root, cache.report(), gateway),
         logs=LogUploads(site.identity, info.instance, reader, uploads, site.system.clock),
         listeners=() if gateway is None else (gateway.upkeep,),
         local_state=gateway,
     )
+    job_manager = configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}"
+    service = TaskManagerService(site.system, configuration, info, ports, job_manager)
     policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
     answering: RpcService = service
     if is_highly_available(configuration):

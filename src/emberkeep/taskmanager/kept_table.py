@@ -1,0 +1,83 @@
+"""The slot table of a task manager, kept on disk for the next task manager process in its working directory."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.ids import InstanceId
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.slots.table import events as ev
+from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.record import recall_ended, record_table, restore_table
+from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
+from emberkeep.taskmanager.journal import Journal
+from emberkeep.taskmanager.ports import DriverKey
+
+
+class TableEffects(Protocol):
+    """The actor that carries out what the table decides."""
+
+    def carry_out(self, effect: ev.TableEffect) -> None:
+        """Carry out one effect. Launches are left to the caller of ``decide``, which has the request."""
+
+    def decided(self) -> None:
+        """Do what follows from any decision, after its effects."""
+
+
+class KeptTable:
+    """The table, and the outcomes of the drivers that it lists as ended. Belongs to the turns of one actor.
+
+    After each decision the journal has a record of both. ``instance`` is this process; the record names the newest
+    instance that another process knows.
+    """
+
+    def __init__(
+        self, limits: TableLimits, instance: InstanceId, journal: Journal, clock: Clock, actor: TableEffects
+    ) -> None:
+        self.table = SlotTable(limits)
+        self.outcomes: dict[DriverKey, AttemptOutcome] = {}
+        self.journal = journal
+        self._clock = clock
+        self._actor = actor
+        self._instance = instance
+        self._known = instance
+
+    def decide(self, event: ev.TableEvent) -> list[ev.TableEffect]:
+        """Have the table decide, carry out the effects and return them. Raises Conflict, RetryLater."""
+        effects = self.table.handle(event, self._clock.monotonic())
+        for effect in effects:
+            self._actor.carry_out(effect)
+        self._actor.decided()
+        listed = self.table.drivers.by_attempt
+        self.outcomes = {key: value for key, value in self.outcomes.items() if (key.job_id, key.attempt) in listed}
+        self.keep()
+        return effects
+
+    def end_driver(self, key: DriverKey, outcome: AttemptOutcome) -> None:
+        """Note the end of a driver. An outcome that is known already stays."""
+        self.outcomes.setdefault(key, outcome)
+        self.decide(ev.DriverEnded(key.job_id, key.attempt))
+
+    def instance_known(self) -> None:
+        """Note that another process knows this instance. The next record names it."""
+        self._known = self._instance
+
+    def restore(self, earlier: AgentRecord) -> None:
+        """Continue from the record of the previous task manager process."""
+        self.table = restore_table(self.table.limits, earlier.table, self._clock.monotonic())
+        self._known = earlier.instance
+        for record in earlier.outcomes:
+            self.outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
+
+    def recall_ended(self, key: DriverKey) -> None:
+        """List a driver as ended that the previous process started and no record lists."""
+        recall_ended(self.table, key.job_id, key.attempt, self._clock.monotonic())
+
+    def keep(self) -> None:
+        """Put the record of the present state into the journal."""
+        outcomes = tuple(
+            OutcomeRecord(job_id=key.job_id, attempt=key.attempt, outcome=outcome)
+            for key, outcome in self.outcomes.items()
+        )
+        self.journal.put(AgentRecord(instance=self._known, table=record_table(self.table), outcomes=outcomes))
