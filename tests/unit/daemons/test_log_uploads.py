@@ -205,6 +205,18 @@ async def test_what_a_reader_left_behind_goes_when_the_log_is_asked_for_again(be
     assert bench.references() == 0
 
 
+async def test_pieces_of_logs_beyond_the_remembered_ones_are_released(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_uploads, "_MAX_LOGS", 2)
+    for name in ("a", "b", "c"):
+        bench.add(name, JOB)
+        request = UploadLog(log_id=name, offset=0, limit=3, wait=0, from_start=True)
+        await bench.network.call(ADDRESS, request, LogUploaded, timeout=60)  # an answer that was lost
+
+    assert bench.references() == 2
+
+
 async def test_a_piece_that_was_deleted_before_it_was_read_is_asked_for_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,8 @@ class LogUploads:
     """RpcService for ListLogs and UploadLog.
 
     Each reader gets a reference of its own and releases it, so readers of one log do not disturb each other. References
-    that readers left are released after SERVED_SECONDS, at the next request for the same log.
+    that readers left are released after SERVED_SECONDS, at the next request for the same log, or once _MAX_LOGS other
+    logs were asked for.
     """
 
     def __init__(
@@ -98,7 +99,10 @@ class LogUploads:
         if not chunk.data:
             return _answer(chunk)
         piece = await self._store(log_id, chunk)
-        self._remember(log_id, piece)
+        self._pieces.setdefault(log_id, deque()).append(piece)
+        if len(self._pieces) > _MAX_LOGS:
+            for forgotten in self._pieces.pop(next(iter(self._pieces))):
+                await self._release(log_id, forgotten)
         return _answer(chunk, piece)
 
     async def _store(self, log_id: str, chunk: LogChunk) -> _Piece:
@@ -112,21 +116,18 @@ class LogUploads:
             key = await self._blobs.put_bytes(owner, chunk.data, [holder])
         return _Piece(self._clock.monotonic(), owner, key, holder)
 
-    def _remember(self, log_id: str, piece: _Piece) -> None:
-        self._pieces.setdefault(log_id, deque()).append(piece)
-        if len(self._pieces) > _MAX_LOGS:
-            del self._pieces[next(iter(self._pieces))]
-
     async def _release_previous(self, log_id: str) -> None:
         pieces = self._pieces.get(log_id)
         while pieces and pieces[0].uploaded + SERVED_SECONDS <= self._clock.monotonic():
-            piece = pieces.popleft()
-            try:
-                await self._blobs.release(piece.owner, piece.key, piece.holder)
-            except EmberkeepError as error:
-                log.info("cannot release a part of a log", log=log_id, reason=str(error))
+            await self._release(log_id, pieces.popleft())
         if pieces is not None and not pieces:
             self._pieces.pop(log_id, None)
+
+    async def _release(self, log_id: str, piece: _Piece) -> None:
+        try:
+            await self._blobs.release(piece.owner, piece.key, piece.holder)
+        except EmberkeepError as error:
+            log.info("cannot release a part of a log", log=log_id, reason=str(error))
 
 
 def _holder(task_manager: TaskManagerId, log_id: str, reader: str) -> str:
