@@ -74,6 +74,12 @@ def test_a_purge_is_refused_without_a_word_of_a_person(fake: FakeJobManager, cap
 
 
 @pytest.mark.req("SAFE-6")
+def test_a_refused_purge_prints_no_table_where_json_is_expected(fake: FakeJobManager, capfd: Output) -> None:
+    assert main(["storage", "purge", "-o", "json"]) != 0
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.req("SAFE-6")
 def test_who_may_use_the_data_is_told_before_the_question(fake: FakeJobManager, capfd: Output) -> None:
     user = TaskManagerOfAnotherStore(
         id=TaskManagerId("tm-9"), path="127.0.0.9:1", node_id="node-9", pid=42, store="lost-store"

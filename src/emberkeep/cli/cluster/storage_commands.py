@@ -75,7 +75,8 @@ def purge(
     found = with_client(endpoint, lambda client: client.storage.status())
     unknown = sorted({data.jobid for data in found.data if not data.known})
     if unknown and not yes:
-        _show(found, OutputFormat.TABLE)
+        if output is OutputFormat.TABLE:
+            _show(found, output)
         _confirm(len(unknown))
     _show(with_client(endpoint, lambda client: client.storage.purge(force=force)), output)
     return ExitCode.OK
