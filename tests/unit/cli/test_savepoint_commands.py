@@ -280,6 +280,22 @@ def test_restore_checks_the_savepoint_and_submits(
     assert main(["savepoint", "restore"]) == 2
 
 
+@pytest.mark.req("END-5")
+def test_restore_names_what_is_damaged_in_a_manifest(
+    gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text("pass\n")
+    root = make(tmp_path / "savepoint-00000001-0123456789ab")
+    flip(root / MANIFEST_NAME)
+    assert main(["savepoint", "verify", str(root)]) == 1
+    problem = capfd.readouterr().out
+    assert main(["savepoint", "restore", str(root), "app.py"]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == problem
+    assert "nothing was submitted" in captured.err
+
+
 def test_restore_warns_of_the_job_that_still_runs_and_of_a_newer_savepoint(
     gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,16 +48,18 @@ def restore(
         )
     location = savepoint_location(words[0])
 
-    async def look(client: RestClient) -> tuple[SavepointInfo, SavepointCheck, list[str]]:
-        info = await client.savepoints.manifest(location)
+    async def look(client: RestClient) -> tuple[SavepointCheck, SavepointInfo | None, list[str]]:
         check = await verified(client, location, _tell_nothing if quiet else tell_read)
-        return info, check, await _warnings(client, info)
+        if check.problems:
+            return check, None, []
+        info = await client.savepoints.manifest(location)
+        return check, info, await _warnings(client, info)
 
     watch = Stopwatch()
-    info, check, warnings = _with_client(cluster.require(), look)
-    for problem in check.problems:
-        print(problem)
-    if check.problems:
+    check, info, warnings = _with_client(cluster.require(), look)
+    if info is None:
+        for problem in check.problems:
+            print(problem)
         say(f"{location} is damaged: nothing was submitted; `emberkeep savepoint list` shows others")
         return ExitCode.FAILED
     if not quiet:
