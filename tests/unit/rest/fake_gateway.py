@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent, permanent
 from emberkeep.blocklist.model import Blocked, Blocklist, Place
@@ -77,6 +77,8 @@ class FakeGateway(JobManagerGateway):
 
     async def blocklist(self) -> Blocklist:
         self._maybe_refuse()
+        if self.lost_blocklist:
+            raise RetryLater(f"the blocklist cannot be read: {self.lost_blocklist}")
         return self.blocked.blocklist
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import BlobCacheReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics, loop_lag
@@ -36,6 +38,16 @@ async def test_jobs_slots_and_places(site: Site) -> None:
     assert (samples["emberkeep_driver_places", ()], samples["emberkeep_driver_places_free", ()]) == (8, 7)
     assert samples["emberkeep_executors", ()] == 2
     assert samples["emberkeep_leader_epoch", ()] == 3
+
+
+async def test_the_number_of_blocked_nodes_is_unknown_while_the_blocklist_is(site: Site) -> None:
+    entry = BlockedNode(id="node-1", action=BlockAction.MARK_BLOCKED, causes=("disk",), start_ms=1)
+    await site.gateway.block(entry, merge=False)
+    blocked = ("emberkeep_num_blocked_nodes", ())
+    assert (await scrape(site))[blocked] == 1
+
+    site.gateway.lost_blocklist = "damaged"
+    assert math.isnan((await scrape(site))[blocked])
 
 
 async def test_restarts_are_counted_once_and_not_those_of_an_earlier_leader(site: Site) -> None:

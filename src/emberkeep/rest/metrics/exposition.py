@@ -7,7 +7,7 @@ Each scrape reads the counts of jobs and slots from the gateway, so they cannot 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import platform
 import time
 from collections import Counter as Tally
@@ -72,7 +72,9 @@ class Metrics:
         self._places = Gauge("emberkeep_driver_places", "Driver places of all task managers.", registry=registry)
         self._places_free = Gauge("emberkeep_driver_places_free", "Driver places not taken.", registry=registry)
         # FLIP-224 calls it numBlockedNodes.
-        self._blocked = Gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist.", registry=registry)
+        self._blocked = Gauge(
+            "emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.", registry=registry
+        )
         self._storage_unowned = Gauge(
             "emberkeep_storage_unowned",
             "1 where the shared storage may be another cluster's or job store's, so that nothing is deleted there.",
@@ -122,8 +124,10 @@ class Metrics:
         task_managers = await gateway.task_managers()
         self._show_task_managers(task_managers)
         self._blobs.show(blobs.statistics(), task_managers)
-        with contextlib.suppress(RetryLater):
+        try:
             self._blocked.set(sum(isinstance(entry, BlockedNode) for entry in (await gateway.blocklist()).entries))
+        except RetryLater:
+            self._blocked.set(math.nan)
         self._state_gateways.show(task_managers)
         self._epoch.set(gateway.epoch())
         condition = storage.condition()
