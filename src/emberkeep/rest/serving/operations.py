@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 
 AT_ONCE = 8
-_KEPT = 1000  # operations that are remembered
+_KEPT = 1000  # operations that are remembered; those that run are never forgotten
 
 
 @dataclass
@@ -27,7 +26,7 @@ class Operations:
     """All operations of one kind. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Operation] = OrderedDict()
+        self._known: dict[str, Operation] = {}  # in the order of their starts
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, trigger_id: str, work: Coroutine[Any, Any, tuple[str, ...]]) -> None:
@@ -42,8 +41,9 @@ class Operations:
             work.close()
             raise RetryLater(f"{AT_ONCE} such operations run already", hint="try again in a second")
         operation = self._known[trigger_id] = Operation()
-        while len(self._known) > _KEPT:
-            self._known.popitem(last=False)
+        over = [known for known, earlier in self._known.items() if earlier.done]
+        for forgotten in over[: max(0, len(self._known) - _KEPT)]:
+            del self._known[forgotten]
         task = asyncio.create_task(self._run(operation, work), name=f"operation-{trigger_id}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
