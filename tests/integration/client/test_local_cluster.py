@@ -146,6 +146,18 @@ async def test_down_kills_what_ignores_it_and_what_was_left_behind(
     assert any("is killed" in line for line in cluster.said)
 
 
+async def test_down_says_so_when_it_ended_only_what_was_left_behind(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_DAEMON", json.dumps({"taskmanager": {"leaves_executor": True}}))
+    record = (await cluster.make().up(shape())).record
+    for pid in pids(record):
+        os.kill(pid, signal.SIGKILL)
+    wait_gone([daemon.identity for daemon in record.daemons], float("inf"))
+    assert cluster.make().down()
+    assert not cluster.make().down()
+
+
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [

@@ -43,7 +43,7 @@ from emberkeep.client.clusters.cluster_file import (
 )
 from emberkeep.client.clusters.daemon_process import Announcement, Daemon, DaemonCommand, start_daemon
 from emberkeep.client.clusters.discovery import local_endpoint
-from emberkeep.client.clusters.leftovers import kill_below, send, wait_gone
+from emberkeep.client.clusters.leftovers import kill_below, processes_below, send, wait_gone
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from emberkeep.client.endpoint import join_host_port
 from emberkeep.client.rest_client import RestClient
@@ -307,8 +307,8 @@ class LocalCluster:
     def down(self) -> bool:
         """End the JobManagers, the task managers and what they have started, and ZooKeeper. Blocks.
 
-        Returns False if no recorded daemon was running. Raises Conflict (another command works on the cluster), Fatal
-        (something cannot be ended).
+        Returns False if no process of the cluster was running. Raises Conflict (another command works on the cluster),
+        Fatal (something cannot be ended).
         """
         with self._lock():
             return self._end_everything()
@@ -318,7 +318,7 @@ class LocalCluster:
         if record is None:
             return False
         grace = self._configuration[CANCELLATION_TIMEOUT] + STOP_MARGIN
-        something = any(daemon.is_running for daemon in record.daemons)
+        was_running = self._is_left(record)
         # End the JobManager first, so that it cannot take the end of the other processes for job failures. The jobs
         # continue next time.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
@@ -328,6 +328,7 @@ class LocalCluster:
         self._end(task_managers, "task manager", grace, signal.SIGQUIT)
         self._end(tuple(zookeeper.daemon for zookeeper in record.zookeepers), "ZooKeeper", STOP_MARGIN)
         directories = {daemon.directory for daemon in record.task_managers} | {each.directory for each in started}
+        was_running |= bool(processes_below(map(Path, directories)))
         left = kill_below(map(Path, directories))
         left += [daemon.identity for daemon in (*record.daemons, *task_managers) if daemon.is_running]
         if left:
@@ -336,7 +337,7 @@ class LocalCluster:
         for each in started:
             forget_started(self._layout.started_task_managers, each.task_manager)
         self._layout.cluster_file.unlink(missing_ok=True)
-        return something
+        return was_running
 
     def _end(
         self,
