@@ -59,3 +59,9 @@ def test_what_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     with pytest.raises(Fatal, match="/proc/no-such-place"):
         copy_on_disk(str(source), "/proc/no-such-place/target", lasting=True)
+
+
+def test_a_source_that_cannot_be_read_is_named_and_not_the_target(tmp_path: Path) -> None:
+    unreadable = "/proc/self/mem"  # it can be opened, and reading its first byte fails
+    with pytest.raises(Fatal, match=f"{unreadable}: Input/output error"):
+        copy_on_disk(unreadable, str(tmp_path / "target"), lasting=True)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
@@ -35,20 +38,15 @@ def copy_on_disk(source: str, target: str, *, lasting: bool) -> SavepointFile:
     cannot be opened, Fatal if reading or writing fails later.
     """
     digest, size = hashlib.sha256(), 0
-    with Path(source).open("rb", buffering=0) as reading:
-        try:
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
-            with Path(target).open("wb", buffering=0) as writing:
-                while data := reading.read(_BUFFER):
-                    digest.update(data)
-                    size += len(data)
-                    _write(writing.fileno(), data)
-                if lasting:
-                    os.fsync(writing.fileno())
-        except OSError as error:
-            raise Fatal(
-                f"{target}: {error.strerror or error}", hint="check the file system: space, permissions"
-            ) from error
+    with Path(source).open("rb", buffering=0) as reading, _errors_of(target):
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        with Path(target).open("wb", buffering=0) as writing:
+            while data := _read(reading, source):
+                digest.update(data)
+                size += len(data)
+                _write(writing.fileno(), data)
+            if lasting:
+                os.fsync(writing.fileno())
     return SavepointFile(path=target, size=size, sha256=digest.hexdigest())
 
 
@@ -57,6 +55,19 @@ def check_on_disk(path: str) -> SavepointFile:
     with Path(path).open("rb", buffering=0) as reading:
         digest = hashlib.file_digest(reading, "sha256")
         return SavepointFile(path=path, size=reading.tell(), sha256=digest.hexdigest())
+
+
+@contextmanager
+def _errors_of(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Fatal(f"{path}: {error.strerror or error}", hint="check the file system: space, permissions") from error
+
+
+def _read(file: FileIO, path: str) -> bytes:
+    with _errors_of(path):
+        return file.read(_BUFFER)
 
 
 def _write(file: int, data: bytes) -> None:
