@@ -285,19 +285,15 @@ class HttpBlobUploads:
 
         Raises RetryLater (no reply), InvalidInput (too large), Conflict (job or attempt has ended), Fatal.
         """
-        return await self._put(owner, data, lambda: hashlib.sha256(data).hexdigest(), holders, attempt)
 
-    async def put_file(self, owner: JobId, file: Path, holders: Sequence[str]) -> BlobKey:
-        """Store a file as ``put_bytes`` does. The file must not change during the call.
+        def work(abort: TransferAbort) -> BlobKey:
+            key = transient(hashlib.sha256(data).hexdigest())
+            query = f"?{urlencode([('holder', holder) for holder in holders])}" if holders else ""
+            connections, path = self._threads.connections, blob_path(owner, key) + query
+            _send(connections, abort, self._server(), "PUT", path, _acting_for(attempt), data)
+            return key
 
-        Raises Fatal also if the file cannot be read.
-        """
-
-        def digest() -> str:
-            with file.open("rb") as opened:
-                return hashlib.file_digest(opened, "sha256").hexdigest()
-
-        return await self._put(owner, file, digest, holders, NO_ATTEMPT)
+        return await self._threads.run(work)
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
         """Release one reference at the server; ignore a missing one.
@@ -309,21 +305,6 @@ class HttpBlobUploads:
         await self._threads.run(
             lambda abort: _send(connections, abort, self._server(), "DELETE", path, _acting_for(attempt))
         )
-
-    async def _put(
-        self, owner: JobId, body: bytes | Path, digest: Callable[[], str], holders: Sequence[str], attempt: int
-    ) -> BlobKey:
-        def work(abort: TransferAbort) -> BlobKey:
-            try:
-                key = transient(digest())
-                query = f"?{urlencode([('holder', holder) for holder in holders])}" if holders else ""
-                connections, path = self._threads.connections, blob_path(owner, key) + query
-                _send(connections, abort, self._server(), "PUT", path, _acting_for(attempt), body)
-            except OSError as error:
-                raise Fatal(f"cannot read {error.filename}: {error.strerror}") from error
-            return key
-
-        return await self._threads.run(work)
 
 
 def _acting_for(attempt: int) -> dict[str, str]:
@@ -337,7 +318,7 @@ def _send(
     method: str,
     target: str,
     headers: Mapping[str, str] | None = None,
-    body: bytes | Path | None = None,
+    body: bytes | None = None,
 ) -> None:
     """Send a request whose success has no content. For DELETE, "not found" is success.
 

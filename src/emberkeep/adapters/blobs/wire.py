@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.protocol.wire import check_address
@@ -99,7 +98,7 @@ class Connections:
         address: str,
         target: str,
         headers: Mapping[str, str] = {},
-        body: bytes | Path | None = None,
+        body: bytes | None = None,
     ) -> Iterator[tuple[ResponseHead, Callable[[Write], None]]]:
         """Send a request. Yield the response's head and a function that reads the body; call it at most once.
 
@@ -125,19 +124,14 @@ class Connections:
             for _, connection in kept:
                 connection.close()
 
-    def _head(
-        self, method: str, address: str, target: str, headers: Mapping[str, str], body: bytes | Path | None
-    ) -> bytes:
+    def _head(self, method: str, address: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         lines = [f"{method} {target} HTTP/1.1\r\nHost: {address}\r\n{self._authorization}"]
         lines += [f"{name}: {value}\r\n" for name, value in headers.items()]
         if body is not None:
-            size = len(body) if isinstance(body, bytes) else body.stat().st_size
-            lines.append(f"Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n")
+            lines.append(f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n")
         return ("".join(lines) + "\r\n").encode()
 
-    def _ask(
-        self, abort: TransferAbort, address: str, head: bytes, body: bytes | Path | None
-    ) -> tuple[_Line, ResponseHead]:
+    def _ask(self, abort: TransferAbort, address: str, head: bytes, body: bytes | None) -> tuple[_Line, ResponseHead]:
         """Send a request on a kept connection, or on a new one if the server has closed the kept one."""
         while True:
             kept = self._take(address)
@@ -204,25 +198,17 @@ class _Line:
         self._rest = b""  # bytes of the body that were read with the head
         connection.settimeout(silence)
 
-    def ask(self, head: bytes, body: bytes | Path | None) -> ResponseHead:
+    def ask(self, head: bytes, body: bytes | None) -> ResponseHead:
         """Send the request and return the head of the response. Raises BrokenAnswer."""
         try:
-            self._send(head, body)
-        except (OSError, ValueError) as error:
+            self.socket.sendall(head + body if body else head)
+        except OSError as error:
             # A server that refuses a request replies at once and reads no further. Its reply says why.
             try:
                 return self._read_head()
             except BrokenAnswer:
                 raise self._broken(error) from None
         return self._read_head()
-
-    def _send(self, head: bytes, body: bytes | Path | None) -> None:
-        if isinstance(body, Path):
-            self.socket.sendall(head)
-            with body.open("rb") as file:
-                self.socket.sendfile(file)
-        else:
-            self.socket.sendall(head + body if body else head)
 
     def _read_head(self) -> ResponseHead:
         started = time.monotonic()
