@@ -29,7 +29,7 @@ class StoredSavepoint:
         with opened_source(source) as file:
             size = file.size()
             if size > PART_BYTES:
-                self._requests.put_parts(name, source, size)
+                self._requests.put_parts(name, file, size)
             else:
                 self.write(name, b"".join(iter(lambda: file.read(PART_BYTES), b"")))
 

@@ -6,7 +6,6 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import obstore
@@ -15,6 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from emberkeep.adapters.object_store.clients import ObjectLocation, open_object_store
 from emberkeep.adapters.object_store.errors import object_store_error
 from emberkeep.adapters.state.root import StateRoot
+from emberkeep.adapters.state.source import StagedSource
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.local_state.model import FileKind, FileStatus
 
@@ -109,10 +109,12 @@ class ObjectRequests:
         except RetryLater as error:
             raise UnknownOutcome(f"{self.root.at(name)} may have been written, or not: {error.message}") from error
 
-    def put_parts(self, name: str, source: Path, size: int) -> FileStatus:
+    def put_parts(self, name: str, source: StagedSource, size: int) -> FileStatus:
+        """Write a large object, in parts. Raises Fatal if ``source`` cannot be read: the store drops the parts then."""
+        parts = iter(lambda: source.read(PART_BYTES), b"")
         with self.changing(name):
             result = obstore.put(
-                self.store, name, source, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE, use_multipart=True
+                self.store, name, parts, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE, use_multipart=True
             )
         return new_status(name, size, result["e_tag"])
 

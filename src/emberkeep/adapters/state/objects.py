@@ -23,7 +23,7 @@ from obstore.exceptions import AlreadyExistsError
 from emberkeep.adapters.object_store.clients import parse_object_location
 from emberkeep.adapters.state.names import DIRECTORY_MARKER, INCOMING, is_temporary, parts_of
 from emberkeep.adapters.state.object_requests import PART_BYTES, ObjectRequests, directory_status, file_status
-from emberkeep.adapters.state.source import opened_source
+from emberkeep.adapters.state.source import StagedSource, opened_source
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
 from emberkeep.local_state.errors import NotADirectory, NotEmpty
 from emberkeep.local_state.model import FileKind, FileStatus
@@ -118,13 +118,16 @@ class ObjectState:
                 data = b"".join(iter(lambda: file.read(PART_BYTES), b""))
                 return self._requests.put(name, data, overwrite=overwrite)
             if overwrite:
-                return self._requests.put_parts(name, source, size)
+                return self._requests.put_parts(name, file, size)
+            return self._create_in_parts(name, file, size)
+
+    def _create_in_parts(self, name: str, file: StagedSource, size: int) -> FileStatus:
         if self._requests.find(name) is not None:
             raise self._requests.root.exists(name)
         self._sweep()
         temporary = f"{INCOMING}/{secrets.token_hex(12)}"
         try:
-            self._requests.put_parts(temporary, source, size)
+            self._requests.put_parts(temporary, file, size)
             return self._requests.copy(temporary, name, overwrite=False)
         finally:
             with contextlib.suppress(EmberkeepError):
