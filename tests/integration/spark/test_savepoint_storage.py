@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,6 +130,29 @@ class BucketPlace(Node):
 
     def has_neighbour(self) -> bool:
         return self.server.request("GET", f"{self.bucket}/below/savepoint-12/_manifest") == b"theirs"
+
+
+def test_a_small_file_is_replaced_without_a_gap(tmp_path: Path, session: Any) -> None:
+    files, target = HadoopFiles(session), tmp_path / "record"
+    files.write(str(target), b"0")
+    done, missing = threading.Event(), threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            if not target.exists():
+                missing.set()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for number in range(100):
+            files.write(str(target), b"%d" % number)
+    finally:
+        done.set()
+        looking.join()
+    assert not missing.is_set()
+    assert target.read_bytes() == b"99"
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]
 
 
 class TestDirectory(SavepointStorageContract):

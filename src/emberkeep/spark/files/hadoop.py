@@ -133,7 +133,8 @@ class HadoopFiles:
     def write(self, location: str, data: bytes) -> SavepointFile:
         """Write a small file by writing aside and renaming, replacing ``location``, which is the result's path.
 
-        The file is deleted right before the renaming: after a crash in between it is absent.
+        On the local file system, the renaming replaces ``location``. Elsewhere Hadoop's renaming does not: there,
+        ``location`` is deleted right before, and after a crash in between it is absent.
         """
         aside = f"{location}.tmp"
         with _translated(location):
@@ -146,7 +147,8 @@ class HadoopFiles:
             finally:
                 stream.close()
             target = self._path(location)
-            system.delete(target, False)
+            if not self._is_local(system):
+                system.delete(target, False)
             if not system.rename(path, target):
                 raise Fatal(f"cannot rename {aside} to {location}", hint="check the permissions there")
             self._sync_directories(system, [path.getParent()])
@@ -246,13 +248,15 @@ class HadoopFiles:
         return bool(is_instance_of(self._gateway, system, "org.apache.hadoop.fs.ChecksumFileSystem"))
 
     @staticmethod
-    def _sync(system: Any, stream: Any) -> None:
-        if str(system.getUri().getScheme()) == "file":
+    def _is_local(system: Any) -> bool:
+        return str(system.getUri().getScheme()) == "file"
+
+    def _sync(self, system: Any, stream: Any) -> None:
+        if self._is_local(system):
             stream.hsync()
 
-    @staticmethod
-    def _sync_directories(system: Any, paths: Iterable[Any]) -> None:
-        if str(system.getUri().getScheme()) != "file":
+    def _sync_directories(self, system: Any, paths: Iterable[Any]) -> None:
+        if not self._is_local(system):
             return
         for path in paths:
             descriptor = os.open(str(system.makeQualified(path).toUri().getPath()), os.O_RDONLY | os.O_DIRECTORY)
