@@ -77,6 +77,16 @@ def set_up_logging_beside_user_code(
     _install(own, [_file_handler(process, directory, configuration, identity)], configuration)
 
 
+def library_logger(library: str) -> logging.Logger:
+    """Return a logger for a library's records that keeps them out of the output of a user's script."""
+    return logging.getLogger(f"{_OWN}.{library}")
+
+
+def close_logs() -> None:
+    """Write what is buffered and close the files, for a process that ends without Python's exit handlers."""
+    logging.shutdown()
+
+
 def _file_handler(
     process: str, directory: Path, configuration: Configuration, identity: dict[str, str | int]
 ) -> logging.Handler:

@@ -8,8 +8,9 @@ Its clock stops in the meantime, so the time left until each deadline does not c
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
+
+import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
@@ -20,7 +21,7 @@ FRESH = 1.0  # seconds that a confirmation is valid: much less than until anothe
 PROBE_PAUSE = 0.5  # seconds between two tries to get a confirmation
 REMINDER_PAUSE = 60.0  # seconds between two log lines while in doubt
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Authority:
@@ -80,7 +81,7 @@ class Authority:
             await self._doubted.wait()
             await asyncio.sleep(REMINDER_PAUSE)
             if self.in_doubt:
-                logger.warning("%s", self.problem)
+                log.warning("still nothing is decided", reason=self.problem)
 
     def check(self) -> None:
         """Raise RetryLater while nothing may be decided."""
@@ -162,7 +163,7 @@ class Authority:
 
     def _doubt(self, reason: str) -> None:
         if self._doubted_at is None:
-            logger.warning("nothing is decided until the job store confirms that this JobManager leads: %s", reason)
+            log.warning("nothing is decided until the job store confirms that this JobManager leads", reason=reason)
             self._doubted_at, self._reason = self._clock.monotonic(), reason
             self._doubted.set()
             self._steady.hold()
@@ -172,7 +173,7 @@ class Authority:
         if self._doubted_at is None:
             return
         lasted = self._clock.monotonic() - self._doubted_at
-        logger.warning("the job store has confirmed that this JobManager leads, after %.1f s", lasted)
+        log.warning("the job store has confirmed that this JobManager leads", seconds=round(lasted, 1))
         self._doubted_at = None
         self._doubted.clear()
         self._steady.release()

@@ -6,10 +6,11 @@ A Conflict from a running job's write is passed on: another JobManager is the le
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
+
+import structlog
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
@@ -25,7 +26,7 @@ FIRST_PAUSE = 0.1  # seconds; doubles after each failure
 LONGEST_PAUSE = 5.0
 SUBMISSION_TRIES = 5
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class StoreWrites:
@@ -231,10 +232,10 @@ class StoreWrites:
         try:
             await self._store.expire_results(keep)
         except (RetryLater, UnknownOutcome, Fatal) as error:
-            logger.warning("old results are not expired: %s", error)
+            log.warning("old results are not expired", reason=str(error))
 
     async def _pause(self, what: str, tries: int, error: EmberkeepError) -> None:
-        logger.warning("%s (try %d): %s", what, tries, error)
+        log.warning(what, tries=tries, reason=str(error))
         self._failed()
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, 20))
         await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
-from emberkeep.jobmanager import authority
 from emberkeep.jobmanager.authority import REMINDER_PAUSE
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.protocol.messages import TaskManagerHeartbeat
@@ -42,23 +42,23 @@ def test_a_paused_leader_acknowledges_no_end_and_lets_no_script_start() -> None:
 
 
 @pytest.mark.req("SAFE-10")
-def test_a_leader_that_is_never_resumed_says_again_and_again_why_nothing_happens(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_leader_that_is_never_resumed_says_again_and_again_why_nothing_happens() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
-        async with cluster.leading() as service:
-            assert service.problem == ""
-            service.pause()
-            await asyncio.sleep(3 * REMINDER_PAUSE + 1)
-            assert service.problem.startswith("nothing has been decided for 181 s")
-            assert "the session with the job store is interrupted" in service.problem
-            lines = [record.getMessage() for record in caplog.records if record.name == authority.__name__]
-            assert [line[:29] for line in lines[1:]] == 3 * ["nothing has been decided for "]
-            service.resume()
-            assert service.problem == ""
-            await asyncio.sleep(3 * REMINDER_PAUSE)
-            assert len([r for r in caplog.records if r.name == authority.__name__]) == len(lines) + 1
+        with capture_logs() as said:
+            async with cluster.leading() as service:
+                assert service.problem == ""
+                service.pause()
+                await asyncio.sleep(3 * REMINDER_PAUSE + 1)
+                assert service.problem.startswith("nothing has been decided for 181 s")
+                assert "the session with the job store is interrupted" in service.problem
+                service.resume()
+                assert service.problem == ""
+                await asyncio.sleep(3 * REMINDER_PAUSE)
+        reminders = [line["reason"] for line in said if line["event"] == "still nothing is decided"]
+        assert [reason[:29] for reason in reminders] == 3 * ["nothing has been decided for "]
+        confirmed = [line for line in said if line["event"].startswith("the job store has confirmed")]
+        assert len(confirmed) == 1
 
     in_virtual_time(scenario)
 

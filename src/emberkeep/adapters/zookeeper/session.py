@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsisten
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from emberkeep.adapters.logging_setup import library_logger
 from emberkeep.adapters.zookeeper.errors import Denied, TransactionRefused, no_answer, not_connected, translate
 from emberkeep.base.configuration.options import (
     ZOOKEEPER_ACL,
@@ -34,7 +34,6 @@ _LONGEST_PAUSE = 1.0  # seconds between two attempts to connect
 _AT_ONCE = 100  # operations in flight; kazoo reports a full wake-up pipe as a closed connection
 
 log = structlog.get_logger(__name__)
-_kazoo_log = logging.getLogger(f"{__name__}.kazoo")  # a child of our logger: keeps it out of a job's own output
 
 
 class SessionState(enum.Enum):
@@ -113,7 +112,7 @@ class ZooKeeperSession:
             timeout=settings.session_timeout,
             auth_data=[(scheme, credentials)] if scheme else None,
             default_acl=CREATOR_ALL_ACL if settings.creator_only else OPEN_ACL_UNSAFE,
-            logger=_kazoo_log,
+            logger=library_logger("kazoo"),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=_LONGEST_PAUSE),
         )
 

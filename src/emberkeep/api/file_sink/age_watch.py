@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+# The standard logger, as what scripts import may run without Emberkeep: the script decides where the lines go.
 _log = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 5.0
 _PAUSE_AFTER_FAILURE_SECONDS = 30.0

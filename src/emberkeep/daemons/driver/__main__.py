@@ -7,7 +7,6 @@ script starts only after the JobManager has accepted the attempt, so a supersede
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import secrets
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
+from emberkeep.adapters.logging_setup import close_logs, set_up_logging_beside_user_code
 from emberkeep.adapters.savepoints.store import open_savepoint_objects
 from emberkeep.api.job import Job, job_environment
 from emberkeep.base.configuration.options import (
@@ -287,5 +286,5 @@ def _cause(script: ScriptOutcome) -> str:
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     # The script's exit handlers have run and the outcome is handed over: end at once, even if threads still hang.
-    logging.shutdown()
+    close_logs()
     os._exit(code)

@@ -8,14 +8,15 @@ The wait comes before the attempt is recorded: until then no driver timeout runs
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
+
+import structlog
 
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
 
 _INTERVAL_SECONDS = 0.5
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class AttemptHold:
@@ -36,7 +37,7 @@ class AttemptHold:
         """
         while (missing := self.waits_for(job)) and job.machine.state.verdict is None:
             if not job.held:
-                logger.warning("attempt %d of job %s waits for %s", attempt, job.job_id, missing)
+                log.warning("attempt waits", job=job.job_id, attempt=attempt, waits_for=missing)
             job.held = missing
             await asyncio.sleep(_INTERVAL_SECONDS)
         job.held = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
@@ -15,7 +16,7 @@ from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import JobStatus
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Cancellations:
@@ -48,7 +49,7 @@ class Cancellations:
         try:
             await self._writes.record_cancel(job_id)
         except Absent:
-            logger.info("job %s has ended before it could be canceled", job_id)
+            log.info("job ended before it could be canceled", job=job_id)
         except Conflict as error:  # another JobManager is the leader
             if not answer.done():
                 answer.set_exception(

@@ -7,9 +7,10 @@ short batches, therefore builds no queue. Nothing else waits for these writes.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.beacon import retry_pause
@@ -24,7 +25,7 @@ _LONGEST_RETRY_PAUSE = 5.0
 
 Report = tuple[int, tuple[QueryCheckpoint, ...]]  # attempt, its queries' newest commits
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class CheckpointRecords:
@@ -78,14 +79,14 @@ class CheckpointRecords:
             try:
                 pointers = await self._store.record_checkpoints(job_id, *report)
             except (RetryLater, UnknownOutcome) as error:
-                logger.info("checkpoints of job %s are not recorded yet: %s", job_id, error)
+                log.info("checkpoints are not recorded yet", job=job_id, reason=str(error))
                 return False
             except (Absent, Conflict) as error:
                 # The job has ended, a newer attempt is recorded, or another JobManager is the leader. The next write
                 # that matters shows which.
-                logger.info("checkpoints of job %s are not recorded: %s", job_id, error)
+                log.info("checkpoints are not recorded", job=job_id, reason=str(error))
             except Fatal as error:
-                logger.warning("checkpoints of job %s cannot be recorded: %s", job_id, error)
+                log.warning("checkpoints cannot be recorded", job=job_id, reason=str(error))
             else:
                 self._owner.tell(lambda: self._written(job_id, pointers))
         return True

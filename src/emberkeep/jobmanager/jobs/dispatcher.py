@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
+
+import structlog
 
 from emberkeep.base.actors import INBOX_LIMIT, Actor, asked
 from emberkeep.base.configuration import options
@@ -49,7 +50,7 @@ from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import ProcedureRequest
 from emberkeep.protocol.transport import RpcClient
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Dispatcher(Actor):
@@ -165,7 +166,7 @@ class Dispatcher(Actor):
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.add_job(graph.job_id, job.order, attempt)
         if stored.trouble is Trouble.AWAY:
-            logger.warning("job %s waits for its job graph: %s", graph.job_id, stored.problem)
+            log.warning("job waits for its job graph", job=graph.job_id, reason=stored.problem)
             self._machines.apply(graph.job_id, ev.BeginWithoutGraph(stored.problem))
         else:
             self._machines.apply(graph.job_id, ev.Begin(stored.problem, recovered))
@@ -183,7 +184,7 @@ class Dispatcher(Actor):
             self._machines.apply(stored.job_id, ev.GraphDamaged(stored.problem))
             return
         configuration, job.lacks = usable_configuration(self._configuration, graph)
-        logger.info("job %s: its job graph can be read again", stored.job_id)
+        log.info("job graph can be read again", job=stored.job_id)
         job.graph = graph
         self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.state.attempt)
         self._machines.apply(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
+
+import structlog
 
 from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
@@ -14,7 +15,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.protocol.messages import Ack, StartDriver, StopDriver
 from emberkeep.protocol.transport import RpcClient
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class DriverCalls:
         try:
             await self._rpc.call(place.address, request, Ack, timeout=self._timeout)
         except (RetryLater, UnknownOutcome) as error:
-            logger.info("start of job %s on task manager %s: %s", job.job_id, place.task_manager, error)
+            log.info(
+                "no reply to the start of a driver", job=job.job_id, task_manager=place.task_manager, reason=str(error)
+            )
             return None
         except EmberkeepError as error:
             return ev.StartRefused(attempt, f"task manager {place.task_manager} does not start the driver: {error}")
@@ -66,4 +69,4 @@ class DriverCalls:
         try:
             await self._rpc.call(place.address, request, Ack, timeout=self._timeout)
         except EmberkeepError as error:
-            logger.info("stop of job %s on task manager %s: %s", job_id, place.task_manager, error)
+            log.info("cannot stop a driver", job=job_id, task_manager=place.task_manager, reason=str(error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import structlog
 
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Conflict
@@ -18,7 +18,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Evacuation(ActorPart):
@@ -64,7 +64,7 @@ class Evacuation(ActorPart):
         """Ask a job's driver to move, or restart it elsewhere, if either is due now."""
         move = self._moves.due(job, self._clock.now())
         if move is Move.RESTART:
-            logger.info("job %s: its driver leaves an evacuated node", job.job_id)
+            log.info("driver leaves an evacuated node", job=job.job_id)
             self._note_left_behind(job)
             self._machines.apply(job.job_id, ev.MoveDriver(job.state.attempt))
         elif move is Move.ASK:
@@ -74,7 +74,7 @@ class Evacuation(ActorPart):
             try:
                 self._procedures.request(job.job_id, job.standing, job.state.status, request, self._answers.new())
             except Conflict as error:
-                logger.info("job %s does not move: %s", job.job_id, error)
+                log.info("job does not move", job=job.job_id, reason=str(error))
 
     def judged(self, job: ManagedJob, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:
         """Return the outcome, turned into a move if the driver was lost while it had to move."""
@@ -86,6 +86,6 @@ class Evacuation(ActorPart):
     def _note_left_behind(self, job: ManagedJob) -> None:
         entries = self._moves.left_behind(job, self._clock.now_ms())
         for entry in entries:
-            logger.warning("job %s: %s", job.job_id, entry.message)
+            log.warning("a driver was left behind", job=job.job_id, reason=entry.message)
         if entries:
             self._machines.apply(job.job_id, ev.ExceptionsNoted(job.state.attempt, entries))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from typing import Protocol
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.ids import JobId
@@ -14,7 +15,7 @@ from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.transitions import Phase
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class EffectCarrier(Protocol):
@@ -51,7 +52,13 @@ class JobMachines:
         moment = ev.Moment(now, clock.now_ms(), self._rng.random(), self._term.hearing.since(now))
         effects = job.machine.handle(event, moment)
         if job.state.status is not before:
-            logger.info("job %s: %s → %s (%s)", job_id, before.value, job.state.status.value, type(event).__name__)
+            log.info(
+                "job status changed",
+                job=job_id,
+                before=before.value,
+                after=job.state.status.value,
+                event_type=type(event).__name__,
+            )
             self._carrier.status_changed(job)
         for effect in effects:
             self._carrier.carry_out(job, effect)
@@ -68,10 +75,12 @@ class JobMachines:
         before = job.state.attempt
         self.apply(job_id, ev.AttemptSeen(attempt))
         if job.state.phase is Phase.ADOPTING and attempt == job.state.attempt:
-            logger.warning(
-                "job %s has attempt %d, but the job store has only %d: it was put back from an older copy. That "
-                "attempt continues; what happened after the copy was made is not known here: see docs/storage.md",
-                *(job_id, attempt, before),
+            log.warning(
+                "the job store was put back from an older copy: it does not know this job's newest attempt, which "
+                "continues; what happened after the copy was made is not known here, see docs/storage.md",
+                job=job_id,
+                attempt=attempt,
+                stored=before,
             )
 
     def check_invariants(self) -> None:

@@ -9,11 +9,12 @@ fails, its successor continues where it stopped.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError
@@ -35,7 +36,7 @@ _DOING = {
     Procedure.MOVE: "it is being moved",
 }
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 @dataclass
@@ -142,7 +143,7 @@ class Procedures:
     def _asked(self, job_id: JobId, standing: Standing, request: ProcedureRequest, written: bool) -> None:
         standing.asking = None
         if written:
-            logger.info("job %s is asked to %s (request %s)", job_id, request.procedure.value, request.trigger_id)
+            log.info("request recorded", job=job_id, procedure=request.procedure.value, request=request.trigger_id)
             self._move_ended(job_id, standing)
             standing.wanted, standing.progress = request, None
             self.watch_deadline(job_id, standing)
@@ -250,9 +251,9 @@ class Procedures:
         )
         self._remember(view)
         if pointers is None:
-            logger.warning("request %s about job %s has failed: %s", wanted.trigger_id, job_id, view.failure)
+            log.warning("request failed", job=job_id, request=wanted.trigger_id, reason=view.failure)
             return
-        logger.info("request %s about job %s is done %s", wanted.trigger_id, job_id, progress.savepoint)
+        log.info("request is done", job=job_id, request=wanted.trigger_id, savepoint=progress.savepoint)
         self._written(job_id, pointers)
         if _stops(wanted.procedure):
             standing.stopped = view

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.configuration import options
@@ -20,7 +21,7 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobs.model import JobGraph
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Submissions:
@@ -107,7 +108,7 @@ class Submissions:
         # Another submission under the same key may have written the job and not know it yet. Add the job now.
         written = graph if created else self._creating.pop(job_id, None)
         if written is not None and self._table.key_of(job_id) is None:
-            logger.info("job %s (%s) accepted", job_id, graph.name)
+            log.info("job accepted", job=job_id, name=graph.name)
             self._add(written)
         if not answer.done():
             answer.set_result(Submission(job_id=job_id, created=created))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 from functools import partial
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import EmberkeepError
@@ -16,7 +17,7 @@ from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 FIRST_PAUSE = 1.0  # seconds; doubles after each failure
 LONGEST_PAUSE = 30.0
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class UnreadJobs:
@@ -66,7 +67,7 @@ class UnreadJobs:
         try:
             stored = await self._store.recover_job(job_id)
         except EmberkeepError as error:
-            logger.warning("job %s is not read again now: %s", job_id, error)
+            log.warning("cannot read a job again now; trying again", job=job_id, reason=str(error))
             return False
         if stored is None:  # the job has ended in the meantime
             self.forget(job_id)

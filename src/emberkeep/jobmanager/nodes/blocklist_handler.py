@@ -7,12 +7,13 @@ the caller get its reply. So once a block is acknowledged, no JobManager places 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+
+import structlog
 
 from emberkeep.base.actors import Actor, asked
 from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS
@@ -37,7 +38,7 @@ _LOST = (
 )
 
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class BlockObserver(Protocol):
@@ -160,7 +161,7 @@ class BlocklistHandler(Actor):
             check_entry(report.entry)
             draft.report(report, now_ms)
         except (InvalidInput, BlocklistFull) as error:
-            logger.warning("a JobMaster's entry about %s is not taken: %s", report.entry.place, error)
+            log.warning("a JobMaster's entry is not taken", place=str(report.entry.place), reason=str(error))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -185,9 +186,7 @@ class BlocklistHandler(Actor):
         found = lost.found(self._clock.monotonic())
         if found is None or self._writing is not None:
             return
-        logger.warning(
-            "the blocklist is as jobs were told it: revision %d, %d entries", found.revision, len(found.entries)
-        )
+        log.warning("took the blocklist from JobMasters", revision=found.revision, entries=len(found.entries))
         self._writing = _Change("what running jobs were told", lambda _: None, None)
         self.start_effect("record", self._record(self._writing, BlocklistTracker(found), None), deadline=None)
 
@@ -228,7 +227,7 @@ class BlocklistHandler(Actor):
             places = BlockedPlaces(blocklist.entries)
             for observer in self._observers:
                 await observer.block(places)
-            logger.info("blocklist, revision %d: %s", blocklist.revision, change.what)
+            log.info("blocklist changed", revision=blocklist.revision, change=change.what)
         self.tell(partial(self._recorded, change, draft if written else None, answer))
 
     def _recorded(self, change: _Change, draft: BlocklistTracker | None, answer: Any) -> None:
@@ -244,7 +243,7 @@ def _answer(change: _Change, answer: Any) -> None:
     """Give the caller, if it still waits, the result or the error."""
     if change.answer is None:
         if isinstance(answer, EmberkeepError):
-            logger.warning("%s: not done: %s", change.what, answer)
+            log.warning("the blocklist is not changed", change=change.what, reason=str(answer))
     elif not change.answer.done():
         if isinstance(answer, EmberkeepError):
             change.answer.set_exception(answer)

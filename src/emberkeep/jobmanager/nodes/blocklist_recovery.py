@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
+
+import structlog
 
 from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS, HEARTBEAT_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
@@ -14,7 +15,7 @@ from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobs.ports import JobStore
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ async def find_blocklist(store: JobStore, reads: StoreWrites, configuration: Con
         raise
     except Fatal as error:
         if configuration[BLOCKLIST_ACCEPTS_LOSS]:
-            logger.error("the blocklist is lost, and an empty one takes its place: %s", error)
+            log.error("the blocklist is lost, and an empty one takes its place", reason=str(error))
             await reads.read("the blocklist is not replaced", lambda: store.record_blocklist(Blocklist()))
             return FoundBlocklist(Blocklist())
-        logger.error("the blocklist cannot be read: nothing new is placed until a job tells it: %s", error)
+        log.error("cannot read the blocklist; nothing new is placed until a job reports it", reason=str(error))
         return FoundBlocklist(Blocklist(), LostBlocklist(str(error), configuration[HEARTBEAT_TIMEOUT]))

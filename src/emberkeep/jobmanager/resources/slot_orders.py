@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import EmberkeepError, UnknownOutcome
@@ -16,7 +17,7 @@ from emberkeep.slots.slot_manager import Allotted, SlotManager
 
 CALLS_AT_ONCE = 128
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class SlotOrders:
@@ -54,11 +55,13 @@ class SlotOrders:
             await self._rpc.call(allotted.info.address, request, Ack, timeout=self._timeout)
         except UnknownOutcome as error:
             # The slot may be allocated: the next report, or the timeout of the pending slot, decides.
-            logger.info(
-                "no reply to an allocation on task manager %s, its next report decides: %s", allotted.info.id, error
+            log.info(
+                "no reply to an allocation, the task manager's next report decides",
+                task_manager=allotted.info.id,
+                reason=str(error),
             )
         except EmberkeepError as error:
-            logger.info("task manager %s did not take an allocation: %s", allotted.info.id, error)
+            log.info("task manager did not take an allocation", task_manager=allotted.info.id, reason=str(error))
             self._withdraw(allocation.id)
 
     def _withdraw(self, allocation_id: AllocationId) -> None:

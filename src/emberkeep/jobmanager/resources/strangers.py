@@ -7,7 +7,7 @@ that work. So it replies that they must try again, until a person has decided.
 
 from __future__ import annotations
 
-import logging
+import structlog
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
@@ -35,7 +35,7 @@ _HINT = (
 _RAISE = 'raise the epoch: see "A job store put back from an older copy" in docs/storage.md'
 _Speaks = RegisterTaskManager | TaskManagerHeartbeat | RegisterJobMaster | JobMasterHeartbeat | ReportOutcome
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Strangers:
@@ -91,7 +91,7 @@ class Strangers:
             "this one is the leader, its job store was put back from an older copy"
         )
         if not self._warned_of_older:
-            logger.warning("%s; what runs continues, but this JobManager does not manage it; %s", problem, _RAISE)
+            log.warning("what runs continues, but this JobManager does not manage it", reason=problem, hint=_RAISE)
             self._warned_of_older = True
         match request:
             case RegisterTaskManager(info=info):
@@ -112,6 +112,9 @@ class Strangers:
             id=info.id, address=info.address, node_id=info.node_id, pid=info.pid, lineage=own
         )
         if not known:
-            logger.warning(
-                "%s; its work at %s continues, and this JobManager does not use it; %s", problem, info.address, hint
+            log.warning(
+                "the work of this task manager continues, and this JobManager does not use it",
+                address=info.address,
+                reason=problem,
+                hint=hint,
             )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+
+import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import EmberkeepError
@@ -15,7 +16,7 @@ from emberkeep.jobmanager.nodes.fault_watch import FaultWatch
 from emberkeep.jobmanager.resources.registrations import Registrations
 from emberkeep.jobmanager.steady_clock import SteadyClock
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class SuspectedNodes:
@@ -62,7 +63,7 @@ class SuspectedNodes:
             try:
                 await block(entry)
             except EmberkeepError as error:
-                logger.warning("cannot block the suspected node %s: %s", entry.id, error)
+                log.warning("cannot block a suspected node", node=entry.id, reason=str(error))
             else:
-                logger.warning("blocked the suspected node %s temporarily: %s", entry.id, entry.cause)
+                log.warning("blocked a suspected node temporarily", node=entry.id, reason=entry.cause)
         self._blocking = False

@@ -5,8 +5,9 @@ Each report updates the SlotManager. What changes for jobs is announced to the D
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
+
+import structlog
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.resources.announcer import Announcer
@@ -28,7 +29,7 @@ from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.registered_task_managers import Lapsed, RemovedTaskManager
 from emberkeep.slots.slot_manager import SlotManager
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class TaskManagerReports:
@@ -55,7 +56,7 @@ class TaskManagerReports:
             self._succeed(info, report, replaced)
         before = self.registrations.get(info.id)
         if before is None:
-            logger.info("task manager %s registered from %s with %d slots", info.id, info.address, info.slots)
+            log.info("task manager registered", task_manager=info.id, address=info.address, slots=info.slots)
         self._announcer.listener.attempts_seen((*request.attempts, *_attempts_of(report)))
         self._suspects.judge(lambda faults, _: faults.stands(info))
         self.lost.returned(info.instance)
@@ -71,7 +72,7 @@ class TaskManagerReports:
         What the new instance has taken over continues. Only jobs without a slot in its report learn of a loss. Drivers
         that it does not list have ended, if it has searched for those of the previous instance.
         """
-        logger.info("task manager %s was restarted on %s", info.id, info.host)
+        log.info("task manager was restarted", task_manager=info.id, host=info.host)
         before = self.registrations.get(info.id)
         if before is not None and info.predecessor == before.info.instance:
             self._announcer.vanished(before.info, before.report.drivers, report.drivers)
@@ -89,11 +90,7 @@ class TaskManagerReports:
         self._take(registration, request, is_late=is_late)
         self._note_leaving(request.id, report)
         if was_away:
-            logger.info(
-                "received a heartbeat again from task manager %s at %s",
-                request.id,
-                registration.info.address,
-            )
+            log.info("received a heartbeat again", task_manager=request.id, address=registration.info.address)
         if was_away or registration.report.drivers != before.drivers:
             self._announcer.drivers(registration.info, before.drivers, registration.report.drivers)
             new = [driver for driver in registration.report.drivers if driver not in before.drivers]
@@ -129,7 +126,7 @@ class TaskManagerReports:
 
     def _take_leave(self, info: TaskManagerInfo) -> None:
         """Drop a task manager that has shut down and holds nothing, without waiting for a timeout."""
-        logger.info("task manager %s at %s has shut down", info.id, info.address)
+        log.info("task manager has shut down", task_manager=info.id, address=info.address)
         self._term.hearing.left(info.id)
         self._note_lost([self._slots.task_managers.remove(info.id)])
 
@@ -150,15 +147,17 @@ class TaskManagerReports:
     def take_lapsed(self, lapsed: Lapsed) -> None:
         """Announce the task managers whose heartbeats have been missing for too long."""
         for info in lapsed.away:
-            logger.warning(
-                "lost contact with task manager %s at %s, allocating nothing new there; jobs keep what they hold",
-                info.id,
-                info.address,
+            log.warning(
+                "lost contact with task manager, allocating nothing new there; jobs keep what they hold",
+                task_manager=info.id,
+                address=info.address,
             )
         if lapsed.away:  # nothing is lost yet, but now only the drivers' own heartbeats count
             self._announcer.listener.task_managers_lost(tuple(info.instance for info in lapsed.away))
         for info, _ in lapsed.lost:
-            logger.warning("no heartbeat from task manager %s at %s for too long, removed it", info.id, info.address)
+            log.warning(
+                "no heartbeat from task manager for too long, removed it", task_manager=info.id, address=info.address
+            )
         if lapsed.lost:
             self._note_lost(lapsed.lost)
 

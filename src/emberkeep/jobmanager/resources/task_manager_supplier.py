@@ -8,8 +8,9 @@ would not find again.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
+
+import structlog
 
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
@@ -24,7 +25,7 @@ from emberkeep.slots.task_manager_supply import SupplyLimits, SupplyPlan, TaskMa
 CYCLE = 0.5  # seconds between two cycles
 STOP_MARGIN = 60.0  # seconds that a task manager may take to end, beyond the grace of its processes
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 def supply_limits(configuration: Configuration) -> SupplyLimits:
@@ -79,13 +80,13 @@ class TaskManagerSupplier:
         alive = {each.id for each in started if each.alive}
         for key in plan.ends:
             if key in alive:
-                logger.warning("killing task manager %s: it did not register, or did not end, in time", key)
+                log.warning("killing a task manager: it did not register, or did not end, in time", task_manager=key)
             await self._driver.end(key)
             self._supply.ended(key)
 
     async def _revive(self, plan: SupplyPlan) -> None:
         for key in plan.revives:
-            logger.warning("task manager %s has exited while jobs use it, starting it again", key)
+            log.warning("task manager has exited while jobs use it, starting it again", task_manager=key)
             await self._tried(lambda key=key: self._driver.revive(key))  # type: ignore[misc]
 
     async def _start(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...], supply: Supply) -> None:
@@ -96,7 +97,7 @@ class TaskManagerSupplier:
                 return
             self._last_warning = ""
             taken.add(made.id)
-            logger.info("started task manager %s on node %s", made.id, made.node_id)
+            log.info("started task manager", task_manager=made.id, node=made.node_id)
 
     async def _tried(self, work: Callable[[], Awaitable[StartedTaskManager | None]]) -> StartedTaskManager | None:
         try:
@@ -111,7 +112,7 @@ class TaskManagerSupplier:
     async def _stop(self, key: TaskManagerId) -> None:
         try:
             if await self._resources.ends.retire(key):
-                logger.info("task manager %s is idle, asked it to end", key)
+                log.info("task manager is idle, asked it to end", task_manager=key)
             else:
                 self._supply.stop_failed(key)
         except Absent:
@@ -124,4 +125,4 @@ class TaskManagerSupplier:
         """Log a warning, unless it repeats the last one."""
         if text != self._last_warning:
             self._last_warning = text
-            logger.warning("%s", text)
+            log.warning(text)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import logging
 import os
 import stat
 import subprocess
@@ -28,7 +27,6 @@ BUILD_SECONDS = 600.0
 _RECORD_KIND = "class-archive"
 _RECORD_VERSION = 1
 _KEPT = 3  # archives in all, including those of other Java or Spark versions, which may still be in use
-_log = logging.getLogger(__name__)
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:

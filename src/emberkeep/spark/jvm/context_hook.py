@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -22,8 +21,6 @@ from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
 from emberkeep.spark.jvm.state_gateway_conf import NAMESERVICES, gateway_settings, placement_settings
 from emberkeep.spark.model import ApplicationListener, DriverSettings, SparkApplication
 from emberkeep.spark.notices import Notices
-
-_log = logging.getLogger(__name__)
 
 
 class ContextHook:

@@ -7,9 +7,10 @@ listen on the node's address without any authentication.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
+
+import structlog
 
 from emberkeep.spark.errors import SparkInternalsMissing
 
@@ -17,7 +18,7 @@ _MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 _SYSTEM_NAME = "sparkMaster"
 _ENDPOINT_NAME = "Master"
 _LOOPBACK = "127.0.0.1"
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class EmbeddedMaster:
@@ -46,7 +47,7 @@ class EmbeddedMaster:
         try:
             self._rpc_env.shutdown()
         except (Py4JError, OSError) as error:
-            _log.debug("the embedded Master had ended already: %s", error)
+            log.debug("the embedded Master had ended already", reason=str(error))
 
 
 def _start(jvm: Any, conf: Any) -> tuple[Any, int]:
