@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Documents written by code: `<module>.render() -> str`, wrapped, is the whole file. `--write` brings them up to date.
 GENERATED = {
-    "docs/configuration.md": "emberkeep.base.configuration.reference",
-    "docs/rest.md": "emberkeep.rest.reference",
+    "docs/configuration.md": "tools.option_reference",
+    "docs/rest.md": "tools.rest_reference",
     "docs/states.md": "tools.state_diagrams",
 }
 

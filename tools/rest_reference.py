@@ -16,7 +16,7 @@ from emberkeep.rest.table import ROUTES
 _HEAD = """\
 # REST API
 
-This page is written by `emberkeep.rest.reference` from the route table; do not edit it.
+<!-- Written by `python -m tools.check_docs --write` from the route table. Do not edit. -->
 
 The JobManager serves everything below `/v1` on `rest.port`. Shapes are those of Flink's REST API wherever Flink has the
 thing, so Flink's tools can list and cancel jobs; what is Emberkeep's own hangs below the field `emberkeep`. The same

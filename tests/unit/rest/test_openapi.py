@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from emberkeep.rest.openapi import document
-from emberkeep.rest.reference import render
 from emberkeep.rest.serving.routing import PATH_PARAMETERS, Route
 from emberkeep.rest.table import ROUTES
 from tests.unit.rest.fake_gateway import job_id
 from tests.unit.rest.server import Site
+from tools.rest_reference import render
 
 
 def refs(value: Any) -> set[str]:

@@ -6,12 +6,13 @@ import doctest
 
 import pytest
 
-from emberkeep.rest import openapi, reference
+from emberkeep.rest import openapi
 from emberkeep.rest.serving import invalid_body
 from emberkeep.web import formats
+from tools import rest_reference
 
 
-@pytest.mark.parametrize("module", [formats, invalid_body, openapi, reference])
+@pytest.mark.parametrize("module", [formats, invalid_body, openapi, rest_reference])
 def test_examples(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
 
