@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import secrets
 from typing import NewType, Protocol
@@ -31,16 +30,6 @@ class SystemIds:
 
     def hex32(self) -> str:
         return secrets.token_hex(16)
-
-
-class SeededIds:
-    """Ids from a seed, for simulations."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def hex32(self) -> str:
-        return f"{self._rng.getrandbits(128):032x}"
 
 
 def parse_job_id(text: str) -> JobId:

@@ -91,9 +91,3 @@ def is_alive(identity: ProcessIdentity) -> bool:
     if stat is None or stat.is_dead or stat.start_ticks != identity.start_ticks:
         return False
     return boot_id() == identity.boot_id
-
-
-def session_members(session: int) -> list[int]:
-    """Return the pids of the live processes of a session, lowest first."""
-    stats = (read_stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdigit())
-    return sorted(stat.pid for stat in stats if stat is not None and stat.session == session and not stat.is_dead)

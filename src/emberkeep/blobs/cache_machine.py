@@ -132,10 +132,6 @@ class CacheMachine:
         """Number of BLOBs known here."""
         return sum(len(entries) for entries in self._owners.values())
 
-    def directory_references(self, owner: JobId) -> int:
-        """Return how many references the owner's directory has: those of all its files together."""
-        return sum(len(entry.holders) for entry in self._owners.get(owner, {}).values())
-
     def _entry(self, owner: JobId, key: BlobKey) -> _Entry:
         return self._owners.setdefault(owner, {}).setdefault(key, _Entry())
 

@@ -62,10 +62,6 @@ class QuerySavepoint(Compatible, frozen=True, kw_only=True):
     watermark_ms: int  # of the next batch; 0: none yet
     drained_from: int = -1
 
-    @property
-    def is_drained(self) -> bool:
-        return self.drained_from >= 0
-
 
 class FunctionState(Compatible, frozen=True, kw_only=True):
     """State of one user function. ``name``: the instance that returned it. ``path``: the file that holds it."""

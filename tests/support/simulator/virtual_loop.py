@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
+from tests.support.seeded_ids import SeededIds
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from emberkeep.base.process_identity import (
     is_alive,
     own_identity,
     read_stat,
-    session_members,
 )
 
 
@@ -62,10 +61,6 @@ def test_a_zombie_is_dead(child: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize("change", [{"start_ticks": 1}, {"boot_id": "another boot"}])
 def test_a_reused_pid_is_another_process(change: dict[str, int | str]) -> None:
     assert not is_alive(msgspec.structs.replace(own_identity(), **change))
-
-
-def test_a_session_lists_its_members(child: subprocess.Popen[bytes]) -> None:
-    assert session_members(child.pid) == [child.pid]
 
 
 def test_a_process_whose_main_thread_ended_is_not_dead_while_others_run() -> None:

@@ -72,7 +72,6 @@ def test_what_was_written_is_read() -> None:
     assert read == example()
     assert read.total_size == 603
     assert [file.path for file in read.files_of(read.queries[0])] == ["queries/query-flights/offsets/41"]
-    assert read.queries[0].is_drained
     assert len(manifest_sha256(data)) == 64
 
 

@@ -19,7 +19,7 @@ from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, RetryLater
-from emberkeep.base.ids import JobId, SeededIds
+from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.protocol.rest import LogInfo, Problem
@@ -29,6 +29,7 @@ from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.web.pages import web_routes
+from tests.support.seeded_ids import SeededIds
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
 from tests.unit.rest.fake_storage import FakeStorage
 from tests.unit.rest.memory_blobs import MemoryBlobs

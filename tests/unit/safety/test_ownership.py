@@ -30,7 +30,6 @@ from emberkeep.base.files.ownership import (
     claim,
     decode_owner,
     encode_owner,
-    require,
 )
 from tests.support.crash_files import RecordedFiles
 
@@ -59,21 +58,20 @@ def test_the_first_start_on_an_empty_place_writes_the_record(tmp_path: Path) -> 
 def test_another_owners_place_is_refused(tmp_path: Path, other: Owner) -> None:
     claim(tmp_path, _owner())
     (tmp_path / "data").touch()
-    for refused in (claim, adopt, require):
+    for refused in (claim, adopt):
         with pytest.raises(OwnedByAnother, match="storage of cluster 'north'") as caught:
             refused(tmp_path, other)
         assert str(tmp_path) in str(caught.value)
         assert caught.value.hint
     assert check(tmp_path, other).standing is PlaceStanding.ANOTHERS
-    assert require(tmp_path, _owner()) == _owner()
+    assert check(tmp_path, _owner()).standing is PlaceStanding.OWNED
 
 
 @pytest.mark.req("SAFE-4")
 def test_data_without_a_record_is_refused_until_it_is_adopted(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
-    for refused in (claim, require):
-        with pytest.raises(HasNoOwner, match=r"has data \(checkpoints\) but no ownership record"):
-            refused(tmp_path, _owner())
+    with pytest.raises(HasNoOwner, match=r"has data \(checkpoints\) but no ownership record"):
+        claim(tmp_path, _owner())
     assert not (tmp_path / OWNER_FILE).exists()
     assert adopt(tmp_path, _owner()) == claim(tmp_path, _owner()) == _owner()
 
@@ -106,7 +104,7 @@ def test_a_record_that_cannot_be_read_counts_as_nobodys(
     tmp_path: Path, data: bytes, error: type[EmberkeepError]
 ) -> None:
     (tmp_path / OWNER_FILE).write_bytes(data)
-    for refused in (claim, adopt, require):
+    for refused in (claim, adopt):
         with pytest.raises(error):
             refused(tmp_path, _owner())
     assert check(tmp_path, _owner()).standing is PlaceStanding.UNAVAILABLE
@@ -116,7 +114,7 @@ def test_a_record_that_cannot_be_read_counts_as_nobodys(
 @pytest.mark.req("SAFE-4")
 def test_a_place_that_is_away_is_unavailable_and_not_empty(tmp_path: Path) -> None:
     away = tmp_path / "mount" / "storage"
-    for refused in (claim, adopt, require):
+    for refused in (claim, adopt):
         with pytest.raises(Unavailable):
             refused(away, _owner())
     assert check(away, _owner()).standing is PlaceStanding.UNAVAILABLE

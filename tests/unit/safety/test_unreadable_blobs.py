@@ -16,11 +16,11 @@ from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.files_tree import BlobTree
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import Fatal, RetryLater, Unavailable
-from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.support.contracts.local_store import ONE, OTHER, blob
+from tests.support.seeded_ids import SeededIds
 from tests.unit.jobmanager.cluster import in_virtual_time
 from tests.unit.jobmanager.test_blob_server import SCRIPT, A, Bench, put
 

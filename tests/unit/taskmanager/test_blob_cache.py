@@ -12,11 +12,11 @@ import pytest
 
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater
-from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import BlobKey, transient
 from emberkeep.taskmanager.blobs.cache import BlobCache
+from tests.support.seeded_ids import SeededIds
 from tests.unit.taskmanager.blob_stores import (
     CONTENT,
     JOB,

@@ -16,9 +16,9 @@ from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import EmberkeepError, RetryLater
-from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
 from emberkeep.taskmanager.blobs.cache import BlobCache
+from tests.support.seeded_ids import SeededIds
 from tests.unit.adapters.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
 from tests.unit.taskmanager.blob_stores import JOB, key_of
 

@@ -154,14 +154,6 @@ def rewrite(place: Path, owner: Owner) -> None:
     write_file(place / OWNER_FILE, encode_owner(owner, read_if_there(place / OWNER_FILE)), mode=0o644)
 
 
-def require(place: Path, mine: Owner) -> Owner:
-    """Return the record of a place that ``mine`` owns. Call before anything is deleted there.
-
-    Raises as ``claim`` does, and Absent if the place is empty.
-    """
-    return _owned(check(place, mine))
-
-
 def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Finding:
     """Find the relation of ``mine`` to a directory. Blocks, raises nothing."""
     where = place / OWNER_FILE

@@ -13,16 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import structlog
-
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.queries.listening import listener_of_starts
 from emberkeep.spark.queries.script_queries import ScriptQuery, check_not_failed
 from emberkeep.spark.stopping.limit import Limit
 from emberkeep.spark.stopping.running_batch import RunningBatch
-
-log = structlog.get_logger(__name__)
 
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 _REAL_TIME = "org.apache.spark.sql.execution.streaming.RealTimeTrigger"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 
 import structlog
 
@@ -30,8 +29,6 @@ SWEEP_INTERVAL = 60.0  # seconds between two sweeps, and between two comparisons
 _DIRECTORIES_PER_SWEEP = 200  # directories listed in the durable store in one sweep, in turn
 _MEASURE_INTERVAL = 2.0  # seconds: the heartbeat has the last measurement, because counting many copies takes time
 _QUEUED = 20_000  # far above what a task manager's slots cause between two turns
-
-Step = Callable[[float], tuple[Effect, ...]]  # takes the time, changes the ownership, returns the effects
 
 
 class StateUpkeep:
