@@ -12,7 +12,6 @@ import structlog
 from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
-from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import JobMaster
@@ -37,14 +36,9 @@ class JobMasterService:
         configuration: Configuration,
         rpc: RpcClient,
         spark: SparkDriver,
-        job_id: JobId,
-        attempt: int,
-        address: str,
-        task_manager: TaskManagerId,
+        identity: Identity,
         job_manager: str,
-        pid: int,
     ) -> None:
-        identity = Identity(job_id=job_id, attempt=attempt, address=address, task_manager=task_manager, pid=pid)
         self.master = JobMaster(system, configuration, rpc, spark, identity, job_manager)
         self._system = system
         self._rpc = rpc

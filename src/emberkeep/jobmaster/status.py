@@ -2,63 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
 
 from emberkeep.blocklist.follower import BlocklistFollower
+from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
-from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
+from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
 
+EXCEPTIONS = 20  # lost executors that a status reports, the newest ones
 NOTHING_SEEN = SparkView(
     executors=frozenset(), queries=(), active_stages=0, active_tasks=0, completed_tasks=0, failed_tasks=0
 )
 
 
-def job_master_status(
-    sequence: int,
-    pool: PoolState,
-    application: Application | None,
-    view: SparkView | None,
-    exceptions: Iterable[ExceptionEntry],
-    checkpoints: tuple[QueryCheckpoint, ...],
-    blocklist: BlocklistFollower,
-    procedure: ProcedureProgress | None,
-    now: float,
-    *,
-    tell_blocklist: bool,
-) -> JobMasterStatus:
-    """Return the status. ``now``: seconds of the pool's clock.
+class AttemptStatus:
+    """What an attempt has reported last, and what the next report adds.
 
-    ``tell_blocklist``: include the blocklist, as the JobManager cannot read its own.
+    ``application`` and ``view``: of Spark, None before the first. The other parts of a status belong to the JobMaster.
     """
-    seen = view or NOTHING_SEEN
-    blocklist_epoch, listed = (blocklist.told if tell_blocklist else None) or (0, None)
-    return JobMasterStatus(
-        sequence=sequence,
-        requirements=pool.declared(),
-        executors=tuple(
-            _executor_view(slot, application, seen, away=pool.is_away(slot, now)) for slot in pool.held.values()
-        ),
-        queries=seen.queries,
-        active_stages=seen.active_stages,
-        active_tasks=seen.active_tasks,
-        completed_tasks=seen.completed_tasks,
-        failed_tasks=seen.failed_tasks,
-        app_id="" if application is None else application.app_id,
-        waiting=pool.waiting(now),
-        exceptions=tuple(exceptions),
-        checkpoints=checkpoints,
-        blocklist_revision=blocklist.revision,
-        blocklist=listed,
-        blocklist_epoch=blocklist_epoch,
-        block_reports=blocklist.reports,
-        procedure=procedure,
-        functions=seen.functions,
-    )
+
+    def __init__(self, attempt: int) -> None:
+        self.application: Application | None = None
+        self.view: SparkView | None = None
+        self._attempt = attempt
+        self._checkpoints = CheckpointReports()
+        self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
+        self._sequence = 0
+
+    def see(self, view: SparkView | None) -> None:
+        """Note what Spark shows now; None if it shows nothing."""
+        self.view = view
+        if view is not None:
+            self._checkpoints.see(view.commits)
+
+    def note_lost(self, lost: RemoveExecutor, now_ms: int) -> None:
+        """Note an executor that has ended in disorder."""
+        message, _, more = lost.reason.partition("\n")
+        self._exceptions.append(
+            ExceptionEntry(
+                timestamp_ms=now_ms,
+                attempt=self._attempt,
+                kind="ExecutorLost",
+                message=message,
+                traceback=lost.reason if more else "",
+                task_manager=lost.task_manager,
+            )
+        )
+
+    def take(
+        self,
+        pool: PoolState,
+        blocklist: BlocklistFollower,
+        procedure: ProcedureProgress | None,
+        now: float,
+        *,
+        tell_blocklist: bool,
+    ) -> JobMasterStatus:
+        """Return the next status. ``now``: seconds of the pool's clock.
+
+        ``tell_blocklist``: include the blocklist, as the JobManager cannot read its own.
+        """
+        self._sequence += 1
+        application, seen = self.application, self.view or NOTHING_SEEN
+        blocklist_epoch, listed = (blocklist.told if tell_blocklist else None) or (0, None)
+        return JobMasterStatus(
+            sequence=self._sequence,
+            requirements=pool.declared(),
+            executors=tuple(
+                _executor_view(slot, application, seen, away=pool.is_away(slot, now)) for slot in pool.held.values()
+            ),
+            queries=seen.queries,
+            active_stages=seen.active_stages,
+            active_tasks=seen.active_tasks,
+            completed_tasks=seen.completed_tasks,
+            failed_tasks=seen.failed_tasks,
+            app_id="" if application is None else application.app_id,
+            waiting=pool.waiting(now),
+            exceptions=tuple(self._exceptions),
+            checkpoints=self._checkpoints.newest(),
+            blocklist_revision=blocklist.revision,
+            blocklist=listed,
+            blocklist_epoch=blocklist_epoch,
+            block_reports=blocklist.reports,
+            procedure=procedure,
+            functions=seen.functions,
+        )
 
 
 def _executor_view(slot: HeldSlot, application: Application | None, seen: SparkView, *, away: bool) -> ExecutorView:

@@ -19,6 +19,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.system import System
+from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application, Asked, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint
@@ -278,17 +279,20 @@ class DriverWork:
         self.spark = SimSpark(self.process, self.machines, self.configuration, self.truth)
         self.spark.streams = self.script.seconds is None
         self.key = (self.request.graph.job_id, self.request.attempt)
+        identity = Identity(
+            job_id=self.request.graph.job_id,
+            attempt=self.request.attempt,
+            address=self.address,
+            task_manager=TaskManagerId(self.process.owner),
+            pid=self.process.pid,
+        )
         self.service = JobMasterService(
             self.system,
             self.configuration,
             self.machines.network.client(self.process.party),
             self.spark,
-            self.request.graph.job_id,
-            self.request.attempt,
-            self.address,
-            TaskManagerId(self.process.owner),
+            identity,
             self.request.job_manager,
-            self.process.pid,
         )
         self.service.master.procedures.steps = SimSteps(self)
 

@@ -23,6 +23,7 @@ from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Blocklist
+from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -106,17 +107,14 @@ class Bench:
         )
         self.network.attach(JOB_MANAGER, self.job_manager)
         self.task_managers = [FakeTaskManager(0, self.network), FakeTaskManager(1, self.network)]
+        identity = Identity(job_id=JOB, attempt=1, address=JOB_MASTER, task_manager=TaskManagerId("tm-0"), pid=42)
         self.service = JobMasterService(
             seeded_system(VirtualClock(loop), 1, "driver"),
             Configuration().with_texts({option.key: f"{value:g}" for option, value in SETTINGS.items()}, "test"),
             self.network,
             self.spark,
-            JOB,
-            1,
-            JOB_MASTER,
-            TaskManagerId("tm-0"),
+            identity,
             JOB_MANAGER,
-            42,
         )
         self.network.attach(JOB_MASTER, self.service)
         self.running = asyncio.create_task(self.service.run())

@@ -42,6 +42,7 @@ from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.driver_spec import DriverSpec
+from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.jobmaster.ports import Application, Asked, SparkView
 from emberkeep.jobmaster.service import JobMasterService
@@ -243,18 +244,14 @@ class JobMasterThread:
             rpc = HttpRpcClient(token, offload)
             stack.push_async_callback(rpc.close)
             port = bind_port(self._spec.host, 0)
-            service = JobMasterService(
-                system,
-                self._configuration,
-                rpc,
-                self._bridge,
-                self._spec.graph.job_id,
-                self._spec.attempt,
-                port.address,
-                TaskManagerId(self._spec.task_manager),
-                self._spec.job_manager,
-                os.getpid(),
+            identity = Identity(
+                job_id=self._spec.graph.job_id,
+                attempt=self._spec.attempt,
+                address=port.address,
+                task_manager=TaskManagerId(self._spec.task_manager),
+                pid=os.getpid(),
             )
+            service = JobMasterService(system, self._configuration, rpc, self._bridge, identity, self._spec.job_manager)
             service.master.link.lease = self.lease
             service.master.procedures.steps = DriverProcedures(
                 self._spec,

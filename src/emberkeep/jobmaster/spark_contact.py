@@ -1,0 +1,49 @@
+"""What a JobMaster reads from Spark, and what it reports to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.jobmaster.ports import Asked, SparkDriver, SparkView
+from emberkeep.slots.pool.events import RemoveExecutor
+from emberkeep.slots.pool.machine import SlotPool
+
+log = structlog.get_logger(__name__)
+
+
+class SparkContact:
+    """Calls Spark with a timeout of ``patience`` seconds: a JVM that does not answer delays nothing else."""
+
+    def __init__(self, spark: SparkDriver, pool: SlotPool, clock: Clock, *, patience: float) -> None:
+        self._spark = spark
+        self._pool = pool
+        self._clock = clock
+        self._patience = patience
+
+    async def watch(self, interval: float, viewed: Callable[[SparkView | None], Awaitable[None]]) -> None:
+        """Give Spark's state to ``viewed`` every ``interval`` seconds, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    await viewed(await self._spark.view(self._asked()))
+            except (EmberkeepError, TimeoutError) as error:
+                log.debug("Spark does not answer", reason=str(error))
+            await asyncio.sleep(interval)
+
+    def _asked(self) -> Asked:
+        pool = self._pool.state
+        doubted = pool.doubted(self._clock.monotonic())
+        return Asked(doubted=doubted, leaving=pool.leaving(), cordoned=pool.to_cordon())
+
+    async def remove_executor(self, lost: RemoveExecutor) -> None:
+        """Report to Spark that an executor is lost, which Spark would notice only later by missing heartbeats."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._spark.remove_executor(lost.executor_id, lost.reason)
+        except (EmberkeepError, TimeoutError) as error:
+            log.warning("Spark was not told of a lost executor", executor=lost.executor_id, reason=str(error))
