@@ -8,7 +8,7 @@ runs concurrently, and the machine is notified when each operation begins and en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import structlog
@@ -18,29 +18,27 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
-from emberkeep.blobs.deliveries import LONGEST_DELIVERY, Deliveries
-from emberkeep.blobs.groups import check_group
-from emberkeep.blobs.model import BlobContent, BlobKey, key_of, transient
+from emberkeep.blobs.model import BlobContent, BlobKey
 from emberkeep.blobs.peers import Direct, Peers
 from emberkeep.blobs.ports import BlobStorage, LocalStore
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.jobmanager.blobs.copies import BlobCopies
 from emberkeep.jobmanager.blobs.core import CONFIRMED_SECONDS, BlobCore, Disk, ThreadedDisk
+from emberkeep.jobmanager.blobs.upkeep import BlobUpkeep
 from emberkeep.jobmanager.blobs.uploads import BlobUploads
 from emberkeep.jobmanager.blobs.verification import Verification
 from emberkeep.jobmanager.views.blobs import BlobStatistics, BlobVerification, BlobView
 
 log = structlog.get_logger(__name__)
 
-DELETIONS = 8  # at a time
-SHARES = 8  # at a time
-LISTING_PAUSE = 5.0  # seconds until an HA store that did not answer is listed again
 CLOSING = 20.0  # longest duration of an orderly exit, in seconds
-CHUNK = 1024**2
 
 
 class BlobServer:
-    """Implements BlobServerGateway. Call ``open`` once, then ``run``; ``close`` only in an orderly exit."""
+    """Implements BlobServerGateway. Call ``open`` once, then ``run``; ``close`` only in an orderly exit.
+
+    It is a facade: one method for each question, most of which one part answers. So it may have many.
+    """
 
     def __init__(
         self,
@@ -58,15 +56,14 @@ class BlobServer:
         ``overtook``: the previous leader's session had not ended. It may still delete BLOBs, for as long as its last
         confirmation is valid, so this server waits before it lists the HA store.
         """
-        self._settles_in = CONFIRMED_SECONDS if overtook else 0.0
         peers = Peers(configuration[BLOB_DIRECT_DOWNLOADS])
         self._core = BlobCore(ServerMachine(), local, ha, peers, disk or ThreadedDisk(), confirm)
         self._machine = self._core.machine
-        self._max_size: int = configuration[BLOB_MAX_SIZE]
-        self._retention: float = configuration[BLOB_RETENTION]
-        self._uploads = BlobUploads(self._core, max_size=self._max_size)
+        self._uploads = BlobUploads(self._core, max_size=configuration[BLOB_MAX_SIZE])
         self._copies = BlobCopies(self._core)
-        self._running = False
+        self._upkeep = BlobUpkeep(
+            self._core, interval=configuration[BLOB_RETENTION], settles_in=CONFIRMED_SECONDS if overtook else 0.0
+        )
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -83,17 +80,8 @@ class BlobServer:
         await core.local.open_store()
         self._machine.recover(jobs, ended)
         self._machine.found_local(await core.local.listing())
-        if not self._settles_in:
-            await self._list_ha()
+        await self._upkeep.open()
         core.decide()
-
-    async def _list_ha(self) -> None:
-        try:
-            listing = await self._core.ha.listing()
-        except EmberkeepError as error:
-            log.warning("the HA store does not tell what it holds; asking again", reason=str(error))
-        else:
-            self._machine.found_ha(listing)
 
     def strangers(self) -> set[JobId]:
         """Return the owners of BLOBs in the HA store that this server does not know. Raises RetryLater."""
@@ -107,40 +95,7 @@ class BlobServer:
 
     async def run(self) -> None:
         """Clean up BLOBs at regular intervals and carry out deletions, until cancelled."""
-        self._running = True
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number in range(DELETIONS):
-                    group.create_task(self._core.delete_for_ever(), name=f"blob-deletions-{number}")
-                group.create_task(self._list_until_known(), name="blob-listing")
-                group.create_task(self._clean_for_ever(), name="blob-clean-up")
-                group.create_task(self._end_deliveries(), name="blob-deliveries")
-        finally:
-            self._running = False
-
-    async def _list_until_known(self) -> None:
-        pause = self._settles_in or LISTING_PAUSE
-        while not self._machine.state.ha_listed:
-            await asyncio.sleep(pause)
-            await self._list_ha()
-            self._core.decide()
-            pause = LISTING_PAUSE
-
-    async def _end_deliveries(self) -> None:
-        """End the references of off-loaded messages whose sender has died."""
-        deliveries = Deliveries()
-        while True:
-            await asyncio.sleep(LONGEST_DELIVERY / 6)
-            now = asyncio.get_running_loop().time()
-            for owner, key, holder in deliveries.overdue(self._machine.state.references(), now):
-                log.info("a message's reference is ended: its sender is gone", owner=owner, holder=holder)
-                self._machine.release(owner, key, holder)
-            self._core.decide()
-
-    async def _clean_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._retention)
-            await self._turn()
+        await self._upkeep.run()
 
     def pause(self) -> None:
         """Delete nothing until ``resume``, as the leadership cannot be confirmed.
@@ -190,32 +145,7 @@ class BlobServer:
     # --- uploads ------------------------------------------------------------------------------------------------------
 
     async def open_group(self, owner: JobId, contents: Sequence[BlobContent]) -> tuple[str, ...]:
-        """Announce permanent BLOBs; see BlobServerGateway.
-
-        BLOBs that another job has are shared, not uploaded (BLOB-21).
-        """
-        self._core.refuse_closed()
-        self._core.refuse_unlisted()
-        check_group(contents, self._max_size)
-        missing = self._machine.uploads.open_group(owner, contents)
-        self._core.decide()
-        sizes = {key_of(content): content.size for content in contents}
-        places = asyncio.Semaphore(SHARES)
-
-        async def share(key: BlobKey) -> None:
-            try:
-                async with places:
-                    await self._uploads.share(owner, key, sizes[key])
-            except EmberkeepError as error:
-                log.info("a BLOB is not shared; its owner uploads it", key=str(key), reason=str(error))
-            else:
-                shared.add(key)
-
-        shared: set[BlobKey] = set()
-        await asyncio.gather(
-            *(share(key) for key in missing if self._machine.state.is_elsewhere(owner, key, sizes[key]))
-        )
-        return tuple(key.sha256 for key in missing if key not in shared)
+        return await self._uploads.open_group(owner, contents)
 
     async def upload(
         self,
@@ -230,15 +160,7 @@ class BlobServer:
         return await self._uploads.upload(owner, key, chunks, size=size, holders=holders, attempt=attempt)
 
     async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
-        key = transient(await self._core.disk.digest_bytes(data))
-
-        async def pieces() -> AsyncIterator[bytes]:
-            view = memoryview(data)
-            for start in range(0, len(data), CHUNK):
-                yield bytes(view[start : start + CHUNK])
-
-        await self._uploads.upload(owner, key, pieces(), size=len(data), holders=holders, attempt=NO_ATTEMPT)
-        return key
+        return await self._uploads.store_bytes(owner, data, holders)
 
     # --- references ---------------------------------------------------------------------------------------------------
 
@@ -315,16 +237,7 @@ class BlobServer:
         return await Verification(self._core).run(owner)
 
     async def collect(self) -> int:
-        if not self._running or not self._core.confirmed.is_set():
-            raise RetryLater("this JobManager does not lead, or cannot confirm it", hint="try again in a second")
-        return await self._turn()
-
-    async def _turn(self) -> int:
-        """Run one staged clean-up. Return the number of BLOBs that it deleted."""
-        self._machine.turn()
-        self._core.counters.cleanup_runs += 1
-        results = self._core.decide()
-        return sum(await asyncio.gather(*(asyncio.shield(result) for result in results)))
+        return await self._upkeep.collect()
 
     def statistics(self) -> BlobStatistics:
         counters = self._core.counters

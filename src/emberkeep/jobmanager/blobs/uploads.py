@@ -6,13 +6,21 @@ An upload is acknowledged once all stores hold the BLOB; else nothing is kept (B
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+
+import structlog
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
-from emberkeep.blobs.model import BlobKey
+from emberkeep.blobs.groups import check_group
+from emberkeep.blobs.model import BlobContent, BlobKey, key_of, transient
 from emberkeep.jobmanager.blobs.core import BlobCore
+
+SHARES = 8  # at a time
+CHUNK = 1024**2  # bytes
+
+log = structlog.get_logger(__name__)
 
 
 class Abortable:
@@ -59,6 +67,33 @@ class BlobUploads:
         self._max_size = max_size
         self._under_way: dict[asyncio.Task[int], tuple[JobId, Abortable | None]] = {}
 
+    async def open_group(self, owner: JobId, contents: Sequence[BlobContent]) -> tuple[str, ...]:
+        """Announce permanent BLOBs; see BlobServerGateway.
+
+        BLOBs that another job has are shared, not uploaded (BLOB-21).
+        """
+        machine = self._core.machine
+        self._core.refuse_closed()
+        self._core.refuse_unlisted()
+        check_group(contents, self._max_size)
+        missing = machine.uploads.open_group(owner, contents)
+        self._core.decide()
+        sizes = {key_of(content): content.size for content in contents}
+        places = asyncio.Semaphore(SHARES)
+
+        async def share(key: BlobKey) -> None:
+            try:
+                async with places:
+                    await self._share(owner, key, sizes[key])
+            except EmberkeepError as error:
+                log.info("a BLOB is not shared; its owner uploads it", key=str(key), reason=str(error))
+            else:
+                shared.add(key)
+
+        shared: set[BlobKey] = set()
+        await asyncio.gather(*(share(key) for key in missing if machine.state.is_elsewhere(owner, key, sizes[key])))
+        return tuple(key.sha256 for key in missing if key not in shared)
+
     async def upload(
         self,
         owner: JobId,
@@ -80,7 +115,19 @@ class BlobUploads:
         self._core.counters.uploaded_bytes += stored
         return stored
 
-    async def share(self, owner: JobId, key: BlobKey, size: int) -> None:
+    async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
+        """Store a transient BLOB of this process. See BlobServerGateway."""
+        key = transient(await self._core.disk.digest_bytes(data))
+
+        async def pieces() -> AsyncIterator[bytes]:
+            view = memoryview(data)
+            for start in range(0, len(data), CHUNK):
+                yield bytes(view[start : start + CHUNK])
+
+        await self.upload(owner, key, pieces(), size=len(data), holders=holders, attempt=NO_ATTEMPT)
+        return key
+
+    async def _share(self, owner: JobId, key: BlobKey, size: int) -> None:
         """Store what another owner has, without a transfer (BLOB-21).
 
         Raises like ``upload``; RetryLater if no other owner has it any more.

@@ -1,0 +1,89 @@
+"""What the BLOB server does by itself: list the HA store, end forgotten references, clean up, delete."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.blobs.deliveries import LONGEST_DELIVERY, Deliveries
+from emberkeep.jobmanager.blobs.core import BlobCore
+
+log = structlog.get_logger(__name__)
+
+DELETIONS = 8  # at a time
+LISTING_PAUSE = 5.0  # seconds until an HA store that did not answer is listed again
+
+
+class BlobUpkeep:
+    """Times are seconds. ``interval``: between two clean-ups. ``settles_in``: wait before the HA store is listed."""
+
+    def __init__(self, core: BlobCore, *, interval: float, settles_in: float) -> None:
+        self._core = core
+        self._interval = interval
+        self._settles_in = settles_in
+        self._running = False
+
+    async def open(self) -> None:
+        """List the HA store once, if that need not wait. One that does not answer is asked again by ``run``."""
+        if not self._settles_in:
+            await self._list_ha()
+
+    async def run(self) -> None:
+        """Clean up BLOBs at regular intervals and carry out deletions, until cancelled."""
+        self._running = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(DELETIONS):
+                    group.create_task(self._core.delete_for_ever(), name=f"blob-deletions-{number}")
+                group.create_task(self._list_until_known(), name="blob-listing")
+                group.create_task(self._clean_for_ever(), name="blob-clean-up")
+                group.create_task(self._end_deliveries(), name="blob-deliveries")
+        finally:
+            self._running = False
+
+    async def collect(self) -> int:
+        """Clean up now. Return the number of BLOBs deleted. Raises RetryLater unless this server runs and leads."""
+        if not self._running or not self._core.confirmed.is_set():
+            raise RetryLater("this JobManager does not lead, or cannot confirm it", hint="try again in a second")
+        return await self._turn()
+
+    async def _list_ha(self) -> None:
+        try:
+            listing = await self._core.ha.listing()
+        except EmberkeepError as error:
+            log.warning("the HA store does not tell what it holds; asking again", reason=str(error))
+        else:
+            self._core.machine.found_ha(listing)
+
+    async def _list_until_known(self) -> None:
+        pause = self._settles_in or LISTING_PAUSE
+        while not self._core.machine.state.ha_listed:
+            await asyncio.sleep(pause)
+            await self._list_ha()
+            self._core.decide()
+            pause = LISTING_PAUSE
+
+    async def _end_deliveries(self) -> None:
+        """End the references of off-loaded messages whose sender has died."""
+        machine, deliveries = self._core.machine, Deliveries()
+        while True:
+            await asyncio.sleep(LONGEST_DELIVERY / 6)
+            now = asyncio.get_running_loop().time()
+            for owner, key, holder in deliveries.overdue(machine.state.references(), now):
+                log.info("a message's reference is ended: its sender is gone", owner=owner, holder=holder)
+                machine.release(owner, key, holder)
+            self._core.decide()
+
+    async def _clean_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            await self._turn()
+
+    async def _turn(self) -> int:
+        """Run one staged clean-up. Return the number of BLOBs that it deleted."""
+        self._core.machine.turn()
+        self._core.counters.cleanup_runs += 1
+        results = self._core.decide()
+        return sum(await asyncio.gather(*(asyncio.shield(result) for result in results)))
