@@ -6,31 +6,27 @@ both. So a late report cannot be written for an older attempt, and cannot leave 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import structlog
 from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
-from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, decode_node, encode_node
-from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
+from emberkeep.adapters.zookeeper.layout import decode_node, encode_node
+from emberkeep.adapters.zookeeper.nodes import StoreNodes
+from emberkeep.adapters.zookeeper.session import Znode
 from emberkeep.base.errors import Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
-
-Commit = Callable[[str, Callable[[TransactionRequest], object]], Awaitable[list[Any]]]
 
 log = structlog.get_logger(__name__)
 
 
 class CheckpointNodes:
-    """The pointer nodes of a ZooKeeperJobStore. ``commit`` runs a transaction that succeeds only for the leader."""
+    """The pointer nodes of a ZooKeeperJobStore."""
 
-    def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout, commit: Commit) -> None:
-        self._session = session
-        self._layout = layout
-        self._commit = commit
+    def __init__(self, nodes: StoreNodes) -> None:
+        self._session = nodes.session
+        self._layout = nodes.layout
+        self._commit = nodes.epoch.commit
 
     async def record(
         self,

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.job_store.graph_files import GraphFiles
-from emberkeep.adapters.zookeeper.epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
-from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.damaged_leftovers import DamagedJob
@@ -24,12 +22,10 @@ from emberkeep.jobs.damaged_leftovers import DamagedJob
 class DamagedNodes:
     """The records of damaged jobs of a ZooKeeperJobStore. Its methods raise the same errors as that store's."""
 
-    def __init__(
-        self, session: ZooKeeperSession, layout: ZooKeeperLayout, epoch: LeaderEpoch, graphs: GraphFiles
-    ) -> None:
-        self._session = session
-        self._layout = layout
-        self._epoch = epoch
+    def __init__(self, nodes: StoreNodes, graphs: GraphFiles) -> None:
+        self._session = nodes.session
+        self._layout = nodes.layout
+        self._epoch = nodes.epoch
         self._graphs = graphs
 
     async def find(self) -> list[DamagedJob]:

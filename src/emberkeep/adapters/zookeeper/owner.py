@@ -14,10 +14,8 @@ import msgspec
 import structlog
 
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, kept_first, origin_of
-from emberkeep.adapters.zookeeper.epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
-from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.base.errors import Conflict, Damaged, RetryLater
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 
@@ -32,10 +30,10 @@ class RootOwner:
     Methods raise RetryLater, UnknownOutcome, Conflict (this JobManager is no longer the leader), NewerFormat.
     """
 
-    def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout, epoch: LeaderEpoch) -> None:
-        self._session = session
-        self._layout = layout
-        self._epoch = epoch
+    def __init__(self, nodes: StoreNodes) -> None:
+        self._session = nodes.session
+        self._layout = nodes.layout
+        self._epoch = nodes.epoch
 
     async def prepare(self, epoch_before: int) -> None:
         """Write the record if there is none. Call it before this JobManager takes its epoch.

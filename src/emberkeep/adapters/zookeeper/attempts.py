@@ -1,0 +1,95 @@
+"""Attempts of jobs in ZooKeeper: one node per job with a handle, which also has its cancellation and its request."""
+
+from __future__ import annotations
+
+import msgspec
+from kazoo.client import TransactionRequest
+
+from emberkeep.adapters.job_store.records import StoredAttempt
+from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
+from emberkeep.adapters.zookeeper.errors import TransactionRefused
+from emberkeep.adapters.zookeeper.layout import decode_node, encode_node
+from emberkeep.adapters.zookeeper.nodes import StoreNodes
+from emberkeep.adapters.zookeeper.session import Znode
+from emberkeep.base.errors import Absent, Conflict, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.model import DriverHome
+from emberkeep.lifecycle.model import ProcedureRequest
+
+
+class AttemptNodes:
+    """Its methods are those of the job store's port."""
+
+    def __init__(self, nodes: StoreNodes, checkpoints: CheckpointNodes) -> None:
+        self._nodes = nodes
+        self._checkpoints = checkpoints
+
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
+        node, stored = await self._read(job_id)
+        if attempt <= stored.attempt:
+            await self._nodes.epoch.confirm()
+            raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
+        changed = stored.next_attempt(attempt, home)
+        await self._change(f"record attempt {attempt} of job {job_id}", job_id, node, changed)
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        node, stored = await self._read(job_id)
+        changed = msgspec.structs.replace(stored, canceled=True)
+        await self._change(f"record that job {job_id} is canceled", job_id, node, changed)
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        node, stored = await self._read(job_id)
+        changed = msgspec.structs.replace(stored, procedure=request)
+        what = "that a procedure has failed" if request is None else f"that a {request.procedure.value} is wanted"
+        await self._change(f"record {what}: job {job_id}", job_id, node, changed)
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        node, stored = await self._newest(job_id, attempt)
+        changed = encode_node(stored.procedure_ended(trigger_id, stopped=stopped), node.data)
+        savepoints = (savepoint,) if savepoint else ()
+        return await self._checkpoints.record(job_id, node, attempt, (), savepoints, attempt_data=changed)
+
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...],
+    ) -> JobPointers:
+        node, _ = await self._newest(job_id, attempt)
+        return await self._checkpoints.record(job_id, node, attempt, queries, savepoints)
+
+    async def _read(self, job_id: JobId) -> tuple[Znode, StoredAttempt]:
+        """Return the job's attempt node and its record. Raises Absent if the job has no handle."""
+        self._nodes.epoch.check_taken()
+        path = self._nodes.layout.attempt(job_id)
+        node = await self._nodes.session.find(path)
+        if node is None:
+            await self._nodes.epoch.confirm()
+            raise Absent(f"job {job_id} has no handle")
+        return node, decode_node(node.data, StoredAttempt, where=path)
+
+    async def _newest(self, job_id: JobId, attempt: int) -> tuple[Znode, StoredAttempt]:
+        """Return the job's attempt node and its record.
+
+        Raises Conflict unless ``attempt`` is the newest one, Absent if the job has no handle.
+        """
+        node, stored = await self._read(job_id)
+        if attempt != stored.attempt:
+            await self._nodes.epoch.confirm()
+            raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {stored.attempt}")
+        return node, stored
+
+    async def _change(self, what: str, job_id: JobId, node: Znode, changed: StoredAttempt) -> None:
+        path, data = self._nodes.layout.attempt(job_id), encode_node(changed, node.data)
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.set_data(path, data, node.version)
+
+        try:
+            await self._nodes.epoch.commit(what, build)
+        except TransactionRefused:
+            raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
