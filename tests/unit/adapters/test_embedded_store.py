@@ -305,7 +305,7 @@ class TestDamage:
     async def test_another_program_that_writes_means_retry(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("emberkeep.adapters.job_store.database._BUSY_SECONDS", 0.01)
+        monkeypatch.setattr("emberkeep.adapters.job_store.fenced_file._BUSY_SECONDS", 0.01)
         async with opened(tmp_path) as store:
             with contextlib.closing(sqlite3.connect(tmp_path / "jm" / "jobs.sqlite", isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")

@@ -37,6 +37,8 @@ class EmbeddedJobStore:
 
     Besides the errors that the port names, every operation raises Fatal (no space, damaged, no permission), RetryLater
     (another program holds the file), UnknownOutcome (the disk failed while a change was made durable).
+
+    It is a facade: one method for each operation of the port, a call in the store's thread. So it may have many.
     """
 
     def __init__(
