@@ -34,9 +34,14 @@ class SystemIds:
 
 def parse_job_id(text: str) -> JobId:
     """Check a job id from outside. Raises InvalidInput."""
-    if not _JOB_ID.fullmatch(text):
+    if not is_job_id(text):
         raise InvalidInput(f"{text[:64]!r} is not a job id", field="jobid", hint="job ids are 32 lower-case hex digits")
     return JobId(text)
+
+
+def is_job_id(text: str) -> bool:
+    """True if ``text`` has the form of a job id."""
+    return _JOB_ID.fullmatch(text) is not None
 
 
 def parse_trigger_id(text: str) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
-from emberkeep.adapters.ha_blobs.owner_record import names_a_job
 from emberkeep.adapters.object_store.clients import open_object_store, parse_object_location
 from emberkeep.adapters.object_store.errors import object_store_error
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, Unavailable
 from emberkeep.base.files.ownership import OWNER_FILE, Owner, decode_owner, encode_owner
+from emberkeep.base.ids import is_job_id
 
 
 class ObjectOwnerRecord:
@@ -59,7 +59,7 @@ class ObjectOwnerRecord:
     def has_jobs(self) -> bool:
         with self._errors("list"):
             found = obstore.list_with_delimiter(self._store)
-        return any(names_a_job(name.rstrip("/").rpartition("/")[2]) for name in found["common_prefixes"])
+        return any(is_job_id(name.rstrip("/").rpartition("/")[2]) for name in found["common_prefixes"])
 
     @contextlib.contextmanager
     def _errors(self, verb: str) -> Iterator[None]:

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.adapters.object_store.location import directory_at, without_obstore
-from emberkeep.base.errors import InvalidInput, Unavailable
+from emberkeep.base.errors import Unavailable
 from emberkeep.base.files.durable import create_file
 from emberkeep.base.files.errors import cannot_read, cannot_write
 from emberkeep.base.files.ownership import OWNER_FILE, Owner, encode_owner, read_owner, rewrite
-from emberkeep.base.ids import parse_job_id
+from emberkeep.base.ids import is_job_id
 
 
 class BlobOwnerRecord(Protocol):
@@ -95,18 +95,9 @@ class _DirectoryRecord:
 
     def _has_jobs(self) -> bool:
         try:
-            return any(names_a_job(path.name) for path in self._directory.iterdir())
+            return any(is_job_id(path.name) for path in self._directory.iterdir())
         except FileNotFoundError:
             return False
         except OSError as error:
             problem = cannot_read(self._directory, error)
             raise problem if isinstance(problem, Unavailable) else Unavailable(str(problem)) from error
-
-
-def names_a_job(name: str) -> bool:
-    """True if ``name`` is that of a job's data in a place for BLOBs: a job id."""
-    try:
-        parse_job_id(name)
-    except InvalidInput:
-        return False
-    return True
