@@ -1,4 +1,7 @@
-"""The demonstration's story. Exit code 0 only if the output equals the batch answer and everything happened as told."""
+"""Run the demonstration: a job, five faults, a savepoint, a drain.
+
+The exit code is 0 if the output equals the batch answer.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,14 @@ from pathlib import Path
 from demo.commands import Cluster, CommandFailed
 from demo.ending import Ending
 from demo.errors import DemoFailed
-from demo.feeder import ROOT, feeding
-from demo.progress import describe
-from demo.sabotage import (
+from demo.faults import (
     EXECUTORS,
     AgentKilled,
-    Blow,
-    Harmed,
+    Fault,
     LeaderKilled,
     NodeEvacuated,
     NodeKilled,
+    NotKept,
     evacuate_node,
     kill_agent,
     kill_executor,
@@ -29,6 +30,8 @@ from demo.sabotage import (
     kill_node,
     registered,
 )
+from demo.feeder import ROOT, feeding
+from demo.progress import describe
 from demo.screen import Screen
 from demo.takeover import new_leader
 from emberkeep.base.errors import EmberkeepError
@@ -42,14 +45,14 @@ JOB_MANAGERS = 2
 FILES = 200
 FEED_SECONDS = 90.0
 LIMIT_SECONDS = 600.0
-FIRST_BLOW_BATCH = 2
+FIRST_FAULT_BATCH = 2
 BATCHES_BETWEEN = 3
-BLOWS = 5  # an executor, the leading JobManager, a task manager's agent, a node; a node that is evacuated
+FAULTS = 5  # an executor, the leading JobManager, a task manager's agent, a node; a node that is evacuated
 _POLL = 0.5
 
 DEFINITIONS = (
     "rest.port=0",
-    # A laptop's network is quick and its owner impatient: notice a dead node within seconds.
+    # Loopback is fast, so detect a dead node within seconds.
     "heartbeat.interval=1s",
     "heartbeat.timeout=5s",
     "state.backend.local-recovery=true",
@@ -57,21 +60,21 @@ DEFINITIONS = (
 
 
 class Story:
-    """The run of one job, with the blows that it gets."""
+    """One job's run: inject one fault after another, and wait for the recovery from each."""
 
     def __init__(self, cluster: Cluster, client: RestClient, job_id: JobId, screen: Screen) -> None:
         self._cluster = cluster
         self._client = client
         self._job_id = job_id
         self._screen = screen
-        self._open: Blow | None = None
-        self._struck_at = 0.0
-        self.blows: list[Blow] = []
+        self._open: Fault | None = None
+        self._injected_at = 0.0
+        self.faults: list[Fault] = []
         self.recoveries: list[float] = []
 
     async def run(self) -> None:
-        """Watch the job until it has got over all blows. Raises DemoFailed, Harmed."""
-        next_batch = FIRST_BLOW_BATCH
+        """Watch the job until it has recovered from all faults. Raises DemoFailed, NotKept."""
+        next_batch = FIRST_FAULT_BATCH
         while self._screen.seconds < LIMIT_SECONDS:
             job = await self._client.job(self._job_id)
             self._screen.progress(describe(job))
@@ -81,41 +84,43 @@ class Story:
             if self._open is not None:
                 outcome = self._open.outcome(job)
                 if outcome is not None:
-                    self.recoveries.append(self._screen.seconds - self._struck_at)
+                    self.recoveries.append(self._screen.seconds - self._injected_at)
                     self._screen.event(f"recovered in {self.recoveries[-1]:.1f} s: {outcome}", "green")
                     if isinstance(self._open, NodeEvacuated):
                         await asyncio.to_thread(self._cluster.unblock, self._open.node)
-                        self._screen.event(f"{self._open.node} is back from its repair and gets work again")
+                        self._screen.event(f"{self._open.node} is unblocked: it is given work again")
                     self._open, next_batch = None, batch + BATCHES_BETWEEN
-            elif len(self.recoveries) == BLOWS:
-                self._screen.event(f"all got over; the driver was started {job.emberkeep.attempt} time(s)")
+            elif len(self.recoveries) == FAULTS:
+                self._screen.event(
+                    f"recovered from all {FAULTS} faults in attempt {job.emberkeep.attempt} of the driver"
+                )
                 return
             elif batch >= next_batch:
-                await self._strike(job.emberkeep)
+                await self._inject(job.emberkeep)
             await asyncio.sleep(_POLL)
-        raise DemoFailed(f"the job did not get over all within {LIMIT_SECONDS:.0f} s")
+        raise DemoFailed(f"the job did not recover from all faults within {LIMIT_SECONDS:.0f} s")
 
-    async def _strike(self, job: JobExtension) -> None:
-        if len(self.blows) >= BLOWS or len(registered(job)) < EXECUTORS:
+    async def _inject(self, job: JobExtension) -> None:
+        if len(self.faults) >= FAULTS or len(registered(job)) < EXECUTORS:
             return
-        blow = await self._next_blow(job)
-        if blow is None:
+        fault = await self._next_fault(job)
+        if fault is None:
             return
-        self._struck_at = self._screen.seconds
-        self._screen.event(blow.text, "bold red")
-        self.blows.append(blow)
-        self._open = blow
-        if isinstance(blow, LeaderKilled):
-            leader = await new_leader(self._cluster, blow.leader)
-            seconds = self._screen.seconds - self._struck_at
+        self._injected_at = self._screen.seconds
+        self._screen.event(fault.text, "bold red")
+        self.faults.append(fault)
+        self._open = fault
+        if isinstance(fault, LeaderKilled):
+            leader = await new_leader(self._cluster, fault.leader)
+            seconds = self._screen.seconds - self._injected_at
             name, url = self._cluster.job_manager(leader).name, self._cluster.record().url_of(leader)
-            self._screen.event(f"{name} leads after {seconds:.1f} s, its web page: {url}", "green")
-        if isinstance(blow, AgentKilled | NodeKilled):
+            self._screen.event(f"{name} is the leader after {seconds:.1f} s, its web page: {url}", "green")
+        if isinstance(fault, AgentKilled | NodeKilled):
             await asyncio.to_thread(up, self._cluster)
-            self._screen.event(f"`emberkeep cluster up` has started {blow.task_manager} again")
+            self._screen.event(f"started {fault.task_manager} again with `emberkeep cluster up`")
 
-    async def _next_blow(self, job: JobExtension) -> Blow | None:
-        match len(self.blows):
+    async def _next_fault(self, job: JobExtension) -> Fault | None:
+        match len(self.faults):
             case 0:
                 return kill_executor(job)
             case 1:
@@ -130,19 +135,17 @@ class Story:
 
 
 async def play(directory: Path, screen: Screen) -> None:
-    """Everything up to the verdict. Raises DemoFailed, Harmed, CommandFailed, EmberkeepError."""
+    """Run everything up to the comparison. Raises DemoFailed, NotKept, CommandFailed, EmberkeepError."""
     flights, output = directory / "flights", directory / "delays"
     cluster = Cluster(directory / "cluster")
     with feeding(flights, FILES, FEED_SECONDS):
-        screen.event(f"336,776 flights of 2013 begin to arrive as {FILES} files over {FEED_SECONDS:.0f} s")
+        screen.event(f"feeding 336,776 flights of 2013 as {FILES} files over {FEED_SECONDS:.0f} s")
         try:
             screen.event(
                 f"starting a cluster: ZooKeeper, {JOB_MANAGERS} JobManagers, task managers on {', '.join(NODES)}"
             )
             await asyncio.to_thread(up, cluster)
-            screen.event(
-                f"cluster is up, its web page: {cluster.record().url} (`emberkeep cluster status` has the login)"
-            )
+            screen.event(f"cluster is up, its web page: {cluster.record().url} (login: `emberkeep cluster status`)")
             job_id = await asyncio.to_thread(submit, cluster, flights, output)
             screen.event(f"submitted examples/flights/pipeline.py, unchanged PySpark, as job {job_id}")
             async with cluster.client() as client:
@@ -165,7 +168,7 @@ async def play(directory: Path, screen: Screen) -> None:
 
 
 def state_read(task_managers: Sequence[TaskManagerSummary]) -> str:
-    """Where the executors that were started anew have read their state."""
+    """Say where replaced executors read their state."""
     gateways = [each.emberkeep.state_gateway for each in task_managers if each.emberkeep.state_gateway is not None]
     local, remote = (sum(getattr(gateway, name) for gateway in gateways) for name in ("hits", "misses"))
     local_bytes = sum(gateway.local_read_bytes for gateway in gateways)
@@ -177,12 +180,12 @@ def state_read(task_managers: Sequence[TaskManagerSummary]) -> str:
 
 
 def up(cluster: Cluster) -> None:
-    """Start what is not running. Raises CommandFailed."""
+    """Start the daemons that are not running. Raises CommandFailed."""
     cluster.up(NODES, 2, JOB_MANAGERS, DEFINITIONS)
 
 
 def submit(cluster: Cluster, flights: Path, output: Path, savepoint: str | None = None) -> JobId:
-    """Submit the pipeline with two small executors, to begin anew or where a savepoint was made."""
+    """Submit the pipeline with two small executors, new or from a savepoint. Raises CommandFailed."""
     spark = [
         *([] if savepoint is None else ["--from-savepoint", savepoint]),
         "--driver-memory",
@@ -202,7 +205,7 @@ def submit(cluster: Cluster, flights: Path, output: Path, savepoint: str | None 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--directory", type=Path, default=ROOT / "demo-run", help="scratch directory; emptied first")
-    parser.add_argument("--keep", action="store_true", help="keep the directory also when all went well")
+    parser.add_argument("--keep", action="store_true", help="keep the directory after a success, too")
     options = parser.parse_args()
     directory: Path = options.directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
@@ -210,11 +213,11 @@ def main() -> int:
     with Screen() as screen:
         try:
             asyncio.run(play(directory, screen))
-        except (DemoFailed, Harmed, CommandFailed, EmberkeepError) as error:
+        except (DemoFailed, NotKept, CommandFailed, EmberkeepError) as error:
             screen.event(f"FAILED: {error}", "bold red")
             screen.event(f"logs are below {directory / 'cluster'}")
             return 1
-        screen.event("EQUAL: nothing was lost, nothing was counted twice", "bold green")
+        screen.event("EQUAL: no row was lost, none was counted twice", "bold green")
     if not options.keep:
         shutil.rmtree(directory)
     return 0

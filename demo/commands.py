@@ -20,7 +20,7 @@ EMBERKEEP = str(Path(sys.executable).with_name("emberkeep"))
 
 
 class CommandFailed(Exception):
-    """The command ended with another code than 0; the text is what it said."""
+    """The command failed; the text is its output."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class Cluster:
     state: Path
 
     def up(self, nodes: Sequence[str], slots: int, job_managers: int, definitions: Sequence[str]) -> None:
-        """Several JobManagers, with a ZooKeeper. Raises CommandFailed."""
+        """Start several JobManagers with a ZooKeeper, and task managers. Raises CommandFailed."""
         options = [part for definition in definitions for part in ("-D", definition)]
         shape = ["--nodes", ",".join(nodes), "--slots", str(slots), "--ha", "--job-managers", str(job_managers)]
         self._run("cluster", "up", *shape, *options)
 
     def submit(self, *arguments: str) -> JobId:
-        """Returns the job's id. Raises CommandFailed."""
+        """Submit a job; return its id. Raises CommandFailed."""
         match = re.search(r"\b[0-9a-f]{32}\b", self._run("submit", *arguments))
         if match is None:
             raise CommandFailed("`emberkeep submit` printed no job id")
         return JobId(match.group())
 
     def stop(self, job_id: JobId, savepoints: Path, *, drain: bool = False) -> str:
-        """Suspend or drain the job; returns where its savepoint lies. Raises CommandFailed."""
+        """Suspend or drain the job; return its savepoint's location. Raises CommandFailed."""
         how = ["--drain"] if drain else []
         match = re.search(
             r"--from-savepoint (\S+)", self._run("stop", job_id, *how, "--savepoint-path", str(savepoints))
@@ -53,7 +53,7 @@ class Cluster:
         return match.group(1)
 
     def output_of(self, job_id: JobId) -> str:
-        """What the job's script has printed. Raises CommandFailed."""
+        """Return what the job's script has printed. Raises CommandFailed."""
         return self._run("logs", job_id)
 
     def evacuate(self, node: str) -> None:
@@ -69,13 +69,13 @@ class Cluster:
         self._run("cluster", "down")
 
     def record(self) -> ClusterRecord:
-        """What `cluster up` has started."""
+        """Return what `cluster up` started."""
         record = read_cluster(self._file)
         assert record is not None, "the cluster is up"
         return record
 
     def job_manager(self, address: str) -> DaemonRecord:
-        """The one that others reach at ``address``."""
+        """Return the JobManager at ``address``."""
         record = self.record()
         return record.job_managers[record.urls.index(record.url_of(address))]
 
@@ -83,7 +83,7 @@ class Cluster:
         return RestClient(local_endpoint(self.record(), self._file))
 
     def others(self, address: str) -> list[RestClient]:
-        """One for each JobManager but that at ``address``: they ask once."""
+        """Return clients of all JobManagers but the one at ``address``. They do not retry."""
         record = self.record()
         token = local_endpoint(record, self._file).token
         urls = [url for url in record.urls if url != record.url_of(address)]

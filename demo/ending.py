@@ -1,4 +1,4 @@
-"""The job is suspended and goes on from its savepoint; at last it is drained, so that no window is left open."""
+"""Suspend the job, resume it from its savepoint, and finally drain it, so that no window stays open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL = 1.0
 
 
 class Ending:
-    """Both ways to end a job on purpose. ``savepoints``: directory for what they leave."""
+    """The two ways to stop a job. ``savepoints``: the directory for their savepoints."""
 
     def __init__(self, cluster: Cluster, client: RestClient, savepoints: Path, screen: Screen) -> None:
         self._cluster = cluster
@@ -28,7 +28,7 @@ class Ending:
         self._screen = screen
 
     async def suspend(self, job_id: JobId) -> str:
-        """Returns the savepoint's place. Raises DemoFailed, CommandFailed."""
+        """Suspend the job; return the savepoint's location. Raises DemoFailed, CommandFailed."""
         begin = self._screen.seconds
         self._screen.event("`emberkeep stop`: the job is suspended between two micro-batches", "bold red")
         savepoint = await asyncio.to_thread(self._cluster.stop, job_id, self._savepoints)
@@ -37,10 +37,10 @@ class Ending:
         return savepoint
 
     async def drain(self, job_id: JobId) -> None:
-        """Once all flights are read. Raises DemoFailed, CommandFailed."""
+        """Wait until all flights are read, then drain the job. Raises DemoFailed, CommandFailed."""
         await self._all_read(job_id)
         begin = self._screen.seconds
-        self._screen.event("all flights are read; `emberkeep stop --drain`: every open window comes out", "bold red")
+        self._screen.event("all flights are read; `emberkeep stop --drain` emits every open window", "bold red")
         await asyncio.to_thread(self._cluster.stop, job_id, self._savepoints, drain=True)
         await self._check_finished(job_id)
         self._screen.event(f"drained in {self._screen.seconds - begin:.1f} s, the job has FINISHED", "green")

@@ -1,6 +1,6 @@
-"""What is killed, and how it is seen that the job got over it. SIGKILL only: nobody gets to say goodbye.
+"""Faults, and the signs of recovery from each. Processes get SIGKILL: none of them can clean up.
 
-Last, a node is evacuated: there what runs may say goodbye.
+The last fault is an evacuation: what runs on the node leaves it in order.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo, JobExtension
 EXECUTORS = 2
 
 
-class Harmed(Exception):
-    """Something that should have gone on has ended."""
+class NotKept(Exception):
+    """A process or an attempt that should have continued has ended."""
 
 
-class Blow(Protocol):
-    """What was done. ``text`` says so."""
+class Fault(Protocol):
+    """A fault that was injected. ``text`` describes it."""
 
     @property
     def text(self) -> str: ...
 
     def outcome(self, job: JobDetailsInfo) -> str | None:
-        """In words, once the job has got over it; None until then. Raises Harmed."""
+        """Describe the recovery; return None until the job has recovered. Raises NotKept."""
 
 
 @dataclass(frozen=True)
 class ExecutorsKilled:
-    """Implements Blow. ``executors``: ids that were alive before and must be replaced."""
+    """Implements Fault. ``executors``: ids of the executors to be replaced."""
 
     text: str
     executors: frozenset[str]
@@ -47,8 +47,8 @@ class ExecutorsKilled:
 
 
 @dataclass(frozen=True)
-class Undisturbed:
-    """Implements Blow: ``attempt`` of the job and ``pids`` of its processes, the driver's first, must not change."""
+class ProcessesKept:
+    """Implements Fault: ``attempt`` of the job and ``pids`` of its processes, the driver's first, must not change."""
 
     text: str
     attempt: int
@@ -57,39 +57,39 @@ class Undisturbed:
     def outcome(self, job: JobDetailsInfo) -> str | None:
         now = processes(job.emberkeep)
         if job.emberkeep.attempt != self.attempt:
-            raise Harmed(f"the driver (pid {self.pids[0]}) was not kept")
+            raise NotKept(f"the driver (pid {self.pids[0]}) was not kept")
         if job.state is not JobStatus.RUNNING or len(now) < len(self.pids):
             return None
         if now != self.pids:
-            raise Harmed(f"not all processes were kept: pids {self.pids} are now {now}")
+            raise NotKept(f"not all processes were kept: pids {self.pids} are now {now}")
         executors = " and ".join(map(str, self.pids[1:]))
         return f"driver (pid {self.pids[0]}) and executors (pids {executors}) are the same as before"
 
 
 @dataclass(frozen=True)
-class LeaderKilled(Undisturbed):
-    """``leader``: address of the JobManager that was killed."""
+class LeaderKilled(ProcessesKept):
+    """``leader``: address of the killed JobManager."""
 
     leader: str
 
 
 @dataclass(frozen=True)
-class AgentKilled(Undisturbed):
-    """The task manager process was killed, what it had started was not. ``task_manager``: its id."""
+class AgentKilled(ProcessesKept):
+    """Only the task manager process was killed, none of its children. ``task_manager``: its id."""
 
     task_manager: str
 
 
 @dataclass(frozen=True)
 class NodeKilled(ExecutorsKilled):
-    """``task_manager``: the one that was killed with its executors."""
+    """``task_manager``: id of the one that was killed with its executors."""
 
     task_manager: str
 
 
 @dataclass(frozen=True)
 class NodeEvacuated:
-    """Implements Blow. ``executors`` are to leave ``node`` by themselves; the driver and the others go on."""
+    """Implements Fault. ``executors`` leave ``node`` by themselves; the driver and the others continue."""
 
     text: str
     node: str
@@ -98,7 +98,7 @@ class NodeEvacuated:
 
     def outcome(self, job: JobDetailsInfo) -> str | None:
         if job.emberkeep.attempt != self.attempt:
-            raise Harmed("the driver, which was on another node, was started again")
+            raise NotKept("the driver was restarted although it was on another node")
         there = {executor.id for executor in job.emberkeep.executors}
         found = registered(job.emberkeep)
         if self.executors & there or len(found) < EXECUTORS:
@@ -108,12 +108,12 @@ class NodeEvacuated:
 
 
 def registered(job: JobExtension) -> list[ExecutorInfo]:
-    """The executors in which tasks can run."""
+    """List the executors in which tasks can run."""
     return [e for e in job.executors if e.registered and e.state is ProcessState.RUNNING and e.pid]
 
 
 def processes(job: JobExtension) -> tuple[int, ...]:
-    """Pids of the driver and of the executors, as far as they are known."""
+    """Return the pids of the driver and the executors, as far as they are known."""
     executors = sorted(registered(job), key=lambda executor: int(executor.id))
     return (
         () if job.driver is None or not job.driver.pid else (job.driver.pid, *(executor.pid for executor in executors))
@@ -121,14 +121,14 @@ def processes(job: JobExtension) -> tuple[int, ...]:
 
 
 def kill_executor(job: JobExtension) -> ExecutorsKilled:
-    """SIGKILL for the executor with the lowest id."""
+    """Kill the executor with the lowest id."""
     victim = min(registered(job), key=lambda executor: int(executor.id))
     os.kill(victim.pid, signal.SIGKILL)
     return ExecutorsKilled(f"killed executor {victim.id} on {victim.host} (pid {victim.pid})", frozenset({victim.id}))
 
 
 def kill_leader(job: JobExtension, cluster: Cluster, leader: str) -> LeaderKilled:
-    """SIGKILL for the JobManager at the address ``leader``."""
+    """Kill the JobManager at the address ``leader``."""
     victim = cluster.job_manager(leader)
     os.kill(victim.identity.pid, signal.SIGKILL)
     text = f"killed the leading JobManager, {victim.name} (pid {victim.identity.pid})"
@@ -136,18 +136,20 @@ def kill_leader(job: JobExtension, cluster: Cluster, leader: str) -> LeaderKille
 
 
 def kill_agent(job: JobExtension, cluster: Cluster) -> AgentKilled | None:
-    """SIGKILL for the task manager process that the driver was started by. None while it is not known."""
+    """Kill the task manager process that started the driver. Return None while it is unknown."""
     driver = job.driver
     victim = next((d for d in cluster.record().task_managers if driver and d.name == driver.taskmanager_id), None)
     if victim is None:
         return None
     os.kill(victim.identity.pid, signal.SIGKILL)
-    text = f"killed the agent of task manager {victim.name} (pid {victim.identity.pid}), not the driver that it started"
+    text = (
+        f"killed the process of task manager {victim.name} (pid {victim.identity.pid}), not the driver that it started"
+    )
     return AgentKilled(text, job.attempt, processes(job), victim.name)
 
 
 def kill_node(job: JobExtension, cluster: Cluster) -> NodeKilled | None:
-    """SIGKILL for a task manager and all its executors; not the one with the driver. None while none qualifies."""
+    """Kill a task manager without a driver, and its executors. Return None while there is none."""
     driver = job.driver.taskmanager_id if job.driver is not None else ""
     for daemon in cluster.record().task_managers:
         victims = [executor for executor in registered(job) if executor.taskmanager_id == daemon.name]
@@ -161,8 +163,7 @@ def kill_node(job: JobExtension, cluster: Cluster) -> NodeKilled | None:
 
 
 def evacuate_node(job: JobExtension, cluster: Cluster) -> NodeEvacuated | None:
-    """Evacuate a node that has executors; not the one with the driver. None while none qualifies. Raises
-    CommandFailed."""
+    """Evacuate a node with executors but no driver. Return None while there is none. Raises CommandFailed."""
     driver = job.driver.taskmanager_id if job.driver is not None else ""
     for executor in registered(job):
         if executor.taskmanager_id != driver:

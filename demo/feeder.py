@@ -1,4 +1,4 @@
-"""Flights arrive as files beside everything else: the feed is a process of its own, as a source would be."""
+"""Feed flights as files from a process of its own, as a real source would."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @contextmanager
 def feeding(directory: Path, files: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    """Publish all flights into ``directory`` over ``seconds``; ended on leaving."""
+    """Publish all flights into ``directory`` over ``seconds``. Leaving the context ends the feed."""
     command = [sys.executable, str(ROOT / "examples/flights/feed.py"), "--output", str(directory)]
     feed = subprocess.Popen(
         [*command, "--files", str(files), "--duration", str(seconds)],

@@ -1,13 +1,13 @@
-"""How far a job is, in a line."""
+"""Describe a job's progress in one line."""
 
 from __future__ import annotations
 
-from demo.sabotage import EXECUTORS, registered
+from demo.faults import EXECUTORS, registered
 from emberkeep.protocol.rest import JobDetailsInfo
 
 
 def describe(job: JobDetailsInfo) -> str:
-    """One line: state, executors, batch, rows."""
+    """Return one line: state, executors, batch, rows."""
     parts = [job.state.value, f"executors {len(registered(job.emberkeep))} of {EXECUTORS}"]
     for query in job.emberkeep.queries:
         if query.batch_id >= 0:

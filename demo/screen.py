@@ -1,4 +1,4 @@
-"""What the demonstration shows: one line per event, and one live line of progress on a terminal."""
+"""Print one line per event, and on a terminal one live line of progress."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Screen:
         return time.monotonic() - self._start
 
     def event(self, text: str, style: str = "") -> None:
-        """Something happened: a line that stays."""
+        """Print a line that stays."""
         self._console.print(Text(f"{self.seconds:6.1f} s  ", style="dim") + Text(text, style=style), soft_wrap=True)
         sys.stdout.flush()
 
     def progress(self, text: str) -> None:
-        """How things stand: replaces the line before on a terminal, else a new line every few seconds."""
+        """Show progress: in place on a terminal, else in a new line every few seconds."""
         if self._console.is_terminal:
             self._live.update(Text(f"{self.seconds:6.1f} s  {text}", style="cyan"))
         elif text != self._last and self.seconds - self._shown >= _PLAIN_INTERVAL:

@@ -1,4 +1,4 @@
-"""Waiting for another JobManager to lead."""
+"""Wait for another JobManager to become the leader."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ _LIMIT_SECONDS = 60.0
 
 
 async def new_leader(cluster: Cluster, before: str) -> str:
-    """Address of the JobManager that leads after the one at the address ``before``. Raises RetryLater when none does in
-    time."""
+    """Return the address of the leader after the one at ``before``. Raises RetryLater if none is elected in time."""
     deadline = time.monotonic() + _LIMIT_SECONDS
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client) for client in cluster.others(before)]
