@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -43,11 +44,14 @@ from examples.flights import verify
 NODES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 JOB_MANAGERS = 2
 FILES = 200
-FEED_SECONDS = 90.0
+FEED_SECONDS = 60.0
 LIMIT_SECONDS = 600.0
 FIRST_FAULT_BATCH = 2
-BATCHES_BETWEEN = 3
+BATCHES_BETWEEN = 2
 FAULTS = 5  # an executor, the leading JobManager, a task manager's agent, a node; a node that is evacuated
+LONGEST_PAUSE = 20.0  # seconds from a recovery to the next fault, also without another batch
+FIRST_FILES_PER_BATCH = 6  # batches for all faults
+NEXT_FILES_PER_BATCH = 40  # and then the rest at once
 _POLL = 0.5
 
 DEFINITIONS = (
@@ -69,6 +73,7 @@ class Story:
         self._screen = screen
         self._open: Fault | None = None
         self._injected_at = 0.0
+        self._recovered_at = math.inf
         self.faults: list[Fault] = []
         self.recoveries: list[float] = []
 
@@ -84,7 +89,8 @@ class Story:
             if self._open is not None:
                 outcome = self._open.outcome(job)
                 if outcome is not None:
-                    self.recoveries.append(self._screen.seconds - self._injected_at)
+                    self._recovered_at = self._screen.seconds
+                    self.recoveries.append(self._recovered_at - self._injected_at)
                     self._screen.event(f"recovered in {self.recoveries[-1]:.1f} s: {outcome}", "green")
                     if isinstance(self._open, NodeEvacuated):
                         await asyncio.to_thread(self._cluster.unblock, self._open.node)
@@ -95,7 +101,7 @@ class Story:
                     f"recovered from all {FAULTS} faults in attempt {job.emberkeep.attempt} of the driver"
                 )
                 return
-            elif batch >= next_batch:
+            elif batch >= next_batch or self._screen.seconds - self._recovered_at > LONGEST_PAUSE:
                 await self._inject(job.emberkeep)
             await asyncio.sleep(_POLL)
         raise DemoFailed(f"the job did not recover from all faults within {LIMIT_SECONDS:.0f} s")
@@ -198,7 +204,8 @@ def submit(cluster: Cluster, flights: Path, output: Path, savepoint: str | None 
         "512m",
     ]
     pipeline = str(ROOT / "examples/flights/pipeline.py")
-    arguments = ["--input", str(flights), "--output", str(output), "--files-per-batch", "8", "--trigger", "1 second"]
+    files = str(FIRST_FILES_PER_BATCH if savepoint is None else NEXT_FILES_PER_BATCH)
+    arguments = ["--input", str(flights), "--output", str(output), "--files-per-batch", files, "--trigger", "1 second"]
     return cluster.submit(*spark, "--name", "flights", pipeline, *arguments, "--until-stopped")
 
 
