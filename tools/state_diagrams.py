@@ -6,6 +6,7 @@ from typing import Any
 
 from emberkeep.jobs.transitions import TRANSITIONS as JOB
 from emberkeep.leadership.machine import TRANSITIONS as LEADERSHIP
+from emberkeep.lifecycle.requests.transitions import TRANSITIONS as REQUEST
 from emberkeep.slots.table.machine import TRANSITIONS as SLOT
 
 _HEAD = """\
@@ -29,6 +30,14 @@ _JOB = """\
 Package `jobs`, `transitions.py`. Each arrow names the events that can lead there; events that leave
 the phase as it is are left out. A phase is finer than a state: RESTARTING is BACKING_OFF, PLACING or
 RECORDING_ATTEMPT after a first attempt.
+"""
+
+_REQUEST = """\
+## The requests to a job
+
+Package `lifecycle.requests`, `transitions.py`: a savepoint, a suspend, a drain or a move, from the
+question until its end is durable. The steps of an OPEN request in the driver are in
+`lifecycle/machine.py`. See [savepoints](savepoints.md).
 """
 
 _SLOT = """\
@@ -58,6 +67,8 @@ def render() -> str:
         _HEAD,
         _JOB,
         _diagram("NEW", {phase: list(_moves(phase, row)) for phase, row in JOB.items()}),
+        _REQUEST,
+        _diagram("IDLE", {phase: list(_moves(phase, row)) for phase, row in REQUEST.items()}),
         _SLOT,
         _diagram("FREE", slots, [("FREE", "OFFERED")]),
         _LEADERSHIP,

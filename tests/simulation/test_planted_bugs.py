@@ -15,7 +15,6 @@ from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.jobs.evacuation import Evacuation
 from emberkeep.jobmanager.jobs.job_master_reports import JobMasterReports
 from emberkeep.jobmanager.jobs.job_records import JobRecords
-from emberkeep.jobmanager.jobs.procedures import Procedures, Standing
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobs import events as ev
@@ -26,6 +25,7 @@ from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
 from emberkeep.jobs.newest_attempt import NewestAttempt
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
+from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.slots.job_accounts import JobAccounts
 from emberkeep.slots.pool.offers import Offers
 from emberkeep.slots.pool.replacements import Replacements
@@ -178,9 +178,10 @@ def note_the_running_batch(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def tell_of_a_stop_before_it_is_durable(original: Callable[..., Any]) -> Callable[..., Any]:
-    def begin_end(self: Procedures, job_id: Any, standing: Standing, attempt: int, wanted: Any, progress: Any) -> None:
-        standing.recorded = wanted.trigger_id
-        original(self, job_id, standing, attempt, wanted, progress)
+    def begin_end(self: RequestMachine, current: Any, progress: Any, attempt: int) -> list[Any]:
+        self.recorded = current.trigger_id
+        effects: list[Any] = original(self, current, progress, attempt)
+        return effects
 
     return begin_end
 
@@ -255,7 +256,7 @@ PLANTS = {
         JobMasterReports, "report_outcome", acknowledge_at_once, ("m",), "storeless"
     ),
     "a script is told of its stop before that is durable": Plant(
-        Procedures, "_begin_end", tell_of_a_stop_before_it_is_durable, ("l",), asked_to_stop
+        RequestMachine, "_begin_end", tell_of_a_stop_before_it_is_durable, ("l",), asked_to_stop
     ),
     "that a savepoint has stopped its job is not written": Plant(
         MemoryJobStore, "record_procedure_end", without_the_stop, ("l",), asked_to_stop

@@ -93,11 +93,11 @@ class LeaderGateway:
         if request.procedure.makes_savepoint:
             view = await dispatcher.view(job_id)
             request = with_defaults(request, self._configuration, view.graph, self._surroundings.savepoint_root)
-        await dispatcher.request_procedure(job_id, request)
+        await dispatcher.requests.request(job_id, request)
         return request
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
-        return await self._leader.dispatcher.procedure(job_id, trigger_id)
+        return await self._leader.dispatcher.requests.procedure(job_id, trigger_id)
 
     # --- task managers ------------------------------------------------------------------------------------------------
 

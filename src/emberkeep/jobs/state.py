@@ -140,6 +140,12 @@ class JobState:
         """True if the JobMaster is registered; otherwise it must register (again)."""
         return self.driver is not None and self.driver.registered
 
+    def lacks_driver(self) -> str:
+        """Return what the job waits for if it has no driver and none is being started; else ""."""
+        if self.phase not in (Phase.PLACING, Phase.BACKING_OFF):
+            return ""
+        return self.waiting() or self.status.value
+
     def waiting(self) -> str:
         """Return a text that names what the job waits for, other than a driver place; "" if it does not wait."""
         driver = self.driver

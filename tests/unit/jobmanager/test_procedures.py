@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
+from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterReply
@@ -574,6 +577,81 @@ class TestFailover:
                 assert (await master.beat()).procedure == request(2)
 
         in_virtual_time(scenario)
+
+
+class TestOneRecordAtATime:
+    """Two requests about one job never write at the same time: the later write would undo the earlier."""
+
+    @pytest.mark.req("END-5")
+    def test_the_end_of_a_failed_move_does_not_delete_the_request_that_follows_it(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            move, wanted = request(1, Procedure.MOVE, ""), request(2, Procedure.SAVEPOINT)
+            async with cluster.leading() as service:
+                home = await cluster.add()
+                master = await cluster.run_job()
+                await service.gateway.request_procedure(JOB, move)
+                store.before["record_procedure"] = [RetryLater("busy")] * 1000
+                await master.beat(procedure=progress(move, FAILED, failure="a function did not keep its state"))
+                await service.gateway.block(blocked(home), merge=False)
+                home.exits(JOB, 1, KILLED)
+                await waits_for_a_place(cluster)
+                store.before["record_procedure"] = []
+                await accepted(service, wanted)
+                await asyncio.sleep(10.0)  # longer than the longest pause between two tries of a write
+                assert store.disk.jobs[JOB].procedure == wanted
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-5")
+    @pytest.mark.parametrize("rounds", range(12))
+    def test_a_repeat_that_arrives_as_the_store_refuses_is_refused_too(self, rounds: int) -> None:
+        async def scenario() -> None:
+            store = Overtaken(rounds)
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                await cluster.run_job()
+                store.repeat = lambda: service.gateway.request_procedure(JOB, request())
+                with pytest.raises(Fatal):
+                    await service.gateway.request_procedure(JOB, request())
+                assert store.repeated is not None
+                await asyncio.wait([store.repeated])
+                if store.repeated.exception() is None:
+                    assert store.disk.jobs[JOB].procedure == request(), "it was acknowledged"
+
+        in_virtual_time(scenario)
+
+
+async def accepted(service: JobManagerService, wanted: ProcedureRequest) -> None:
+    """Ask until the job is no longer busy."""
+    async with asyncio.timeout(600):
+        while True:
+            try:
+                await service.gateway.request_procedure(JOB, wanted)
+            except Conflict:
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+
+class Overtaken(FailingStore):
+    """Refuses the first request. Some ``rounds`` of the event loop earlier, the same request is made again."""
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self.rounds = rounds
+        self.repeat: Callable[[], Coroutine[Any, Any, ProcedureRequest]] | None = None
+        self.repeated: asyncio.Task[ProcedureRequest] | None = None
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        if self.repeat is not None and self.repeated is None:
+            self.repeated = asyncio.create_task(self.repeat())
+            for _ in range(self.rounds):
+                await asyncio.sleep(0)
+            raise Fatal("no space left")
+        await super().record_procedure(job_id, request)
 
 
 def blocked(home: FakeTaskManager) -> BlockedNode:

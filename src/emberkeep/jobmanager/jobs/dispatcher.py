@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from functools import partial
 
 import structlog
 
 from emberkeep.base.actors import INBOX_LIMIT, Actor, asked
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, RetryLater, UnknownOutcome
+from emberkeep.base.errors import UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
@@ -29,7 +27,7 @@ from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_master_reports import JobMasterReports
 from emberkeep.jobmanager.jobs.job_records import JobRecords
 from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
-from emberkeep.jobmanager.jobs.procedures import Procedures
+from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
 from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, ResourceManager
@@ -37,7 +35,6 @@ from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobView
-from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
@@ -47,7 +44,7 @@ from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 from emberkeep.jobs.restart import restart_strategy
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
-from emberkeep.lifecycle.model import ProcedureRequest
+from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.protocol.transport import RpcClient
 
 log = structlog.get_logger(__name__)
@@ -56,7 +53,7 @@ log = structlog.get_logger(__name__)
 class Dispatcher(Actor):
     """The jobs' only owner. Every call from outside goes through the inbox; nothing else touches the state.
 
-    - ``submissions`` and ``cancellations``: what people ask.
+    - ``submissions``, ``cancellations`` and ``requests``: what people ask.
     - ``job_masters``: what JobMasters report.
     - ``cluster``: what the ResourceManager reports.
     - ``evacuation``: what follows from the blocklist.
@@ -92,19 +89,15 @@ class Dispatcher(Actor):
         self._orders = DriverOrders(self, self._machines, calls, term.authority, hold, moves)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
-        self._procedures = Procedures(
-            self, writes, self._machines.apply, self._checkpoints_written, self._lacks_driver, term.clock.now_ms
-        )
+        self.requests = JobRequests(self, self._machines, writes, self._answers, term.clock)
         self.submissions = Submissions(
             self, configuration, self._table, writes, blobs, self._answers, self._add_submitted
         )
         self.cancellations = Cancellations(self, self._machines, writes, self._answers)
-        self.evacuation = Evacuation(
-            self, self._machines, moves, self._procedures, self._answers, system.ids, term.clock
-        )
+        self.evacuation = Evacuation(self, self._machines, moves, self.requests, system.ids, term.clock)
         self.cluster = ClusterChanges(self, self._machines, self.evacuation)
         self.job_masters = JobMasterReports(
-            self, self._machines, term, self._procedures, self._checkpoints, self.evacuation
+            self, self._machines, term, self.requests, self._checkpoints, self.evacuation
         )
 
     async def run(self) -> None:
@@ -151,17 +144,16 @@ class Dispatcher(Actor):
             home=stored.home,
             stopped=bool(stored.stopped),
         )
-        standing = Procedures.recovered(graph.job_id, stored.procedure, stored.stopped, stored.pointers)
         job = ManagedJob(
             JobMachine(state),
             stored.graph,
             self._table.next_order(),
+            RequestMachine(graph.job_id),
             pointers=stored.pointers,
-            standing=standing,
             lacks=lacks,
         )
         self._table.active[graph.job_id] = job
-        self._procedures.watch_deadline(graph.job_id, standing)
+        self.requests.begin(job, stored)
         if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.add_job(graph.job_id, job.order, attempt)
@@ -191,46 +183,6 @@ class Dispatcher(Actor):
             stored.job_id, ev.GraphRead(graph, job_policy(configuration), restart_strategy(configuration))
         )
 
-    # --- savepoints and stops -----------------------------------------------------------------------------------------
-
-    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> None:
-        """Record durably what a job is asked to do; see ProcedureGateway.
-
-        Raises Absent, Conflict, RetryLater, UnknownOutcome, Fatal.
-        """
-        answer = await self.ask(partial(self._request_procedure, job_id, request))
-        await answer
-
-    def _request_procedure(self, job_id: JobId, request: ProcedureRequest) -> asyncio.Future[None]:
-        view = self._table.view(job_id)
-        answer: asyncio.Future[None] = self._answers.new()
-        if self._procedures.knows(job_id, request.trigger_id, view.pointers):
-            answer.set_result(None)
-        elif view.status.is_globally_terminal:
-            raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
-        elif view.unreadable:
-            raise RetryLater(
-                f"job {job_id} waits for {view.waiting}", hint="its driver continues to run; try again later"
-            )
-        else:
-            standing = self._table.active[job_id].standing
-            self._procedures.request(job_id, standing, view.status, request, answer)
-        return answer
-
-    @asked
-    def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
-        """Return the progress of a request. Raises Absent."""
-        view = self._table.view(job_id)
-        if view.procedure is not None and view.procedure.trigger_id == trigger_id:
-            return view.procedure
-        return self._procedures.ended(job_id, trigger_id, view.pointers)
-
-    def _lacks_driver(self, job_id: JobId) -> str | None:
-        job = self._table.active.get(job_id)
-        if job is None or job.state.phase not in (Phase.PLACING, Phase.BACKING_OFF):
-            return None
-        return job.state.waiting() or job.state.status.value
-
     # --- views --------------------------------------------------------------------------------------------------------
 
     @asked
@@ -257,7 +209,7 @@ class Dispatcher(Actor):
         if job.state.result is None or not job.state.result.keeps_data:
             self._blobs.job_ended(job.job_id)
         self._checkpoints.forget(job.job_id)
-        self._procedures.job_ended(job.job_id, job.standing, job.state.status)
+        self.requests.job_ended(job)
         if self._table.ended(job):
             self._records.expire_results(self._configuration[options.RESULT_RETENTION])
 
@@ -295,7 +247,7 @@ class Dispatcher(Actor):
 
     def _attempt_begun(self, job: ManagedJob, attempt: int) -> None:
         self._resources.begin_attempt(job.job_id, attempt)
-        self._procedures.attempt_recorded(job.job_id, job.standing)
+        self.requests.attempt_recorded(job)
 
     def _checkpoints_written(self, job_id: JobId, pointers: JobPointers) -> None:
         job = self._table.active.get(job_id)

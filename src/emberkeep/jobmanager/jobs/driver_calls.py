@@ -47,7 +47,7 @@ class DriverCalls:
             checkpoint_root=self._surroundings.checkpoint_root,
             checkpoints_recorded=self._surroundings.checkpoints_recorded,
             checkpoints=job.pointers.queries,
-            procedure=job.standing.wanted,
+            procedure=job.requests.current,
             lineage=self._term.lineage,
         )
         try:

@@ -55,7 +55,7 @@ class DriverMoves:
 
         Return ASK at most once every ASK_AGAIN seconds for one attempt.
         """
-        machine, running = job.machine, job.standing.running
+        machine, running = job.machine, job.requests.newest
         if machine.state.phase is not Phase.RUNNING or machine.state.stopped or job.report is None:
             return Move.NONE
         evacuated = self._is_evacuated(job)
@@ -88,7 +88,7 @@ class DriverMoves:
         An earlier leader may have ordered the move, so this does not depend on an order of this leader.
         """
         # A request that has replaced the move is about streaming queries as well.
-        moves = _streams(job) or job.standing.running is not None or self._restarts(job)
+        moves = _streams(job) or job.requests.newest is not None or self._restarts(job)
         if outcome.kind is FailureKind.LOST and (self._drains(job) or (self._is_evacuated(job) and moves)):
             return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
         return outcome
@@ -145,7 +145,7 @@ def _home(job: ManagedJob) -> DriverHome | None:
 
 def _obstacle(job: ManagedJob) -> str:
     """Return the progress of the current move, or why it has failed; "" if neither is known."""
-    running, told = job.standing.running, None if job.report is None else job.report.procedure
+    running, told = job.requests.newest, None if job.report is None else job.report.procedure
     if running is None or running.procedure is not Procedure.MOVE or told is None:
         return ""
     return (told.failure or told.detail) if told.trigger_id == running.trigger_id else ""
@@ -153,7 +153,7 @@ def _obstacle(job: ManagedJob) -> str:
 
 def _streams(job: ManagedJob) -> bool:
     """True if the job has a streaming query, or had one when its current driver was asked to move."""
-    running = job.standing.running
+    running = job.requests.newest
     moves = running is not None and running.procedure is Procedure.MOVE
     moved = job.moving_since is not None and job.moving_since[0] == job.machine.state.attempt
     return moves or moved or (job.report is not None and bool(job.report.queries))

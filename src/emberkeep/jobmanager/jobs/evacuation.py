@@ -8,11 +8,10 @@ from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import IdSource, JobId, TaskManagerId
 from emberkeep.blocklist.places import BlockedPlaces
-from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.driver_moves import DriverMoves, Move
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
-from emberkeep.jobmanager.jobs.procedures import Procedures
+from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome
@@ -29,16 +28,14 @@ class Evacuation(ActorPart):
         owner: Actor,
         machines: JobMachines,
         moves: DriverMoves,
-        procedures: Procedures,
-        answers: Answers,
+        requests: JobRequests,
         ids: IdSource,
         clock: SteadyClock,
     ) -> None:
         super().__init__(owner)
         self._machines = machines
         self._moves = moves
-        self._procedures = procedures
-        self._answers = answers
+        self._requests = requests
         self._ids = ids
         self._clock = clock
 
@@ -72,7 +69,7 @@ class Evacuation(ActorPart):
                 trigger_id=self._ids.hex32(), procedure=Procedure.MOVE, requested_ms=self._clock.now_ms()
             )
             try:
-                self._procedures.request(job.job_id, job.standing, job.state.status, request, self._answers.new())
+                self._requests.give(job, request)
             except Conflict as error:
                 log.info("job does not move", job=job.job_id, reason=str(error))
 

@@ -87,3 +87,4 @@ class JobMachines:
         """Raise AssertionError if a job's state contradicts itself. For tests and the simulator."""
         for job in self.table.active.values():
             job.machine.check_invariants()
+            job.requests.check_invariants()

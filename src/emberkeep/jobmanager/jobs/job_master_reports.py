@@ -14,7 +14,7 @@ from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.jobs.evacuation import Evacuation
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
-from emberkeep.jobmanager.jobs.procedures import Procedures
+from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import merged
@@ -44,7 +44,7 @@ class JobMasterReports(ActorPart):
         owner: Actor,
         machines: JobMachines,
         term: Term,
-        procedures: Procedures,
+        requests: JobRequests,
         checkpoints: CheckpointRecords,
         evacuation: Evacuation,
     ) -> None:
@@ -52,7 +52,7 @@ class JobMasterReports(ActorPart):
         self._machines = machines
         self._active = machines.table.active
         self._term = term
-        self._procedures = procedures
+        self._requests = requests
         self._checkpoints = checkpoints
         self._evacuation = evacuation
 
@@ -105,7 +105,7 @@ class JobMasterReports(ActorPart):
             self._machines.apply(job.job_id, ev.ExceptionsNoted(attempt, status.exceptions))
         if merged(job.pointers, attempt, status.checkpoints) is not job.pointers:
             self._checkpoints.note(job.job_id, attempt, status.checkpoints)
-        self._procedures.take(job.job_id, job.standing, attempt, status.procedure)
+        self._requests.take(job, attempt, status.procedure)
         self._evacuation.review(job)
         return True
 
@@ -127,15 +127,15 @@ class JobMasterReports(ActorPart):
     def _end_under_way(self, job_id: JobId, told: ProcedureProgress | None) -> asyncio.Event | None:
         """Return an event that is set once the reported end is recorded; None if no such record is under way."""
         job = self._active.get(job_id)
-        if job is None or told is None or not told.phase.is_final or job.standing.settled.is_set():
+        if job is None or told is None or not told.phase.is_final or job.settled.is_set():
             return None
-        return job.standing.settled
+        return job.settled
 
     def _orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
         job = self._active.get(job_id)
         if job is None:
             return None, ""
-        return job.standing.wanted, Procedures.recorded(job.standing, told)
+        return job.requests.current, job.requests.recorded_for(told)
 
     # --- the end of an attempt ----------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class JobRecords:
 
     async def _record_attempt(self, job: ManagedJob, attempt: int, home: DriverHome | None) -> None:
         # Record what the previous attempt did first: it may have stopped the job, so that no other attempt follows.
-        await job.standing.settled.wait()
+        await job.settled.wait()
         await self._hold.passed(job, attempt)
         written = await self._writes.record_attempt(job.job_id, attempt, home)
         self._owner.tell(partial(self._attempt_recorded, job, attempt, written))

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.jobmanager.jobs.procedures import Procedures, Standing
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.jobs import view_of, view_of_result
+from emberkeep.jobmanager.views.procedures import view_of_newest
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
 from emberkeep.jobs.state import JobState
+from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.protocol.messages import JobMasterStatus
 
 
@@ -25,12 +26,12 @@ class ManagedJob:
     machine: JobMachine
     graph: JobGraph | None
     order: int
+    requests: RequestMachine
     job_master: str = ""
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
     report: JobMasterStatus | None = None  # of the current attempt
     noted: tuple[ExceptionEntry, ...] = field(default=())  # exceptions in the newest report
     pointers: JobPointers = field(default=JobPointers())  # as stored
-    standing: Standing = field(default_factory=Standing)  # the job's requests: savepoint, stop, move
     moving_since: tuple[int, float] | None = None  # attempt whose driver must leave its node, and since when (s)
     asked_to_move_at: float | None = None
     lacks: str = ""  # which release its next attempt needs, in words; "" if this one suffices
@@ -38,6 +39,10 @@ class ManagedJob:
     left_behind: int = 0  # newest attempt reported as ended without its functions' state
     held: str = ""  # what the next attempt waits for, before it is recorded
     result_stored: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # set while no end of a request is being written
+
+    def __post_init__(self) -> None:
+        self.settled.set()
 
     @property
     def job_id(self) -> JobId:
@@ -49,7 +54,7 @@ class ManagedJob:
 
     def view(self) -> JobView:
         """Return the job's view for the edges."""
-        procedure = Procedures.running(self.job_id, self.standing, self.machine.state.waiting())
+        procedure = view_of_newest(self.job_id, self.requests, self.machine.state.waiting())
         moving = self.moving_since is not None and self.moving_since[0] == self.machine.state.attempt
         held = self.held
         if moving and self.cannot_move and not (held or self.machine.state.waiting()):

@@ -8,6 +8,8 @@ import msgspec
 
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureProgress, ProcedureRequest
+from emberkeep.lifecycle.requests.events import Ended
+from emberkeep.lifecycle.requests.machine import RequestMachine
 
 
 class ProcedureView(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,3 +55,37 @@ class ProcedureGateway(Protocol):
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
         """Return how far a request has come. Raises Absent if the job, or this request about it, is unknown."""
+
+
+def view_of_newest(job_id: JobId, requests: RequestMachine, waiting: str = "") -> ProcedureView | None:
+    """Return the request that the job carries out now, or the one that has stopped it; None if there is none.
+
+    ``waiting``: what the job waits for, in words.
+    """
+    newest, progress = requests.newest, requests.progress
+    if newest is not None:
+        return ProcedureView(
+            job_id=job_id,
+            trigger_id=newest.trigger_id,
+            request=newest,
+            progress=progress,
+            waiting=waiting if progress is None else "",
+        )
+    if requests.stopped is None:
+        return None
+    ended = view_of_ended(job_id, requests.stopped)
+    return msgspec.structs.replace(ended, is_over=False, waiting="the end of its script")
+
+
+def view_of_ended(job_id: JobId, ended: Ended) -> ProcedureView:
+    """Return a request about which nothing more will happen."""
+    return ProcedureView(
+        job_id=job_id,
+        trigger_id=ended.trigger_id,
+        request=ended.request,
+        progress=ended.progress,
+        is_over=True,
+        savepoint=ended.savepoint,
+        manifest_sha256=ended.manifest_sha256,
+        failure=ended.failure,
+    )

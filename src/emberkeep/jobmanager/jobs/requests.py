@@ -1,0 +1,240 @@
+"""Carries out what the machines of requests decide: savepoint, suspend, drain and move.
+
+Every reply to a job's JobMaster carries the job's open request, and so does the start of the next attempt's driver,
+until the request's end is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from functools import partial
+
+import structlog
+
+from emberkeep.base.actors import Actor, ActorPart, asked
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.answers import Answers
+from emberkeep.jobmanager.jobs.job_machines import JobMachines
+from emberkeep.jobmanager.jobs.job_table import ManagedJob
+from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.views.procedures import ProcedureView, view_of_ended
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
+from emberkeep.jobs.events import StopRecorded
+from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import Procedure, ProcedureProgress, ProcedureRequest
+from emberkeep.lifecycle.requests import events as ev
+
+ENDED_KEPT = 1000  # ended requests to remember, over all jobs; savepoints are also in their job's pointers
+_LOOK_AGAIN = 2.0  # seconds between two checks of a request's deadline
+
+log = structlog.get_logger(__name__)
+
+
+class JobRequests(ActorPart):
+    """The requests to all jobs: their callers, their records, and the ends that people may still ask for."""
+
+    def __init__(
+        self, owner: Actor, machines: JobMachines, writes: StoreWrites, answers: Answers, clock: SteadyClock
+    ) -> None:
+        super().__init__(owner)
+        self._machines = machines
+        self._table = machines.table
+        self._writes = writes
+        self._answers = answers
+        self._clock = clock
+        self._ended: OrderedDict[tuple[JobId, str], ev.Ended] = OrderedDict()
+        self._callers: dict[int, asyncio.Future[None]] = {}
+        self._numbers = itertools.count(ev.NOBODY + 1)
+
+    # --- what people ask ----------------------------------------------------------------------------------------------
+
+    async def request(self, job_id: JobId, request: ProcedureRequest) -> None:
+        """Record durably what a job is asked to do; see ProcedureGateway.
+
+        Raises Absent, Conflict, RetryLater, UnknownOutcome, Fatal.
+        """
+        answer = await self.ask(partial(self._request, job_id, request))
+        await answer
+
+    def _request(self, job_id: JobId, request: ProcedureRequest) -> asyncio.Future[None]:
+        view = self._table.view(job_id)
+        answer: asyncio.Future[None] = self._answers.new()
+        if self._end_of(job_id, request.trigger_id, view.pointers) is not None:
+            answer.set_result(None)
+        elif view.status.is_globally_terminal:
+            raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
+        elif view.unreadable:
+            raise RetryLater(
+                f"job {job_id} waits for {view.waiting}", hint="its driver continues to run; try again later"
+            )
+        else:
+            caller = next(self._numbers)
+            self._callers[caller] = answer
+            answer.add_done_callback(lambda _: self._callers.pop(caller, None))
+            self.give(self._table.active[job_id], request, caller)
+        return answer
+
+    @asked
+    def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+        """Return the progress of a request. Raises Absent."""
+        view = self._table.view(job_id)
+        if view.procedure is not None and view.procedure.trigger_id == trigger_id:
+            return view.procedure
+        ended = self._end_of(job_id, trigger_id, view.pointers)
+        if ended is None:
+            raise Absent(
+                f"job {job_id} was not asked for anything under {trigger_id}, or it has failed and a JobManager that "
+                "leads no more knew of it",
+                hint="a savepoint that was made is among the job's checkpoints: `emberkeep savepoint list`",
+            )
+        return view_of_ended(job_id, ended)
+
+    def _end_of(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> ev.Ended | None:
+        """Return how a request has ended, as far as this JobManager remembers or the job's savepoints show."""
+        return self._ended.get((job_id, trigger_id)) or _end_with_savepoint(trigger_id, pointers)
+
+    # --- what happens to jobs -----------------------------------------------------------------------------------------
+
+    def begin(self, job: ManagedJob, stored: StoredJob) -> None:
+        """Take over the requests of a job, as the store has them."""
+        stopped = None
+        if stored.stopped:
+            stopped = _end_with_savepoint(stored.stopped, stored.pointers)
+            stopped = stopped or ev.Ended(trigger_id=stored.stopped, request=None)
+        self._apply(job, ev.Begin(stored.procedure, stopped))
+
+    def give(self, job: ManagedJob, request: ProcedureRequest, caller: int = ev.NOBODY) -> None:
+        """Begin to record a request, then answer its caller. Raises Conflict if the job does not take the request."""
+        status = job.state.status
+        ending = status.value if status in (JobStatus.CANCELLING, JobStatus.FAILING) else ""
+        self._apply(job, ev.Asked(request, caller, ending, has_driver=not job.state.lacks_driver()))
+
+    def take(self, job: ManagedJob, attempt: int, progress: ProcedureProgress | None) -> None:
+        """Take the newest progress that an attempt reports."""
+        if progress is not None:
+            self._apply(job, ev.Reported(attempt, progress))
+
+    def attempt_recorded(self, job: ManagedJob) -> None:
+        """Note that a newer attempt is durable."""
+        self._apply(job, ev.AttemptRecorded())
+
+    def job_ended(self, job: ManagedJob) -> None:
+        """Note that the job's result is durable."""
+        self._apply(job, ev.JobEnded(job.state.status.value))
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _apply(self, job: ManagedJob, event: ev.Event) -> None:
+        for effect in job.requests.handle(event, self._clock.now_ms()):
+            self._carry_out(job, effect)
+
+    def _carry_out(self, job: ManagedJob, effect: ev.Effect) -> None:
+        start = partial(self._owner.start_effect, deadline=None)
+        match effect:
+            case ev.WriteRequest(request):
+                start(f"ask {job.job_id}", self._write_request(job, request))
+            case ev.Accept(callers):
+                for answer in self._waiting(callers):
+                    answer.set_result(None)
+            case ev.Refuse(callers, error):
+                for answer in self._waiting(callers):
+                    answer.set_exception(error)
+            case ev.WatchDeadline(request):
+                start(f"deadline of request {request.trigger_id}", self._watch_deadline(job, request))
+            case ev.WriteEnd(request, attempt, progress):
+                job.settled.clear()
+                start(f"end of request {request.trigger_id}", self._write_end(job, request, attempt, progress))
+            case ev.WriteFailure(request):
+                job.settled.clear()
+                start(f"end of request {request.trigger_id}", self._write_failure(job))
+            case ev.Ended():
+                self._remember(job.job_id, effect)
+            case ev.StopJob():
+                self._machines.apply(job.job_id, StopRecorded())
+
+    def _waiting(self, callers: tuple[int, ...]) -> list[asyncio.Future[None]]:
+        answers = [self._callers[caller] for caller in callers if caller in self._callers]
+        return [answer for answer in answers if not answer.done()]
+
+    async def _write_request(self, job: ManagedJob, request: ProcedureRequest) -> None:
+        reason: EmberkeepError = RetryLater("the request is not stored")
+
+        def refuse(error: EmberkeepError) -> None:
+            nonlocal reason
+            reason = error
+            self.tell(partial(self._apply, job, ev.WriteUncertain(error)))
+
+        written = await self._writes.record_procedure(job.job_id, request, refuse)
+        if written:
+            log.info("request recorded", job=job.job_id, procedure=request.procedure.value, request=request.trigger_id)
+        self.tell(partial(self._apply, job, ev.RequestWritten() if written else ev.RequestNotWritten(reason)))
+
+    async def _watch_deadline(self, job: ManagedJob, request: ProcedureRequest) -> None:
+        while job.requests.current is request:
+            if self._clock.now_ms() >= request.deadline_ms:
+                self.tell(partial(self._look_at_deadline, job))
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def _look_at_deadline(self, job: ManagedJob) -> None:
+        self._apply(job, ev.DeadlineLooked(job.state.lacks_driver()))
+
+    async def _write_failure(self, job: ManagedJob) -> None:
+        written = await self._writes.forget_procedure(job.job_id)
+        self.tell(partial(self._end_written, job, written, None))
+
+    async def _write_end(
+        self, job: ManagedJob, request: ProcedureRequest, attempt: int, progress: ProcedureProgress
+    ) -> None:
+        """Write the end of a request.
+
+        Raises Conflict, which ends the actor, if this JobManager is no longer the leader.
+        """
+        stopped = request.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+        pointers = await self._writes.record_procedure_end(
+            job.job_id, attempt, request.trigger_id, _pointer(progress), stopped=stopped
+        )
+        self.tell(partial(self._end_written, job, pointers is not None, pointers))
+
+    def _end_written(self, job: ManagedJob, written: bool, pointers: JobPointers | None) -> None:
+        job.settled.set()
+        if pointers is not None:
+            job.pointers = pointers
+        self._apply(job, ev.EndWritten() if written else ev.EndNotWritten())
+
+    def _remember(self, job_id: JobId, ended: ev.Ended) -> None:
+        if ended.failure:
+            log.warning("request failed", job=job_id, request=ended.trigger_id, reason=ended.failure)
+        else:
+            log.info("request is done", job=job_id, request=ended.trigger_id, savepoint=ended.savepoint)
+        self._ended[job_id, ended.trigger_id] = ended
+        while len(self._ended) > ENDED_KEPT:
+            self._ended.popitem(last=False)
+
+
+def _end_with_savepoint(trigger_id: str, pointers: JobPointers) -> ev.Ended | None:
+    """Return the end of the request that made one of the job's savepoints; None if no savepoint has this trigger id."""
+    for pointer in pointers.savepoints:
+        if pointer.trigger_id == trigger_id:
+            return ev.Ended(
+                trigger_id=trigger_id,
+                request=None,
+                savepoint=pointer.path,
+                manifest_sha256=pointer.manifest_sha256,
+            )
+    return None
+
+
+def _pointer(progress: ProcedureProgress) -> SavepointPointer | None:
+    if not progress.savepoint:
+        return None
+    return SavepointPointer(
+        path=progress.savepoint,
+        manifest_sha256=progress.manifest_sha256,
+        created_ms=progress.ended_ms,
+        trigger_id=progress.trigger_id,
+    )

@@ -1,0 +1,161 @@
+"""Events and effects of a job's requests."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
+
+NOBODY = 0  # a caller that waits for no answer
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """A leader takes the job over, as the job store has it.
+
+    ``current``: the open request. ``stopped``: the request that has stopped the job permanently; it comes first.
+    """
+
+    current: ProcedureRequest | None = None
+    stopped: Ended | None = None
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A caller asks the job for something.
+
+    ``caller``: a number that Accept and Refuse name. ``ending``: the job's status if it is cancelled or has failed.
+    ``has_driver``: False if the job has no driver and none is being started.
+    """
+
+    request: ProcedureRequest
+    caller: int = NOBODY
+    ending: str = ""
+    has_driver: bool = True
+
+
+class WriteUncertain(msgspec.Struct, frozen=True):
+    """The write of the new request fails or takes long, so its callers get an error. The write may continue."""
+
+    error: EmberkeepError
+
+
+class RequestWritten(msgspec.Struct, frozen=True):
+    """The new request is durable."""
+
+
+class RequestNotWritten(msgspec.Struct, frozen=True):
+    """The new request was certainly not written."""
+
+    error: EmberkeepError
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """The JobMaster of an attempt reports the progress of its newest request."""
+
+    attempt: int
+    progress: ProcedureProgress
+
+
+class DeadlineLooked(msgspec.Struct, frozen=True):
+    """It is time to check the request's deadline.
+
+    ``waits_for``: what the job waits for if it has no driver and none is being started; else "".
+    """
+
+    waits_for: str
+
+
+class EndWritten(msgspec.Struct, frozen=True):
+    """The end of the current request is durable."""
+
+
+class EndNotWritten(msgspec.Struct, frozen=True):
+    """The end of the current request was certainly not written: a newer attempt runs, or the store cannot write it."""
+
+
+class AttemptRecorded(msgspec.Struct, frozen=True):
+    """A newer attempt is durable. The store has ended a move with that record."""
+
+
+class JobEnded(msgspec.Struct, frozen=True):
+    """The job's result is durable. ``status``: how it has ended."""
+
+    status: str
+
+
+Event = (
+    Begin
+    | Asked
+    | WriteUncertain
+    | RequestWritten
+    | RequestNotWritten
+    | Reported
+    | DeadlineLooked
+    | EndWritten
+    | EndNotWritten
+    | AttemptRecorded
+    | JobEnded
+)
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+class WriteRequest(msgspec.Struct, frozen=True):
+    """Write the request to the job store; answer with RequestWritten or RequestNotWritten."""
+
+    request: ProcedureRequest
+
+
+class Accept(msgspec.Struct, frozen=True):
+    """Tell these callers that their request is durable."""
+
+    callers: tuple[int, ...]
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """Raise the error for these callers."""
+
+    callers: tuple[int, ...]
+    error: EmberkeepError
+
+
+class WatchDeadline(msgspec.Struct, frozen=True):
+    """Send DeadlineLooked from the request's deadline on, repeatedly, as long as the request is the current one."""
+
+    request: ProcedureRequest
+
+
+class WriteEnd(msgspec.Struct, frozen=True):
+    """Write the end of a completed request; answer with EndWritten or EndNotWritten."""
+
+    request: ProcedureRequest
+    attempt: int
+    progress: ProcedureProgress
+
+
+class WriteFailure(msgspec.Struct, frozen=True):
+    """Delete a failed request from the job store; answer with EndWritten or EndNotWritten."""
+
+    request: ProcedureRequest
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """Remember how a request has ended, for those who ask later. The newest one about a request counts."""
+
+    trigger_id: str
+    request: ProcedureRequest | None  # None if an earlier leader got it
+    progress: ProcedureProgress | None = None
+    savepoint: str = ""  # its path
+    manifest_sha256: str = ""
+    failure: str = ""  # why it ended without success
+
+
+class StopJob(msgspec.Struct, frozen=True):
+    """Let no attempt follow: the job ends with its script."""
+
+
+Effect = WriteRequest | Accept | Refuse | WatchDeadline | WriteEnd | WriteFailure | Ended | StopJob
