@@ -12,7 +12,7 @@ import pytest
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
-from emberkeep.jobmanager.jobs.evacuation import Evacuation
+from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.job_master_reports import JobMasterReports
 from emberkeep.jobmanager.jobs.job_records import JobRecords
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -245,7 +245,7 @@ PLANTS = {
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
     "blocked nodes are not told to the slot manager": Plant(Restrictions, "block", returning(None), ("i",), "block"),
-    "a block takes no driver place back": Plant(Evacuation, "block", answering(None), ("i", "a"), "block"),
+    "a block takes no driver place back": Plant(DriverMoves, "block", answering(None), ("i", "a"), "block"),
     "a new JobManager does not read the blocklist": Plant(
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
     ),

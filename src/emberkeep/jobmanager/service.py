@@ -109,7 +109,7 @@ class JobManagerService:
             storage_problem=lambda: around.storage.problem,
         )
         resources.listen(dispatcher.cluster)
-        blocklist = BlocklistHandler(system, found, reads, resources, dispatcher.evacuation)
+        blocklist = BlocklistHandler(system, found, reads, resources, dispatcher.moves)
         if configuration[options.DETECTION]:
             faults = FaultWatch(configuration, found.blocklist.removals, term.clock.now(), term.clock.now_ms())
             resources.suspects.detect(faults, partial(blocklist.block, merge=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emberkeep.base.actors import Actor, ActorPart, told
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.jobmanager.jobs.evacuation import Evacuation
+from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -15,10 +15,10 @@ from emberkeep.slots.model import TaskManagerInfo
 class ClusterChanges(ActorPart):
     """Implements ClusterListener."""
 
-    def __init__(self, owner: Actor, machines: JobMachines, evacuation: Evacuation) -> None:
+    def __init__(self, owner: Actor, machines: JobMachines, moves: DriverMoves) -> None:
         super().__init__(owner)
         self._machines = machines
-        self._evacuation = evacuation
+        self._moves = moves
 
     @told
     def place_granted(self, job_id: JobId, info: TaskManagerInfo, *, only_node: bool) -> None:
@@ -43,7 +43,7 @@ class ClusterChanges(ActorPart):
 
     @told
     def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
-        self._evacuation.drain(task_managers, movable)
+        self._moves.drain(task_managers, movable)
 
     @told
     def drivers_changed(
@@ -64,7 +64,7 @@ class ClusterChanges(ActorPart):
             exit_code=1, kind=FailureKind.LOST, message="the driver ended without reporting an outcome"
         )
         job = self._machines.table.active.get(driver.job_id)
-        return outcome if job is None else self._evacuation.judged(job, driver.attempt, outcome)
+        return outcome if job is None else self._moves.judged(job, driver.attempt, outcome)
 
     @told
     def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:

@@ -22,7 +22,6 @@ from emberkeep.jobmanager.jobs.cluster_changes import ClusterChanges
 from emberkeep.jobmanager.jobs.driver_calls import DriverCalls, DriverSurroundings
 from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.driver_orders import DriverOrders
-from emberkeep.jobmanager.jobs.evacuation import Evacuation
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_master_reports import JobMasterReports
 from emberkeep.jobmanager.jobs.job_records import JobRecords
@@ -37,6 +36,7 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.driver_move import MoveMachine
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import job_policy
@@ -56,7 +56,7 @@ class Dispatcher(Actor):
     - ``submissions``, ``cancellations`` and ``requests``: what people ask.
     - ``job_masters``: what JobMasters report.
     - ``cluster``: what the ResourceManager reports.
-    - ``evacuation``: what follows from the blocklist.
+    - ``moves``: what follows from the blocklist.
     """
 
     def __init__(
@@ -83,10 +83,8 @@ class Dispatcher(Actor):
         self._answers = Answers()
         writes = StoreWrites(store, system.rng, term.authority.suspect)
         hold = AttemptHold(storage_problem)
-        moves = DriverMoves(blocked, configuration[options.EVACUATION_TIMEOUT])
         calls = DriverCalls(rpc, configuration[options.RPC_TIMEOUT], term, surroundings)
         self._records = JobRecords(self, self._machines, writes, hold, self._attempt_begun)
-        self._orders = DriverOrders(self, self._machines, calls, term.authority, hold, moves)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
         self.requests = JobRequests(self, self._machines, writes, self._answers, term.clock)
@@ -94,11 +92,10 @@ class Dispatcher(Actor):
             self, configuration, self._table, writes, blobs, self._answers, self._add_submitted
         )
         self.cancellations = Cancellations(self, self._machines, writes, self._answers)
-        self.evacuation = Evacuation(self, self._machines, moves, self.requests, system.ids, term.clock)
-        self.cluster = ClusterChanges(self, self._machines, self.evacuation)
-        self.job_masters = JobMasterReports(
-            self, self._machines, term, self.requests, self._checkpoints, self.evacuation
-        )
+        self.moves = DriverMoves(self, self._machines, self.requests, blocked, system.ids, term.clock)
+        self._orders = DriverOrders(self, self._machines, calls, term.authority, hold, self.moves)
+        self.cluster = ClusterChanges(self, self._machines, self.moves)
+        self.job_masters = JobMasterReports(self, self._machines, term, self.requests, self._checkpoints, self.moves)
 
     async def run(self) -> None:
         self.start_effect("deadlines", self._machines.deadlines.run(), deadline=None)
@@ -149,6 +146,7 @@ class Dispatcher(Actor):
             stored.graph,
             self._table.next_order(),
             RequestMachine(graph.job_id),
+            MoveMachine(self._configuration[options.EVACUATION_TIMEOUT]),
             pointers=stored.pointers,
             lacks=lacks,
         )

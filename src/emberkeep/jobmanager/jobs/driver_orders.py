@@ -47,7 +47,7 @@ class DriverOrders:
         While an earlier order to start the driver is under way, keep the place, because that order may still arrive.
         """
         key = ("start", job.job_id, attempt)
-        if not self._moves.is_blocked(place):
+        if not self._moves.places.is_blocked(place):
             self._turns.submit(key, partial(self._start, job, attempt, place))
         elif not self._turns.is_running(key):
             self._owner.tell(partial(self._machines.apply, job.job_id, ev.PlaceBlocked(place.instance)))
@@ -55,7 +55,7 @@ class DriverOrders:
     async def _start(self, job: ManagedJob, attempt: int, place: ev.DriverPlace) -> None:
         if self._hold.waits_for(job) or not await self._authority.confirmed():
             return
-        if self._moves.is_blocked(place):
+        if self._moves.places.is_blocked(place):
             return  # blocked while this waited its turn; the machine orders it again and learns of that
         event = await self._calls.start(job, attempt, place)
         if event is not None:

@@ -11,7 +11,7 @@ from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
-from emberkeep.jobmanager.jobs.evacuation import Evacuation
+from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.jobs.requests import JobRequests
@@ -46,7 +46,7 @@ class JobMasterReports(ActorPart):
         term: Term,
         requests: JobRequests,
         checkpoints: CheckpointRecords,
-        evacuation: Evacuation,
+        moves: DriverMoves,
     ) -> None:
         super().__init__(owner)
         self._machines = machines
@@ -54,7 +54,7 @@ class JobMasterReports(ActorPart):
         self._term = term
         self._requests = requests
         self._checkpoints = checkpoints
-        self._evacuation = evacuation
+        self._moves = moves
 
     # --- registration and heartbeats ----------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class JobMasterReports(ActorPart):
         if merged(job.pointers, attempt, status.checkpoints) is not job.pointers:
             self._checkpoints.note(job.job_id, attempt, status.checkpoints)
         self._requests.take(job, attempt, status.procedure)
-        self._evacuation.review(job)
+        self._moves.review(job)
         return True
 
     # --- the end of a request -----------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class JobMasterReports(ActorPart):
                 f"what follows this attempt of job {job.job_id} is not decided yet: "
                 f"the job waits for {job.state.waiting()}"
             )
-        outcome = self._evacuation.judged(job, request.attempt, request.outcome)
+        outcome = self._moves.judged(job, request.attempt, request.outcome)
         self._machines.apply(job.job_id, ev.OutcomeReported(request.attempt, outcome))
         if job.state.phase is Phase.RECORDING_RESULT:
             return job.result_stored

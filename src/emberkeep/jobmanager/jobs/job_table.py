@@ -12,6 +12,7 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.jobs import view_of, view_of_result
 from emberkeep.jobmanager.views.procedures import view_of_newest
 from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.driver_move import MoveMachine
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
 from emberkeep.jobs.state import JobState
@@ -27,16 +28,13 @@ class ManagedJob:
     graph: JobGraph | None
     order: int
     requests: RequestMachine
+    move: MoveMachine
     job_master: str = ""
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
     report: JobMasterStatus | None = None  # of the current attempt
     noted: tuple[ExceptionEntry, ...] = field(default=())  # exceptions in the newest report
     pointers: JobPointers = field(default=JobPointers())  # as stored
-    moving_since: tuple[int, float] | None = None  # attempt whose driver must leave its node, and since when (s)
-    asked_to_move_at: float | None = None
     lacks: str = ""  # which release its next attempt needs, in words; "" if this one suffices
-    cannot_move: str = ""  # why its driver has not moved so far
-    left_behind: int = 0  # newest attempt reported as ended without its functions' state
     held: str = ""  # what the next attempt waits for, before it is recorded
     result_stored: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # set while no end of a request is being written
@@ -54,12 +52,12 @@ class ManagedJob:
 
     def view(self) -> JobView:
         """Return the job's view for the edges."""
-        procedure = view_of_newest(self.job_id, self.requests, self.machine.state.waiting())
-        moving = self.moving_since is not None and self.moving_since[0] == self.machine.state.attempt
-        held = self.held
-        if moving and self.cannot_move and not (held or self.machine.state.waiting()):
-            held = f"its driver to leave its node; not possible so far: {self.cannot_move}"
-        return view_of(self.machine.state, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
+        procedure = view_of_newest(self.job_id, self.requests, self.state.waiting())
+        leaving, held = self.move.leaving(self.state.attempt), self.held
+        if leaving is not None and leaving.obstacle and not (held or self.state.waiting()):
+            held = f"its driver to leave its node; not possible so far: {leaving.obstacle}"
+        moving = leaving is not None
+        return view_of(self.state, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report. Return False if it is not newer than the last one."""
