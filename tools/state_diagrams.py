@@ -7,7 +7,7 @@ from typing import Any
 from emberkeep.jobs.transitions import TRANSITIONS as JOB
 from emberkeep.leadership.machine import TRANSITIONS as LEADERSHIP
 from emberkeep.lifecycle.requests.transitions import TRANSITIONS as REQUEST
-from emberkeep.slots.table.machine import TRANSITIONS as SLOT
+from emberkeep.slots.table.slot import TRANSITIONS as SLOT
 
 _HEAD = """\
 # States

@@ -22,8 +22,10 @@ from emberkeep.slots.pool.held_slot import ExecutorState, HeldSlot
 from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.machine import SlotPool
 from emberkeep.slots.table import events as table
-from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.machine import SlotTable
 from emberkeep.slots.table.record import TableRecord, record_table, restore_table
+from emberkeep.slots.table.slot import Slot, SlotState
+from emberkeep.slots.table.state import TableLimits, TableState
 from tests.campaign import examples
 
 JOB, ATTEMPT = JobId("j"), 1
@@ -103,8 +105,8 @@ class World(RuleBasedStateMachine):
                 java_major=17,
                 started_ms=0,
             )
-            started = SlotTable(TABLE)
-            self.agents[info.id] = Agent(info, started, record_table(started))
+            started = SlotTable(TableState(TABLE))
+            self.agents[info.id] = Agent(info, started, record_table(started.state))
         requirement = SlotRequirement(count=WANTED, profile=PROFILE, runtime=RUNTIME)
         self.decide(pool.ApplicationStarted(requirement))
 
@@ -142,7 +144,7 @@ class World(RuleBasedStateMachine):
         """As the task manager does. Raises what its table raises."""
         assert agent.table is not None
         effects = agent.table.handle(event, self.now)
-        agent.disk = record_table(agent.table)
+        agent.disk = record_table(agent.table.state)
         for effect in effects:
             match effect:
                 case table.LaunchExecutor():
@@ -172,16 +174,16 @@ class World(RuleBasedStateMachine):
     def ends(self, executor_id: ExecutorId) -> None:
         allocation_id = self.processes.pop(executor_id, None)
         for agent in self.agents.values():
-            if allocation_id is not None and agent.table is not None and allocation_id in agent.table.slots:
+            if allocation_id is not None and agent.table is not None and allocation_id in agent.table.state.slots:
                 self.tell(agent, table.ExecutorEnded(allocation_id, executor_id, 1, "killed"))
 
     # --- what they say to each other ----------------------------------------------------------------------------------
 
-    def found(self, slots: list[table.Slot]) -> tuple[pool.FoundExecutor, ...]:
+    def found(self, slots: list[Slot]) -> tuple[pool.FoundExecutor, ...]:
         states = {
-            table.SlotState.STARTING: ExecutorState.STARTING,
-            table.SlotState.RUNNING: ExecutorState.RUNNING,
-            table.SlotState.EXITED: None,
+            SlotState.STARTING: ExecutorState.STARTING,
+            SlotState.RUNNING: ExecutorState.RUNNING,
+            SlotState.EXITED: None,
         }
         return tuple(
             pool.FoundExecutor(slot.allocation.id, slot.executor_id, states[slot.state], slot.pid, slot.exit_code)
@@ -191,7 +193,7 @@ class World(RuleBasedStateMachine):
 
     def offer(self, agent: Agent) -> None:
         assert agent.table is not None
-        slots = list(agent.table.offers().get((JOB, ATTEMPT), ()))
+        slots = list(agent.table.state.offers().get((JOB, ATTEMPT), ()))
         if not slots:
             return
         info, life, executors = agent.info, agent.life, self.found(slots)
@@ -257,7 +259,7 @@ class World(RuleBasedStateMachine):
             self.act(agent, table.JobMasterHeard(JOB, ATTEMPT, asked))
         except RetryLater:
             return
-        held = agent.table.held_by(JOB, ATTEMPT)
+        held = agent.table.state.held_by(JOB, ATTEMPT)
         reply = pool.BeatAnswered(
             agent.info.id,
             agent.info.instance,
@@ -304,7 +306,7 @@ class World(RuleBasedStateMachine):
         agent = self.agents[TaskManagerId(name)]
         if agent.table is None:
             return
-        mine = [slot.executor_id for slot in agent.table.slots.values()]
+        mine = [slot.executor_id for slot in agent.table.state.slots.values()]
         agent.table = None
         if node:
             for executor_id in filter(None, mine):
@@ -326,13 +328,13 @@ class World(RuleBasedStateMachine):
         if agent.table is not None:
             return
         agent.life += 1
-        agent.table = restore_table(TABLE, agent.disk, self.now)
+        agent.table = SlotTable(restore_table(TABLE, agent.disk, self.now))
         before = agent.info.instance
         agent.info = msgspec.structs.replace(
             agent.info, instance=InstanceId(f"{agent.info.id}#{agent.life}"), predecessor=before
         )
-        for slot in list(agent.table.slots.values()):
-            if slot.executor_id is None or slot.state is table.SlotState.EXITED:
+        for slot in list(agent.table.state.slots.values()):
+            if slot.executor_id is None or slot.state is SlotState.EXITED:
                 continue
             if slot.executor_id in self.processes:
                 self.act(agent, table.ExecutorStarted(slot.allocation.id, slot.executor_id, 7))
@@ -391,7 +393,7 @@ class World(RuleBasedStateMachine):
             known = [
                 slot
                 for agent in self.agents.values()
-                for slot in (agent.table.slots.values() if agent.table is not None else agent.disk.slots)
+                for slot in (agent.table.state.slots.values() if agent.table is not None else agent.disk.slots)
                 if slot.allocation.id == allocation_id and slot.executor_id == executor_id
             ]
             assert known, f"executor {executor_id} in {allocation_id} belongs to nobody"
@@ -420,7 +422,7 @@ class World(RuleBasedStateMachine):
             slot.allocation.id: slot.executor_id
             for agent in self.agents.values()
             if agent.table is not None
-            for slot in agent.table.slots.values()
+            for slot in agent.table.state.slots.values()
         }
         assert held == there, "each allocation is held by both sides or by none"
         assert {allocation_id: executor_id for executor_id, allocation_id in self.processes.items()} == held

@@ -17,13 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.table.driver_places import DriverState
 from emberkeep.slots.table.events import (
     AttemptsOver,
     Close,
     DriverAcknowledged,
     DriverEnded,
     DriverStarted,
-    DriverState,
     EndDriver,
     EndExecutor,
     ExecutorEnded,
@@ -37,15 +37,16 @@ from emberkeep.slots.table.events import (
     ReserveDriver,
     ReserveSlot,
     SlotReleased,
-    SlotState,
     StartWanted,
     StopLapsed,
     StopWanted,
     TableEvent,
     Tick,
 )
-from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.machine import SlotTable
 from emberkeep.slots.table.record import TableRecord, record_table, restore_table
+from emberkeep.slots.table.slot import SlotState
+from emberkeep.slots.table.state import TableLimits, TableState
 from tests.campaign import examples
 
 LIMITS = TableLimits(
@@ -82,21 +83,21 @@ class Launch:
 class TableMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.table = SlotTable(LIMITS)
+        self.table = SlotTable(TableState(LIMITS))
         self.now = 0.0
         self.executors: dict[tuple[AllocationId, ExecutorId], Launch] = {}
         self.drivers: dict[tuple[JobId, int], Launch] = {}
         self.highest: dict[JobId, int] = {}
-        self.disk = record_table(self.table)
+        self.disk = record_table(self.table.state)
         self.highest_on_disk: dict[JobId, int] = {}
 
     def give(self, event: TableEvent) -> bool:
         """Returns whether the table took the event; a refusal must leave no trace."""
-        before = (repr(self.table.slots), repr(self.table.drivers.by_attempt))
+        before = (repr(self.table.state.slots), repr(self.table.state.drivers.by_attempt))
         try:
             effects = self.table.handle(event, self.now)
         except (Conflict, Absent, RetryLater):
-            assert before == (repr(self.table.slots), repr(self.table.drivers.by_attempt))
+            assert before == (repr(self.table.state.slots), repr(self.table.state.drivers.by_attempt))
             return False
         for effect in effects:
             match effect:
@@ -119,7 +120,7 @@ class TableMachine(RuleBasedStateMachine):
                     if driver is not None and driver.alive:
                         driver.dying = True
                 case ForgetJob():
-                    held = {slot.allocation.job_id for slot in self.table.slots.values()}
+                    held = {slot.allocation.job_id for slot in self.table.state.slots.values()}
                     assert effect.job_id not in held, "files are deleted under living processes"
                     assert effect.job_id not in {job_id for job_id, _ in self.drivers}
                 case _:
@@ -142,21 +143,21 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(accepts=st.booleans(), later=st.booleans())
     def answer_offers(self, accepts: bool, later: bool) -> None:
-        for slots in self.table.offers().values():
+        for slots in self.table.state.offers().values():
             offered = tuple(slot.allocation.id for slot in slots)
             self.give(OfferAnswered(offered, offered if accepts else (), offered if later and not accepts else ()))
 
     @rule()
     def refuse_offers(self) -> None:
-        for slots in self.table.offers().values():
+        for slots in self.table.state.offers().values():
             self.give(OfferRefused(tuple(slot.allocation.id for slot in slots)))
 
     @rule(allocation=ALLOCATIONS)
     def refuse_late(self, allocation: AllocationId) -> None:
-        slot = self.table.slots.get(allocation)
+        slot = self.table.state.slots.get(allocation)
         claimed = slot is not None and slot.claim_until is None
         self.give(OfferRefused((allocation,)))
-        assert not claimed or allocation in self.table.slots, "a slot is ended that its JobMaster has claimed"
+        assert not claimed or allocation in self.table.state.slots, "a slot is ended that its JobMaster has claimed"
 
     @rule(allocation=ALLOCATIONS, accepts=st.booleans())
     def answer_late(self, allocation: AllocationId, accepts: bool) -> None:
@@ -168,7 +169,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(executor=EXECUTORS)
     def start_in_all(self, executor: ExecutorId) -> None:
-        for number, slot in enumerate(list(self.table.slots.values())):
+        for number, slot in enumerate(list(self.table.state.slots.values())):
             allocation = slot.allocation
             self.give(
                 StartWanted(allocation.job_id, allocation.attempt, allocation.id, ExecutorId(f"{executor}.{number}"))
@@ -241,7 +242,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule()
     def write(self) -> None:
         """Before anything is started at the latest."""
-        self.disk = record_table(self.table)
+        self.disk = record_table(self.table.state)
         self.highest_on_disk = dict(self.highest)
 
     @rule(data=st.data(), smaller=st.booleans())
@@ -249,17 +250,20 @@ class TableMachine(RuleBasedStateMachine):
         """The next life has less room, or as much; some processes have ended meanwhile."""
         limits = SMALLER if smaller else LIMITS
         record = msgspec.json.decode(msgspec.json.encode(self.disk), type=TableRecord)
-        self.table, self.highest = restore_table(limits, record, self.now), dict(self.highest_on_disk)
-        recovered = {slot.allocation.id for slot in self.table.slots.values() if slot.state is not SlotState.RELEASING}
+        self.table = SlotTable(restore_table(limits, record, self.now))
+        self.highest = dict(self.highest_on_disk)
+        recovered = {
+            slot.allocation.id for slot in self.table.state.slots.values() if slot.state is not SlotState.RELEASING
+        }
         self.executors = {key: launch for key, launch in self.executors.items() if self.survives(data, launch)}
         self.drivers = {key: launch for key, launch in self.drivers.items() if self.survives(data, launch)}
         wanted = {
             (slot.allocation.id, slot.executor_id)
-            for slot in self.table.slots.values()
+            for slot in self.table.state.slots.values()
             if slot.executor_id is not None and slot.state is not SlotState.EXITED
         }
         self.executors = {key: launch for key, launch in self.executors.items() if key in wanted}
-        places = {(driver.job_id, driver.attempt) for driver in self.table.drivers.living()}
+        places = {(driver.job_id, driver.attempt) for driver in self.table.state.drivers.living()}
         self.drivers = {key: launch for key, launch in self.drivers.items() if key in places}
         for launch in (*self.executors.values(), *self.drivers.values()):
             launch.dying = False  # who was to end is told again
@@ -268,10 +272,10 @@ class TableMachine(RuleBasedStateMachine):
             found = (allocation_id, executor_id) in self.executors
             event = ExecutorStarted(allocation_id, executor_id, 7) if found else None
             self.give(event or ExecutorEnded(allocation_id, executor_id, None, "gone"))
-        assert recovered <= {slot.allocation.id for slots in self.table.offers().values() for slot in slots}
+        assert recovered <= {slot.allocation.id for slots in self.table.state.offers().values() for slot in slots}
         for key in places:
             self.give(DriverStarted(*key, pid=8) if key in self.drivers else DriverEnded(*key))
-        self.disk, self.highest_on_disk = record_table(self.table), dict(self.highest)
+        self.disk, self.highest_on_disk = record_table(self.table.state), dict(self.highest)
 
     def survives(self, data: st.DataObject, launch: Launch) -> bool:
         """What had not been started when the process died never was."""
@@ -285,35 +289,35 @@ class TableMachine(RuleBasedStateMachine):
 
     @invariant()
     def gives_nothing_twice(self) -> None:
-        allocations = [slot.allocation for slot in self.table.slots.values()]
-        limits = self.table.limits
+        allocations = [slot.allocation for slot in self.table.state.slots.values()]
+        limits = self.table.state.limits
         assert len({allocation.slot_index for allocation in allocations}) == len(allocations) <= limits.slots
         memory = sum(allocation.profile.memory_mb for allocation in allocations)
-        memory += sum(driver.memory_mb for driver in self.table.drivers.by_attempt.values())
+        memory += sum(driver.memory_mb for driver in self.table.state.drivers.by_attempt.values())
         assert memory <= limits.total.memory_mb
         assert sum(allocation.profile.cores for allocation in allocations) <= limits.total.cores
 
     @invariant()
     def every_process_has_its_place(self) -> None:
         for allocation_id, executor_id in self.executors:
-            slot = self.table.slots[allocation_id]
+            slot = self.table.state.slots[allocation_id]
             assert slot.executor_id == executor_id
             assert slot.state in (SlotState.STARTING, SlotState.RUNNING, SlotState.RELEASING)
         for key in self.drivers:
-            assert self.table.drivers.by_attempt[key].state is not DriverState.EXITED
+            assert self.table.state.drivers.by_attempt[key].state is not DriverState.EXITED
 
     @invariant()
     def a_process_that_is_to_end_was_told(self) -> None:
         for (allocation_id, _), launch in self.executors.items():
-            if launch.alive and self.table.slots[allocation_id].state is SlotState.RELEASING:
+            if launch.alive and self.table.state.slots[allocation_id].state is SlotState.RELEASING:
                 assert launch.dying
         for key, launch in self.drivers.items():
-            if launch.alive and self.table.drivers.by_attempt[key].stop_grace is not None:
+            if launch.alive and self.table.state.drivers.by_attempt[key].stop_grace is not None:
                 assert launch.dying
 
     def teardown(self) -> None:
         """When all processes end as they are told, and JobMasters fall silent, everything comes back."""
-        for job_id, attempt in list(self.table.drivers.by_attempt):
+        for job_id, attempt in list(self.table.state.drivers.by_attempt):
             self.give(StopWanted(job_id, attempt, 0.0))
         for key in list(self.drivers):
             if self.drivers[key].alive:
@@ -323,11 +327,11 @@ class TableMachine(RuleBasedStateMachine):
         self.now += 21.0
         self.give(Tick())
         for executor in list(self.executors):
-            assert self.table.slots[executor[0]].state is SlotState.RELEASING
+            assert self.table.state.slots[executor[0]].state is SlotState.RELEASING
             del self.executors[executor]
             self.give(ExecutorEnded(*executor, -9, ""))
-        assert self.table.is_empty
-        assert self.table.free == self.table.limits.total
+        assert self.table.state.is_empty
+        assert self.table.state.free == self.table.state.limits.total
 
 
 TestSlotTable = TableMachine.TestCase

@@ -32,8 +32,10 @@ from emberkeep.slots.pool.replacements import Replacements
 from emberkeep.slots.pool.silence import Silence
 from emberkeep.slots.pool.state import PoolState
 from emberkeep.slots.restrictions import Restrictions
+from emberkeep.slots.table.attempts import Attempts
 from emberkeep.slots.table.fences import Fences
 from emberkeep.slots.table.machine import SlotTable
+from emberkeep.slots.table.slot_release import SlotRelease
 from tests.simulation.planted_worlds import asked_to_stop
 from tests.simulation.plants import Plant, answering, check, returning
 from tests.support.fakes import MemoryJobStore
@@ -89,16 +91,16 @@ def forget_to_write(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def free_before_the_process_has_ended(_: Callable[..., Any]) -> Callable[..., Any]:
-    def release(self: SlotTable, slot: Any, **_how: bool) -> list[Any]:
-        effects = [] if slot.executor_id is None else [self._end_executor(slot)]
-        del self.slots[slot.allocation.id]
+    def release(self: SlotRelease, slot: Any, **_how: bool) -> list[Any]:
+        effects = [] if slot.executor_id is None else [self.end_executor(slot)]
+        del self._table.slots[slot.id]
         return effects
 
     return release
 
 
 def never_free(_: Callable[..., Any]) -> Callable[..., Any]:
-    def release(self: SlotTable, slot: Any, **_how: bool) -> list[Any]:
+    def release(self: SlotRelease, slot: Any, **_how: bool) -> list[Any]:
         return []
 
     return release
@@ -152,10 +154,11 @@ def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def forget_what_is_over(original: Callable[..., Any]) -> Callable[..., Any]:
-    def attempts_over(self: SlotTable, event: Any, now: float) -> list[Any]:
-        for job_id, attempt in list(self.drivers.by_attempt):
+    def attempts_over(self: Attempts, event: Any, now: float) -> list[Any]:
+        drivers = self._table.drivers
+        for job_id, attempt in list(drivers.by_attempt):
             if job_id == event.job_id and attempt <= event.attempt:
-                self.drivers.acknowledge(job_id, attempt)
+                drivers.acknowledge(job_id, attempt)
         effects: list[Any] = original(self, event, now)
         return effects
 
@@ -221,9 +224,9 @@ PLANTS = {
         JobRecords, "_record_result", show_before_it_is_durable, ("e", "h", "m"), "crowd"
     ),
     "attempt numbers are not written": Plant(StoreWrites, "record_attempt", forget_to_write, ("g",), "calm"),
-    "slots are never freed": Plant(SlotTable, "_release", never_free, ("a", "f", "c"), "calm"),
+    "slots are never freed": Plant(SlotRelease, "release", never_free, ("a", "f", "c"), "calm"),
     "slots are freed before their executor has ended": Plant(
-        SlotTable, "_release", free_before_the_process_has_ended, ("b",), "crowd"
+        SlotRelease, "release", free_before_the_process_has_ended, ("b",), "crowd"
     ),
     "lost executors are not replaced": Plant(Replacements, "executor_ended", without_replacement, ("a",), "crash"),
     "a task manager that comes back is not told what it may free": Plant(
@@ -250,7 +253,7 @@ PLANTS = {
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
     ),
     "a task manager forgets the end of a driver whose attempt is over": Plant(
-        SlotTable, "_attempts_over", forget_what_is_over, ("m",), "storeless"
+        Attempts, "attempts_over", forget_what_is_over, ("m",), "storeless"
     ),
     "the end of a script is acknowledged before it is stored": Plant(
         JobMasterReports, "report_outcome", acknowledge_at_once, ("m",), "storeless"

@@ -34,7 +34,7 @@ class JobManagerFollower(ActorPart):
     @property
     def holds_nothing(self) -> bool:
         """See LinkOwner."""
-        return self._kept.table.is_empty
+        return self._kept.table.state.is_empty
 
     @property
     def _follows_any(self) -> bool:
@@ -42,19 +42,19 @@ class JobManagerFollower(ActorPart):
 
         It does if it holds nothing that could be lost, or if the ADOPT_LEADER option allows it.
         """
-        return self._kept.table.holds_nothing or self._adopts_leader
+        return self._kept.table.state.holds_nothing or self._adopts_leader
 
     def followed_lineage(self) -> str:
         """See LinkOwner."""
-        return "" if self._follows_any else self._kept.table.fences.lineage
+        return "" if self._follows_any else self._kept.table.state.fences.lineage
 
     def followed_epoch(self) -> int:
         """See LinkOwner."""
-        return 0 if self._follows_any else self._kept.table.fences.epoch
+        return 0 if self._follows_any else self._kept.table.state.fences.epoch
 
     def attempts_seen(self) -> tuple[AttemptKey, ...]:
         """See LinkOwner."""
-        newest = self._kept.table.fences.records()[-SEEN_JOBS:]
+        newest = self._kept.table.state.fences.records()[-SEEN_JOBS:]
         return tuple(AttemptKey(job_id=fence.job_id, attempt=fence.highest) for fence in newest)
 
     @asked
@@ -63,7 +63,7 @@ class JobManagerFollower(ActorPart):
         self._sequence += 1
         table, outcomes = self._kept.table, self._kept.outcomes
         left = table.name_left(LEFT_JOBS)
-        return task_manager_report(table, left, outcomes, self._usage(), self._sequence, self.adopted)
+        return task_manager_report(table.state, left, outcomes, self._usage(), self._sequence, self.adopted)
 
     @asked
     def take_reply(self, reply: JobManagerReply) -> None:

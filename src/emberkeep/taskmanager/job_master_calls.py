@@ -11,7 +11,7 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Inval
 from emberkeep.protocol.messages import Ack, ExecutorChanged, OfferSlots, OfferSlotsReply
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.table.events import Slot
+from emberkeep.slots.table.slot import Slot
 from emberkeep.taskmanager.reports import executor_report
 
 log = structlog.get_logger(__name__)

@@ -8,8 +8,9 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.ids import InstanceId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.slots.table import events as ev
-from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.machine import SlotTable
 from emberkeep.slots.table.record import recall_ended, record_table, restore_table
+from emberkeep.slots.table.state import TableLimits, TableState
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.journal import Journal
 from emberkeep.taskmanager.ports import DriverKey
@@ -35,7 +36,7 @@ class KeptTable:
     def __init__(
         self, limits: TableLimits, instance: InstanceId, journal: Journal, clock: Clock, actor: TableEffects
     ) -> None:
-        self.table = SlotTable(limits)
+        self.table = SlotTable(TableState(limits))
         self.outcomes: dict[DriverKey, AttemptOutcome] = {}
         self.journal = journal
         self._clock = clock
@@ -49,7 +50,7 @@ class KeptTable:
         for effect in effects:
             self._actor.carry_out(effect)
         self._actor.decided()
-        listed = self.table.drivers.by_attempt
+        listed = self.table.state.drivers.by_attempt
         self.outcomes = {key: value for key, value in self.outcomes.items() if (key.job_id, key.attempt) in listed}
         self.keep()
         return effects
@@ -65,14 +66,15 @@ class KeptTable:
 
     def restore(self, earlier: AgentRecord) -> None:
         """Continue from the record of the previous task manager process."""
-        self.table = restore_table(self.table.limits, earlier.table, self._clock.monotonic())
+        limits = self.table.state.limits
+        self.table = SlotTable(restore_table(limits, earlier.table, self._clock.monotonic()))
         self._known = earlier.instance
         for record in earlier.outcomes:
             self.outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
 
     def recall_ended(self, key: DriverKey) -> None:
         """List a driver as ended that the previous process started and no record lists."""
-        recall_ended(self.table, key.job_id, key.attempt, self._clock.monotonic())
+        recall_ended(self.table.state, key.job_id, key.attempt, self._clock.monotonic())
 
     def keep(self) -> None:
         """Put the record of the present state into the journal."""
@@ -80,4 +82,4 @@ class KeptTable:
             OutcomeRecord(job_id=key.job_id, attempt=key.attempt, outcome=outcome)
             for key, outcome in self.outcomes.items()
         )
-        self.journal.put(AgentRecord(instance=self._known, table=record_table(self.table), outcomes=outcomes))
+        self.journal.put(AgentRecord(instance=self._known, table=record_table(self.table.state), outcomes=outcomes))

@@ -21,7 +21,7 @@ from emberkeep.protocol.messages import (
 )
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table import events as ev
-from emberkeep.slots.table.events import SlotState
+from emberkeep.slots.table.slot import SlotState
 from emberkeep.taskmanager.kept_table import KeptTable
 from emberkeep.taskmanager.ports import DriverKey
 from emberkeep.taskmanager.processes import Processes
@@ -76,7 +76,7 @@ class Orders:
 
     def _may_start_driver(self, key: DriverKey) -> bool:
         """True if the driver that is being started has not been asked to end."""
-        driver = self._kept.table.drivers.by_attempt.get((key.job_id, key.attempt))
+        driver = self._kept.table.state.drivers.by_attempt.get((key.job_id, key.attempt))
         return driver is not None and driver.stop_grace is None
 
     def _stop_driver(self, order: StopDriver) -> Message:
@@ -112,7 +112,7 @@ class Orders:
 
     def _may_start_executor(self, allocation_id: AllocationId, executor_id: ExecutorId) -> bool:
         """True if the executor that is being started still has its slot."""
-        slot = self._kept.table.slots.get(allocation_id)
+        slot = self._kept.table.state.slots.get(allocation_id)
         return slot is not None and slot.executor_id == executor_id and slot.state is SlotState.STARTING
 
     def _release_slot(self, order: ReleaseSlot) -> Message:
@@ -121,7 +121,7 @@ class Orders:
 
     def _beat(self, beat: JobMasterBeat) -> Message:
         self._kept.decide(ev.JobMasterHeard(beat.job_id, beat.attempt, beat.allocations, beat.decommissioned))
-        held = self._kept.table.held_by(beat.job_id, beat.attempt)
+        held = self._kept.table.state.held_by(beat.job_id, beat.attempt)
         reports = [executor_report(slot) for slot in held]
         return SlotsReply(
             instance=self._info.instance,

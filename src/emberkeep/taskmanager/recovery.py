@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from emberkeep.base.ids import InstanceId, JobId
+from emberkeep.base.ids import InstanceId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.slots.table import events as ev
-from emberkeep.slots.table.events import DriverState, SlotState
-from emberkeep.slots.table.machine import SlotTable
+from emberkeep.slots.table.driver_places import DriverState
+from emberkeep.slots.table.slot import SlotState
+from emberkeep.slots.table.state import TableState
 from emberkeep.taskmanager.kept_table import KeptTable
 from emberkeep.taskmanager.ports import AllocationListener, DriverKey, ExecutorKey, Launcher, ProcessKey
 
@@ -38,15 +39,15 @@ async def recover(kept: KeptTable, launcher: Launcher, listeners: Sequence[Alloc
     earlier = await kept.journal.read()
     if earlier is not None:
         kept.restore(earlier)
-    processes, ended = recorded_processes(kept.table), ended_drivers(kept.table)
+    processes, ended = recorded_processes(kept.table.state), ended_drivers(kept.table.state)
     adopted = await launcher.adopt(
-        frozenset(processes), ended - kept.outcomes.keys(), None if earlier is None else jobs_held(kept.table)
+        frozenset(processes), ended - kept.outcomes.keys(), None if earlier is None else kept.table.state.holding()
     )
     if earlier is None:
         ended = frozenset(adopted.outcomes)
         for key in ended:
             kept.recall_ended(key)
-    table = kept.table
+    table = kept.table.state
     if processes or table.slots:
         log.info("recovered", slots=len(table.slots), processes=len(processes), alive=len(adopted.alive))
     for slot in table.slots.values():
@@ -74,7 +75,7 @@ def _found(kept: KeptTable, key: ProcessKey, pid: int | None, outcomes: Mapping[
         kept.end_driver(key, outcomes.get(key) or lost_outcome(f"the driver {GONE}"))
 
 
-def recorded_processes(table: SlotTable) -> list[ProcessKey]:
+def recorded_processes(table: TableState) -> list[ProcessKey]:
     """Return the processes that were started or about to be started.
 
     Executors come first, because the end of a driver frees all slots of its attempt.
@@ -92,19 +93,13 @@ def recorded_processes(table: SlotTable) -> list[ProcessKey]:
     return [*executors, *(DriverKey(job_id=driver.job_id, attempt=driver.attempt) for driver in table.drivers.living())]
 
 
-def ended_drivers(table: SlotTable) -> frozenset[DriverKey]:
+def ended_drivers(table: TableState) -> frozenset[DriverKey]:
     """Return the drivers whose end the JobManager has not acknowledged."""
     return frozenset(
         DriverKey(job_id=driver.job_id, attempt=driver.attempt)
         for driver in table.drivers.by_attempt.values()
         if driver.state is DriverState.EXITED
     )
-
-
-def jobs_held(table: SlotTable) -> frozenset[JobId]:
-    """Return the jobs that hold a slot or have a driver in the table."""
-    held = {slot.allocation.job_id for slot in table.slots.values()}
-    return frozenset(held | {job_id for job_id, _ in table.drivers.by_attempt})
 
 
 def lost_outcome(message: str, exit_code: int | None = None) -> AttemptOutcome:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
-from emberkeep.slots.table.events import HeldDriver, Slot, SlotState
-from emberkeep.slots.table.machine import SlotTable
+from emberkeep.slots.table.driver_places import HeldDriver
+from emberkeep.slots.table.slot import Slot, SlotState
+from emberkeep.slots.table.state import TableState
 from emberkeep.taskmanager.ports import DriverKey, NodeUsage
 
 _REPORTED = {
@@ -19,7 +20,7 @@ _REPORTED = {
 
 
 def task_manager_report(
-    table: SlotTable,
+    table: TableState,
     left: tuple[JobId, ...],
     outcomes: Mapping[DriverKey, AttemptOutcome],
     usage: NodeUsage,

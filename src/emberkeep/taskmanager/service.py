@@ -58,7 +58,7 @@ class TaskManagerService:
 
     def job_masters(self) -> list[str]:
         """Return the addresses of the JobMasters that hold slots here."""
-        return sorted({slot.allocation.job_master for slot in self.executor.table.slots.values()})
+        return sorted({slot.allocation.job_master for slot in self.executor.table.state.slots.values()})
 
     def follow(self, job_manager: str) -> None:
         """Register at another JobManager, the new leader."""
@@ -118,7 +118,7 @@ class TaskManagerService:
             async with asyncio.timeout(grace + CLOSE_MARGIN):
                 await self.executor.emptied.wait()
         except TimeoutError:
-            log.warning("processes did not end in time", slots=len(self.executor.table.slots))
+            log.warning("processes did not end in time", slots=len(self.executor.table.state.slots))
         try:
             await self._settled()
         except RetryLater as error:

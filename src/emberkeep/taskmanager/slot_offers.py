@@ -33,7 +33,7 @@ class SlotOffers:
 
     def offer_all(self) -> None:
         """Offer all slots that wait for acceptance, unless an offer to their attempt is under way."""
-        for attempt in self._kept.table.offers():
+        for attempt in self._kept.table.state.offers():
             if attempt not in self._under_way:
                 self._under_way.add(attempt)
                 self._owner.start_effect("offer", self._offer(attempt), deadline=None)
@@ -41,7 +41,7 @@ class SlotOffers:
     async def _offer(self, attempt: tuple[JobId, int]) -> None:
         """Offer the slots that the attempt has not accepted, once the record that lists them is on disk."""
         await self._kept.journal.settled()
-        slots = self._kept.table.offers().get(attempt, ())
+        slots = self._kept.table.state.offers().get(attempt, ())
         offered = tuple(slot.allocation.id for slot in slots)
         try:
             answer = await self._calls.offer(self.info, slots) if slots else None

@@ -30,7 +30,8 @@ from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.messages import Message
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table import events as ev
-from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.machine import SlotTable
+from emberkeep.slots.table.state import TableLimits
 from emberkeep.taskmanager.job_manager_follower import JobManagerFollower
 from emberkeep.taskmanager.job_manager_link import JobManagerLink
 from emberkeep.taskmanager.job_master_calls import JobMasterCalls
@@ -163,7 +164,7 @@ class TaskExecutor(Actor):
     def decided(self) -> None:
         """Implements TableEffects."""
         self._offers.offer_all()
-        if self.table.closing and self.table.is_empty:
+        if self.table.state.closing and self.table.state.is_empty:
             self.emptied.set()
 
     def carry_out(self, effect: ev.TableEffect) -> None:
@@ -203,7 +204,7 @@ class TaskExecutor(Actor):
             self._processes.decommission(key)
 
     async def _tell_job_master(self, allocation_id: AllocationId) -> None:
-        slot = self.table.slots.get(allocation_id)
+        slot = self.table.state.slots.get(allocation_id)
         if slot is not None:
             await self._job_masters.tell(self.info, slot)
 

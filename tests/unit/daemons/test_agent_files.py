@@ -18,9 +18,10 @@ from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.table.events import DriverState, SlotState
+from emberkeep.slots.table.driver_places import DriverState
 from emberkeep.slots.table.fences import FenceRecord
 from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord
+from emberkeep.slots.table.slot import SlotState
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.journal import Journal
 from tests.campaign import examples

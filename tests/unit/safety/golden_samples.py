@@ -53,9 +53,10 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import Caller, CopyRecord, StatePath
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.table.events import DriverState, SlotState
+from emberkeep.slots.table.driver_places import DriverState
 from emberkeep.slots.table.fences import FenceRecord
 from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord
+from emberkeep.slots.table.slot import SlotState
 from emberkeep.spark.functions.states import KeptStates
 from emberkeep.spark.queries.checkpoints import QueryIdentity, QueryRecord
 from emberkeep.spark.stopping.restore import RestoredCheckpoint

@@ -33,8 +33,8 @@ from emberkeep.daemons.taskmanager.local_state_roots import (
 from emberkeep.daemons.taskmanager.place_lock import LockHolder
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.table.events import SlotState
 from emberkeep.slots.table.record import SlotRecord, TableRecord
+from emberkeep.slots.table.slot import SlotState
 from emberkeep.taskmanager.agent_record import AgentRecord
 from tests.support.contracts.local_copies import keep
 from tests.support.working_places import working_place

@@ -8,9 +8,11 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.table.events import DriverState, SlotState
-from emberkeep.slots.table.machine import TableLimits
+from emberkeep.slots.table.driver_places import DriverState
+from emberkeep.slots.table.invariants import check
 from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord, restore_table
+from emberkeep.slots.table.slot import SlotState
+from emberkeep.slots.table.state import TableLimits
 
 pytestmark = [pytest.mark.req("LOC-11"), pytest.mark.req("SAFE-17")]
 
@@ -50,14 +52,14 @@ def test_executors_keep_their_slots_before_those_without(room: dict[str, int]) -
     for slots in itertools.permutations(IDLE):
         table = restore_table(limits(**room), TableRecord(slots=slots), 0.0)
         assert set(table.slots) == {"works", "starts"}
-        table.check_invariants()
+        check(table)
 
 
 def test_a_slot_whose_number_is_too_high_takes_one_that_is_free() -> None:
     slots = (slot("first", 0, SlotState.RUNNING), slot("last", 3, SlotState.RUNNING))
     table = restore_table(limits(slots=2), TableRecord(slots=slots), 0.0)
     assert {key: held.allocation.slot_index for key, held in table.slots.items()} == {"first": 0, "last": 1}
-    table.check_invariants()
+    check(table)
 
 
 def test_slots_keep_their_numbers_where_there_is_room_for_all() -> None:
@@ -72,4 +74,4 @@ def test_a_driver_that_is_to_end_takes_no_place_from_one_that_works() -> None:
     for drivers in itertools.permutations([driver("ends", 5.0), driver("works")]):
         table = restore_table(limits(slots=1, driver_places=1), TableRecord(drivers=drivers), 0.0)
         assert [each.job_id for each in table.drivers.living()] == ["works"]
-        table.check_invariants()
+        check(table)

@@ -67,7 +67,7 @@ def test_a_living_executor_is_adopted_offered_again_and_goes_on(run: Run) -> Non
     async def story(bench: Bench) -> None:
         key = await bench.running_executor()
         pid = bench.launcher.alive[key]
-        await bench.until(lambda: bench.service.executor.table.slots[SLOT].pid == pid)
+        await bench.until(lambda: bench.service.executor.table.state.slots[SLOT].pid == pid)
         offer = await restarted(bench)
         assert offer.task_manager.instance == InstanceId("life-2")
         assert offer.task_manager.predecessor == InstanceId("life-1")
@@ -80,7 +80,7 @@ def test_a_living_executor_is_adopted_offered_again_and_goes_on(run: Run) -> Non
         await bench.keep_beating(3 * TIMEOUT, SLOT)
         assert bench.launcher.alive == {key: pid}
         bench.launcher.end(key, None)
-        await bench.until(lambda: bench.service.executor.table.slots[SLOT].state.name == "EXITED")
+        await bench.until(lambda: bench.service.executor.table.state.slots[SLOT].state.name == "EXITED")
         await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT))
         assert bench.listener.told[-1] == ("freed", SLOT, True)
 
@@ -97,7 +97,7 @@ def test_the_slot_of_an_executor_that_ended_meanwhile_takes_another_one(run: Run
         await bench.until(lambda: newest_offer(bench).executors != ())
         (report,) = newest_offer(bench).executors
         assert (report.state, report.exit_code) == (ProcessState.EXITED, None)
-        await bench.until(lambda: bench.service.executor.table.slots[SLOT].claim_until is None)
+        await bench.until(lambda: bench.service.executor.table.state.slots[SLOT].claim_until is None)
         with pytest.raises(Conflict):
             await bench.send(start_executor(executor_id="7", attempt=0))
         await bench.send(start_executor(executor_id="1"))
@@ -156,7 +156,7 @@ def test_what_its_job_master_does_not_take_is_freed_and_its_executor_ended(run: 
             assert bench.listener.told[-1][0] == "recovered"
         await bench.until(lambda: bench.launcher.executors() == [], 3.0)
         await bench.until(lambda: bench.listener.told[-1] == ("freed", SLOT, False), 3.0)
-        assert bench.service.executor.table.is_empty
+        assert bench.service.executor.table.state.is_empty
 
     run(story)
 
@@ -174,7 +174,7 @@ def test_a_job_master_on_the_same_node_may_take_its_time(run: Run) -> None:
         with pytest.raises(RetryLater):
             await bench.beat(SLOT)
         bench.job_master.answers[OfferSlots] = take_all
-        await bench.until(lambda: bench.service.executor.table.slots[SLOT].claim_until is None)
+        await bench.until(lambda: bench.service.executor.table.state.slots[SLOT].claim_until is None)
         assert (await bench.beat(SLOT)).allocations == (SLOT,)
 
     run(story)
@@ -270,7 +270,7 @@ def test_one_that_is_told_to_end_takes_nothing_new_and_gives_its_work_time(run: 
         assert not retired.done()
         bench.launcher.end(DRIVER, 0, AttemptOutcome(exit_code=0))
         await bench.until(retired.done, 5.0)
-        assert bench.service.executor.table.is_empty
+        assert bench.service.executor.table.state.is_empty
 
         with pytest.raises(Conflict):  # by a JobManager that was deposed
             await bench.send(stop(epoch=0))
@@ -461,7 +461,7 @@ def test_without_a_record_all_outcomes_that_are_there_are_told(run: Run, record:
 def test_nothing_is_started_or_answered_before_it_is_on_disk(run: Run) -> None:
     async def story(bench: Bench) -> None:
         await bench.send(allocate())
-        await bench.until(lambda: bench.service.executor.table.slots[SLOT].claim_until is None)
+        await bench.until(lambda: bench.service.executor.table.state.slots[SLOT].claim_until is None)
         bench.store.problem = Fatal("no space left on device")
         with pytest.raises(RetryLater, match="no space left on device"):
             await bench.send(start_executor())

@@ -63,8 +63,8 @@ def test_a_slot_that_nobody_answers_for_is_offered_again_and_freed_in_the_end(ru
         bench.job_master.answers[OfferSlots] = UnknownOutcome("the answer was lost")
         await bench.send(allocate())
         await bench.until(lambda: len(bench.job_master.asked(OfferSlots)) > 3, SLOT_WAIT)
-        assert bench.service.executor.table.slots
-        await bench.until(lambda: not bench.service.executor.table.slots, SLOT_WAIT + INTERVAL)
+        assert bench.service.executor.table.state.slots
+        await bench.until(lambda: not bench.service.executor.table.state.slots, SLOT_WAIT + INTERVAL)
         await bench.until(lambda: bench.report().allocations == (), INTERVAL)
 
     run(story)
@@ -75,7 +75,7 @@ def test_a_slot_that_is_not_accepted_is_freed_at_once(run: Run, answer: Message 
     async def story(bench: Bench) -> None:
         bench.job_master.answers[OfferSlots] = answer
         await bench.send(allocate())
-        await bench.until(lambda: not bench.service.executor.table.slots, 0.5)
+        await bench.until(lambda: not bench.service.executor.table.state.slots, 0.5)
 
     run(story)
 
@@ -163,7 +163,7 @@ def test_an_executor_that_cannot_be_started_yet_is_not_tried_for_a_slot_that_was
         await bench.send(allocate())
         await bench.send(start_executor())
         await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT))
-        await bench.until(lambda: not bench.service.executor.table.slots, 4.0)
+        await bench.until(lambda: not bench.service.executor.table.state.slots, 4.0)
 
     run(story)
 
@@ -174,9 +174,9 @@ def test_a_released_slot_is_taken_until_its_executor_has_ended(run: Run) -> None
         await bench.send(allocate())
         await bench.send(start_executor())
         await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT))
-        assert SLOT in bench.service.executor.table.slots, "a process may still come to be in it"
+        assert SLOT in bench.service.executor.table.state.slots, "a process may still come to be in it"
         assert (await bench.beat()).allocations == (), "its JobMaster has given it up"
-        await bench.until(lambda: not bench.service.executor.table.slots, 4.0)
+        await bench.until(lambda: not bench.service.executor.table.state.slots, 4.0)
         assert bench.launcher.executors() == []
         await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT))
 
@@ -196,7 +196,7 @@ def test_slots_of_a_silent_job_master_are_freed(run: Run) -> None:
         await bench.running_executor()
         await bench.keep_beating(3 * TIMEOUT, SLOT)
         assert bench.launcher.executors()
-        await bench.until(lambda: not bench.service.executor.table.slots, TIMEOUT + INTERVAL)
+        await bench.until(lambda: not bench.service.executor.table.state.slots, TIMEOUT + INTERVAL)
         assert bench.launcher.executors() == []
 
     run(story)
@@ -253,7 +253,7 @@ def test_a_slot_that_beats_do_not_name_is_freed_after_the_second_one(run: Run) -
         await bench.beat()
         assert bench.launcher.executors(), "this beat may have been under way when the slot was accepted"
         await bench.beat()
-        await bench.until(lambda: not bench.service.executor.table.slots, 0.5)
+        await bench.until(lambda: not bench.service.executor.table.state.slots, 0.5)
 
     run(story)
 
@@ -317,7 +317,7 @@ def test_a_driver_that_cannot_be_started_has_failed_in_setup(run: Run, problem: 
         outcome = await bench.reported_outcome(0.5)
         assert outcome.kind is FailureKind.SETUP
         assert "app.py is damaged" in outcome.message
-        assert bench.service.executor.table.free == INFO.total
+        assert bench.service.executor.table.state.free == INFO.total
 
     run(story)
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 from emberkeep.slots.table.events import (
     DriverEnded,
     DriverStarted,
-    DriverState,
     EndDriver,
-    HeldDriver,
     TableEffect,
 )
+
+
+class DriverState(enum.Enum):
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    EXITED = "EXITED"  # uses nothing; kept until the JobManager has acknowledged its end
+
+
+@dataclass
+class HeldDriver:
+    job_id: JobId
+    attempt: int
+    memory_mb: int  # reserved; 0 once it has ended
+    state: DriverState
+    pid: int = 0
+    stop_grace: float | None = None  # seconds that it was given to end; None: not asked
 
 
 class DriverPlaces:

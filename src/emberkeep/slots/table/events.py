@@ -2,56 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import Allocation, ResourceProfile
-
-
-class SlotState(enum.Enum):
-    """The states of one allocation. An allocation that has ended is not in the table."""
-
-    OFFERED = "OFFERED"  # reserved; the JobMaster has not accepted it yet
-    ACTIVE = "ACTIVE"  # accepted; no executor yet
-    STARTING = "STARTING"  # its executor is being started
-    RUNNING = "RUNNING"
-    EXITED = "EXITED"  # its executor has ended; the JobMaster has not released it yet
-    RELEASING = "RELEASING"  # given back; its executor is being ended
-
-
-class DriverState(enum.Enum):
-    STARTING = "STARTING"
-    RUNNING = "RUNNING"
-    EXITED = "EXITED"  # uses nothing; kept until the JobManager has acknowledged its end
-
-
-@dataclass
-class Slot:
-    """One allocation and its executor."""
-
-    allocation: Allocation
-    state: SlotState
-    claim_until: float | None  # until then its JobMaster must accept it or name it in a beat; None: it has
-    executor_id: ExecutorId | None = None
-    former: tuple[ExecutorId, ...] = ()  # earlier executors of this slot, which have ended
-    pid: int = 0
-    exit_code: int | None = None
-    detail: str = ""
-    missed_beats: int = 0  # beats of the JobMaster in a row that did not name this slot
-    decommissioned: bool = False  # this instance has asked its executor to hand over what it keeps and end
-    attempt_ends: bool = False  # as far as is known; so the job may need the state that is kept for the slot
-
-
-@dataclass
-class HeldDriver:
-    job_id: JobId
-    attempt: int
-    memory_mb: int  # reserved; 0 once it has ended
-    state: DriverState
-    pid: int = 0
-    stop_grace: float | None = None  # seconds that it was given to end; None: not asked
-
 
 # --- events -----------------------------------------------------------------------------------------------------------
 

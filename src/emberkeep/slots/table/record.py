@@ -1,4 +1,4 @@
-"""The part of a SlotTable that outlives its process, as plain data from which the next instance restores a table.
+"""The part of a SlotTable's state that outlives its process, as plain data from which the next instance restores it.
 
 Times and pids are not kept, because they mean nothing to another process. The next instance finds out which processes
 are alive. Until then an executor or driver that had been started counts as starting; its start or end arrives as an
@@ -12,13 +12,14 @@ import msgspec
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.slots.model import Allocation
-from emberkeep.slots.table.events import DriverState, HeldDriver, Slot, SlotState
+from emberkeep.slots.table.driver_places import DriverState, HeldDriver
 from emberkeep.slots.table.fences import FenceRecord
-from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.slot import Slot, SlotState
+from emberkeep.slots.table.state import TableLimits, TableState
 
 
 class SlotRecord(Compatible, frozen=True, kw_only=True):
-    """One slot; see ``events.Slot``."""
+    """One slot; see ``slot.Slot``."""
 
     allocation: Allocation
     state: SlotState
@@ -30,7 +31,7 @@ class SlotRecord(Compatible, frozen=True, kw_only=True):
 
 
 class DriverRecord(Compatible, frozen=True, kw_only=True):
-    """One driver; see ``events.DriverPlace``."""
+    """One driver; see ``driver_places.HeldDriver``."""
 
     job_id: JobId
     attempt: int
@@ -49,7 +50,7 @@ class TableRecord(Compatible, frozen=True, kw_only=True):
     drivers: tuple[DriverRecord, ...] = ()
 
 
-def record_table(table: SlotTable) -> TableRecord:
+def record_table(table: TableState) -> TableRecord:
     """Return what must be kept of a table now."""
     return TableRecord(
         epoch=table.fences.epoch,
@@ -80,13 +81,13 @@ def record_table(table: SlotTable) -> TableRecord:
     )
 
 
-def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotTable:
+def restore_table(limits: TableLimits, record: TableRecord, now: float) -> TableState:
     """Return the next instance's table. Every slot must be accepted again.
 
     The node may have less capacity than before. A driver without room must end; a slot without room is dropped. Running
     processes claim their room first, and processes that are ending claim it last.
     """
-    table = SlotTable(limits)
+    table = TableState(limits)
     table.fences.admit_epoch(record.epoch, record.lineage)
     table.fences.recall(record.fences)
     for driver in sorted(record.drivers, key=lambda each: each.stop_grace is not None):
@@ -98,13 +99,13 @@ def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotT
     return table
 
 
-def recall_ended(table: SlotTable, job_id: JobId, attempt: int, now: float) -> None:
+def recall_ended(table: TableState, job_id: JobId, attempt: int, now: float) -> None:
     """Enter an ended driver that no record names, so that its end is reported until it is acknowledged."""
     table.fences.end(job_id, attempt)
     table.take_driver(HeldDriver(job_id, attempt, 0, DriverState.EXITED), now)
 
 
-def _driver(table: SlotTable, record: DriverRecord) -> HeldDriver:
+def _driver(table: TableState, record: DriverRecord) -> HeldDriver:
     ended = record.state is DriverState.EXITED
     if not ended and (table.drivers.is_full or record.memory_mb > table.free.memory_mb):
         table.fences.end(record.job_id, record.attempt)
@@ -124,14 +125,13 @@ def _rank(record: SlotRecord) -> int:
     return 0 if record.state in (SlotState.STARTING, SlotState.RUNNING) else 1
 
 
-def _free_index(table: SlotTable, own: int) -> int | None:
+def _free_index(table: TableState, own: int) -> int | None:
     """Return the slot's own index, or the first free one if that is taken or too high, or None if none is free."""
-    taken = {slot.allocation.slot_index for slot in table.slots.values()}
-    free = [index for index in range(table.limits.slots) if index not in taken]
+    free = table.free_indices()
     return own if own in free else next(iter(free), None)
 
 
-def _has_room(table: SlotTable, record: SlotRecord) -> bool:
+def _has_room(table: TableState, record: SlotRecord) -> bool:
     allocation = record.allocation
     fenced = table.fences.is_refused(allocation.job_id, allocation.attempt)
     return allocation.profile.fits_in(table.free) and (not fenced or record.state is SlotState.RELEASING)

@@ -1,0 +1,62 @@
+"""One slot of a task manager and the executor in it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.slots.model import Allocation
+
+
+class SlotState(enum.Enum):
+    """The states of one allocation. An allocation that has ended is not in the table."""
+
+    OFFERED = "OFFERED"  # reserved; the JobMaster has not accepted it yet
+    ACTIVE = "ACTIVE"  # accepted; no executor yet
+    STARTING = "STARTING"  # its executor is being started
+    RUNNING = "RUNNING"
+    EXITED = "EXITED"  # its executor has ended; the JobMaster has not released it yet
+    RELEASING = "RELEASING"  # given back; its executor is being ended
+
+
+# Allowed next states of a slot; None: the slot is free again.
+TRANSITIONS: dict[SlotState, tuple[SlotState | None, ...]] = {
+    SlotState.OFFERED: (SlotState.ACTIVE, None),
+    SlotState.ACTIVE: (SlotState.STARTING, None),
+    SlotState.STARTING: (SlotState.RUNNING, SlotState.EXITED, SlotState.RELEASING),
+    SlotState.RUNNING: (SlotState.EXITED, SlotState.RELEASING),
+    SlotState.EXITED: (SlotState.STARTING, None),
+    SlotState.RELEASING: (None,),
+}
+
+
+@dataclass
+class Slot:
+    """One allocation and its executor."""
+
+    allocation: Allocation
+    state: SlotState
+    claim_until: float | None  # until then its JobMaster must accept it or name it in a beat; None: it has
+    executor_id: ExecutorId | None = None
+    former: tuple[ExecutorId, ...] = ()  # earlier executors of this slot, which have ended
+    pid: int = 0
+    exit_code: int | None = None
+    detail: str = ""
+    missed_beats: int = 0  # beats of the JobMaster in a row that did not name this slot
+    decommissioned: bool = False  # this instance has asked its executor to hand over what it keeps and end
+    attempt_ends: bool = False  # as far as is known; so the job may need the state that is kept for the slot
+
+    @property
+    def id(self) -> AllocationId:
+        return self.allocation.id
+
+    @property
+    def attempt(self) -> tuple[JobId, int]:
+        """The attempt that it is allocated to."""
+        return self.allocation.job_id, self.allocation.attempt
+
+    @property
+    def is_claimed(self) -> bool:
+        """True if its JobMaster has accepted it."""
+        return self.claim_until is None
