@@ -7,6 +7,7 @@ replace a presumed end. Nothing follows before the driver is proven gone.
 from __future__ import annotations
 
 from emberkeep.jobs import events as ev
+from emberkeep.jobs.driver import DriverEnd
 from emberkeep.jobs.driver_stop import DriverStop
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.job_end import JobEnd
@@ -40,7 +41,7 @@ class AttemptEnd:
         if end is None:
             return False
         driver = job.live()
-        driver.gone = True
+        driver.end = DriverEnd.GONE
         job.effects.append(ev.AttemptOver(driver.attempt))
         if end.kind is not None:
             job.history.attempt_ended(job.attempt, end, now.ms)
@@ -56,12 +57,12 @@ class AttemptEnd:
             if job.end_to_judge is None or outcome.kind is None:
                 job.end_to_judge = outcome
             return
-        driver.gone = True
+        driver.end = DriverEnd.GONE
         job.effects.append(ev.AttemptOver(driver.attempt))
         if job.phase is Phase.ENDED:
             self._job_end.forget()
         elif job.phase is not Phase.RECORDING_RESULT:
-            if driver.told:
+            if driver.reported_end:
                 self._go_on(now)
             else:
                 self.ended(outcome, now)
@@ -73,7 +74,7 @@ class AttemptEnd:
         that allows no further attempt, such as the end of the script itself.
         """
         job = self._job
-        if outcome.kind is FailureKind.MOVED or (job.moving and outcome.kind is not None):
+        if outcome.kind is FailureKind.MOVED or (job.live().moving and outcome.kind is not None):
             outcome = self.moved()
         if job.phase is Phase.ENDING and (job.verdict_is(JobStatus.CANCELED) or self._continues(outcome)):
             job.history.attempt_ended(job.attempt, outcome, now.ms)
@@ -127,7 +128,7 @@ class AttemptEnd:
         """Return why another attempt is pointless, if this one could not be started; else ""."""
         job = self._job
         driver = job.live()
-        if not outcome.lasting or (driver.registered and outcome.kind is not FailureKind.SETUP):
+        if not outcome.lasting or (driver.is_registered and outcome.kind is not FailureKind.SETUP):
             job.starts.ended_otherwise()
             return ""
         home = driver.stands_at
@@ -151,14 +152,14 @@ class AttemptEnd:
         """Take the next step towards the restart or the verdict, or wait until the driver is gone."""
         job = self._job
         driver = job.driver
-        alive = driver is not None and not driver.gone
+        alive = driver is not None and not driver.is_gone
         if (
             driver is not None
             and alive
-            and not (driver.told and job.verdict and not job.verdict_is(JobStatus.CANCELED))
+            and not (driver.reported_end and job.verdict and not job.verdict_is(JobStatus.CANCELED))
         ):
             job.phase = Phase.ENDING
-            self._stop.begin(driver, job.policy.grace if driver.told else 0.0, now)
+            self._stop.begin(driver, job.policy.grace if driver.reported_end else 0.0, now)
         elif job.verdict is not None:
             self._job_end.record_result(now)
         else:

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from emberkeep.base.ids import InstanceId
 from emberkeep.jobs.events import DriverPlace
 from emberkeep.jobs.model import DriverHome
 from emberkeep.jobs.policy import JobPolicy
+
+
+class StartState(enum.Enum):
+    """How far the driver's task manager is known to have followed the order to start it."""
+
+    ORDERED = "ordered"
+    ACCEPTED = "accepted"  # it has accepted the order, or has listed the driver before it was lost
+    LISTED = "listed"  # a report from the driver's place lists it
+
+
+class JobMasterContact(enum.Enum):
+    """What has arrived from the driver's JobMaster. A registration implies a message."""
+
+    NONE = "none"
+    HEARD = "heard"  # a message, but no registration
+    REGISTERED = "registered"
+
+
+class DriverEnd(enum.Enum):
+    """How far the end of the driver is decided."""
+
+    OPEN = "open"  # it may be alive
+    CONDEMNED = "condemned"  # judged over without its own report: its JobMaster is refused
+    GONE = "gone"  # proven to have ended
 
 
 @dataclass
@@ -20,18 +45,26 @@ class Driver:
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
     home: DriverHome | None = None  # if recovered: where it was ordered to start, if known
     ordered: bool = False  # by this leader, so its script runs only after it has registered here
+    moving: bool = False  # it is being ended to start elsewhere
     pid: int = 0
-    accepted: bool = False  # its task manager has accepted the order
-    listed: bool = False  # a report from ``place`` lists it
-    registered: bool = False
-    heard: bool = False  # its JobMaster has sent a message
+    start: StartState = StartState.ORDERED
+    contact: JobMasterContact = JobMasterContact.NONE
     lost_at: float | None = None  # when its task manager was lost
     stop_at: float | None = None  # when it was first ordered to stop
     stop_until: float = 0.0  # when its grace period ends
     order_again_at: float = 0.0  # when to repeat an order without visible effect
-    condemned: bool = False  # judged over without its own report: its JobMaster is refused
-    told: bool = False  # its outcome is its own report, not our presumption
-    gone: bool = False  # proven to have ended
+    end: DriverEnd = DriverEnd.OPEN
+    reported_end: bool = False  # its outcome is its own report, not our presumption
+
+    @property
+    def is_registered(self) -> bool:
+        """True if its JobMaster has registered."""
+        return self.contact is JobMasterContact.REGISTERED
+
+    @property
+    def is_gone(self) -> bool:
+        """True if it is proven to have ended."""
+        return self.end is DriverEnd.GONE
 
     @property
     def stands_at(self) -> DriverHome | None:
@@ -52,7 +85,7 @@ class Driver:
         now, it is refused.
         """
         home = self.home
-        if self.registered or self.heard:
+        if self.contact is not JobMasterContact.NONE:
             return False
         if self.ordered and self.place is not None:
             return place.task_manager == self.place.task_manager and place.instance != self.place.instance
@@ -63,29 +96,42 @@ class Driver:
 
     def is_twin_of(self, place: DriverPlace, pid: int) -> bool:
         """True if process ``pid`` at ``place`` is a second driver: another task manager lists this one."""
-        if not self.listed or self.place is None or self.place.task_manager == place.task_manager:
+        if self.start is not StartState.LISTED or self.place is None or self.place.task_manager == place.task_manager:
             return False
         return (self.place.node_id, self.pid) != (place.node_id, pid)
 
     def hear(self, now: float) -> None:
         """Note that a message of the driver's JobMaster has arrived."""
         self.heard_at = now
-        self.heard = True
+        if self.contact is JobMasterContact.NONE:
+            self.contact = JobMasterContact.HEARD
+
+    def register(self, now: float, pid: int) -> None:
+        """Note that the driver's JobMaster has registered."""
+        self.hear(now)
+        self.contact = JobMasterContact.REGISTERED
+        self.pid = pid
 
     def count_from(self, now: float) -> None:
         """Count the driver's silence from ``now``."""
         self.since = self.heard_at = now
 
+    def start_accepted(self) -> None:
+        """Note that the task manager has accepted the order to start the driver."""
+        if self.start is StartState.ORDERED:
+            self.start = StartState.ACCEPTED
+
     def seen_at(self, place: DriverPlace, pid: int) -> None:
         self.place = place
         self.pid = pid or self.pid
-        self.accepted = self.listed = True
+        self.start = StartState.LISTED
         self.lost_at = None
 
     def task_manager_lost(self, instance: InstanceId, now: float) -> None:
         if self.place is not None and self.place.instance == instance and self.lost_at is None:
             self.lost_at = now
-            self.listed = False
+            if self.start is StartState.LISTED:
+                self.start = StartState.ACCEPTED
 
     def silent_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
         """Return when the driver counts as silent although its task manager can be ordered to end it.
@@ -95,7 +141,7 @@ class Driver:
         """
         if hears_since is None or not self.reachable or self.stop_at is not None:
             return None
-        if self.registered:
+        if self.is_registered:
             return max(self.heard_at, hears_since) + policy.heartbeat_timeout
         return max(self.since, hears_since) + policy.start_timeout
 
@@ -116,16 +162,16 @@ class Driver:
         if hears_since is None:
             return None
         if not self.reachable:
-            silent_since = self.heard_at if self.registered else max(self.heard_at, self.lost_at or self.since)
+            silent_since = self.heard_at if self.is_registered else max(self.heard_at, self.lost_at or self.since)
             return max(silent_since, hears_since) + policy.lease
-        if self.stop_at is not None and not self.listed:
+        if self.stop_at is not None and self.start is not StartState.LISTED:
             return max(self.stop_at, self.heard_at, hears_since) + policy.lease
         return None
 
     def order_due_at(self) -> float | None:
         """Return when to repeat the order to start or to stop; None if there is nothing to repeat."""
-        if not self.reachable or self.gone:
+        if not self.reachable or self.is_gone:
             return None
         if self.stop_at is not None:
             return self.order_again_at
-        return None if self.accepted or self.registered else self.order_again_at
+        return self.order_again_at if self.start is StartState.ORDERED and not self.is_registered else None

@@ -23,7 +23,7 @@ class DriverStop:
 
     def hasten(self, driver: Driver, grace: float, now: Moment) -> None:
         """Shorten the remaining grace period of a driver that is being stopped."""
-        if not driver.gone and driver.stop_at is not None and now.at + grace < driver.stop_until:
+        if not driver.is_gone and driver.stop_at is not None and now.at + grace < driver.stop_until:
             driver.stop_until = now.at + grace
             self.order(driver, now)
 

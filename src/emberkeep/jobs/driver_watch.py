@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.attempt_end import AttemptEnd
-from emberkeep.jobs.driver import Driver
+from emberkeep.jobs.driver import Driver, DriverEnd, StartState
 from emberkeep.jobs.driver_stop import DriverStop
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
@@ -21,7 +21,7 @@ class DriverWatch:
         self._attempt_end = attempt_end
 
     def start_accepted(self, event: ev.StartAccepted, now: Moment) -> None:
-        self._job.live().accepted = True
+        self._job.live().start_accepted()
 
     def start_refused(self, event: ev.StartRefused, now: Moment) -> None:
         self._attempt_end.driver_gone(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.message), now)
@@ -41,7 +41,7 @@ class DriverWatch:
     def _end_twins(self, other: ev.DriverPlace, now: Moment) -> None:
         """End the attempt: two of its drivers are alive on different task managers and cannot be distinguished."""
         driver = self._job.live()
-        driver.condemned = True
+        driver.end = DriverEnd.CONDEMNED
         self._job.effects.append(ev.AttemptOver(driver.attempt))
         self._attempt_end.ended(
             _lost(f"another driver of this attempt lives on task manager {other.task_manager}"), now
@@ -67,9 +67,7 @@ class DriverWatch:
     def jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:
         job = self._job
         driver = job.live()
-        driver.registered = True
-        driver.hear(now.at)
-        driver.pid = event.pid
+        driver.register(now.at, event.pid)
         job.history.attempt_placed(driver.attempt, event.task_manager)
         if job.phase is Phase.STARTING:
             job.phase = Phase.RUNNING
@@ -87,7 +85,7 @@ class DriverWatch:
         job = self._job
         if job.place is not None and job.place.instance == event.instance:
             job.place = None
-        if job.driver is not None and not job.driver.gone:
+        if job.driver is not None and not job.driver.is_gone:
             job.driver.task_manager_lost(event.instance, now.at)
 
     def place_blocked(self, event: ev.PlaceBlocked, now: Moment) -> None:
@@ -95,11 +93,11 @@ class DriverWatch:
         if job.place is not None and job.place.instance == event.instance:
             job.place = None
         driver = job.driver
-        if job.phase is not Phase.STARTING or driver is None or driver.accepted:
+        if job.phase is not Phase.STARTING or driver is None or driver.start is not StartState.ORDERED:
             return
         if driver.place is not None and driver.place.instance == event.instance:
             # The order may have arrived nevertheless. Then the driver is ended, or refused if it comes up later.
-            job.moving = driver.condemned = True
+            driver.moving, driver.end = True, DriverEnd.CONDEMNED
             job.effects.append(ev.AttemptOver(driver.attempt))
             self._attempt_end.ended(self._attempt_end.moved(), now)
 
@@ -107,8 +105,8 @@ class DriverWatch:
         job = self._job
         driver = job.live()
         driver.hear(now.at)
-        if job.phase in (Phase.STARTING, Phase.RUNNING, Phase.ENDING) and not driver.told:
-            driver.told = True
+        if job.phase in (Phase.STARTING, Phase.RUNNING, Phase.ENDING) and not driver.reported_end:
+            driver.reported_end = True
             job.effects.append(ev.DropRequirements(driver.attempt))
             self._attempt_end.ended(event.outcome, now)
 
@@ -120,10 +118,10 @@ class DriverWatch:
         silent_at = driver.silent_at(job.policy, silence_from)
         order_at = driver.order_due_at()
         if gone_at is not None and now.at >= gone_at:
-            driver.condemned = True
+            driver.end = DriverEnd.CONDEMNED
             self._attempt_end.driver_gone(_lost(_silence(driver)), now)
         elif silent_at is not None and now.at >= silent_at:
-            driver.condemned = True
+            driver.end = DriverEnd.CONDEMNED
             job.effects.append(ev.AttemptOver(driver.attempt))
             self._attempt_end.ended(_lost(_silence(driver)), now)
         elif job.script_until is not None and driver.stop_at is None and now.at >= job.script_until:
@@ -141,7 +139,7 @@ def _lost(message: str) -> AttemptOutcome:
 
 
 def _silence(driver: Driver) -> str:
-    if driver.registered:
+    if driver.is_registered:
         what = "the driver has sent no heartbeat for too long"
     else:
         what = "the driver did not register in time"

@@ -29,10 +29,12 @@ def check(job: JobState) -> None:
     _hold(job, not job.stopped or job.phase not in (Phase.PLACING, Phase.BACKING_OFF), "nothing follows a stop")
     driver = job.driver
     with_driver = job.phase in (Phase.ADOPTING, Phase.STARTING, Phase.RUNNING, Phase.ENDING)
-    _hold(job, not with_driver or (driver is not None and not driver.gone), "the phase's driver may be alive")
+    _hold(job, not with_driver or (driver is not None and not driver.is_gone), "the phase's driver may be alive")
     _hold(
         job,
-        job.phase not in (Phase.PLACING, Phase.RECORDING_ATTEMPT, Phase.BACKING_OFF) or driver is None or driver.gone,
+        job.phase not in (Phase.PLACING, Phase.RECORDING_ATTEMPT, Phase.BACKING_OFF)
+        or driver is None
+        or driver.is_gone,
         "no driver may be alive while the next one is prepared",
     )
     _hold(job, driver is None or driver.attempt == job.attempt, "the driver is the newest attempt's")
@@ -40,7 +42,7 @@ def check(job: JobState) -> None:
     without_graph = job.phase is Phase.WITHOUT_GRAPH
     _hold(job, not without_graph or job.verdict is None, "nothing is decided about a job without its graph")
     _hold(job, not without_graph or (driver is None) == (job.attempt == 0), "its driver may be alive")
-    _hold(job, not without_graph or driver is None or not driver.gone, "its driver is not given up")
+    _hold(job, not without_graph or driver is None or not driver.is_gone, "its driver is not given up")
     ending = job.phase in (Phase.RECORDING_RESULT, Phase.ENDED)
     _hold(job, ending == (job.result is not None), "a result exists exactly from its recording on")
     _hold(job, job.result is None or job.verdict_is(job.result.status), "the result is the verdict")

@@ -47,7 +47,7 @@ class JobEnd:
         assert job.verdict is not None  # noqa: S101
         job.phase = Phase.ENDED
         job.enter(job.verdict.status, now)
-        if job.driver is None or job.driver.gone:
+        if job.driver is None or job.driver.is_gone:
             self.forget()
         else:
             job.forget_at = now.at + job.policy.grace

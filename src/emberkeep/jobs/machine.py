@@ -143,7 +143,7 @@ class JobMachine:
             job.history.attempt_failed(job.attempt, outcome, now.ms)
             job.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, outcome.message, keeps_data=True)
             job.enter(JobStatus.FAILING, now)
-            if driver.gone:
+            if driver.is_gone:
                 self._job_end.record_result(now)
             else:
                 job.phase = Phase.ENDING
@@ -163,7 +163,7 @@ class JobMachine:
         job.enter(JobStatus.CANCELLING, now)
         if job.phase is Phase.ADOPTING:
             return  # its driver is ended once the adopted number is written
-        if driver is not None and not driver.gone:
+        if driver is not None and not driver.is_gone:
             job.phase = Phase.ENDING
             grace = job.policy.grace if event.grace is None else event.grace
             self._stop.begin(driver, grace, now)
@@ -177,7 +177,7 @@ class JobMachine:
         if job.phase is not Phase.RUNNING or job.stopped:
             return
         driver = job.live()
-        job.moving = True
+        driver.moving = True
         self._attempt_end.restart_elsewhere(self._attempt_end.moved(), now)
         job.phase = Phase.ENDING
         job.effects.append(ev.DropRequirements(driver.attempt))
@@ -236,7 +236,7 @@ class JobMachine:
         if attempt is None:
             return False
         driver = job.driver
-        if attempt != job.attempt or driver is None or driver.gone:
+        if attempt != job.attempt or driver is None or driver.is_gone:
             return True
         # It means nothing that one instance does not list a driver that is known to be on another instance.
         return isinstance(event, ev.DriverVanished) and (

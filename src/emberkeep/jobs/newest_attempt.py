@@ -100,7 +100,6 @@ class NewestAttempt:
         else:
             job.driver = Driver(attempt=job.attempt, since=now.at, heard_at=now.at, place=place, ordered=True)
             job.driver.order_again_at = now.at + job.policy.repeat
-            job.moving = False
             job.history.attempt_started(job.attempt, place.task_manager, now.ms)
             job.phase = Phase.STARTING
             job.enter(JobStatus.INITIALIZING, now)
@@ -131,7 +130,7 @@ class NewestAttempt:
     def follow_driver(self, now: Moment) -> None:
         """Enter the phase in which the newest attempt's driver runs or is awaited."""
         job = self._job
-        job.phase = Phase.RUNNING if job.live().registered else Phase.STARTING
+        job.phase = Phase.RUNNING if job.live().is_registered else Phase.STARTING
         if job.stopped:
             job.script_until = now.at + job.policy.script_timeout
 
@@ -144,7 +143,7 @@ class NewestAttempt:
 
     def _adopt(self, number: int, now: Moment) -> None:
         job = self._job
-        if job.driver is not None and not job.driver.gone:
+        if job.driver is not None and not job.driver.is_gone:
             outcome = AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=f"attempt {number} has followed")
             job.history.attempt_ended(job.driver.attempt, outcome, now.ms)
             if job.phase is not Phase.WITHOUT_GRAPH:
@@ -153,7 +152,6 @@ class NewestAttempt:
             job.effects.append(ev.WithdrawPlace())
         job.place = job.home = job.end_to_judge = None
         job.explain_at = job.restart_at = job.script_until = None
-        job.moving = False
         job.attempt = number
         self.await_driver(now)
         if job.phase is Phase.WITHOUT_GRAPH:

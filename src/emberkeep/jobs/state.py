@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from emberkeep.base.ids import InstanceId
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.driver import Driver
+from emberkeep.jobs.driver import Driver, DriverEnd
 from emberkeep.jobs.events import Effect, Moment
 from emberkeep.jobs.history import JobHistory
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, JobGraph, JobResult, JobStatus
@@ -59,7 +59,6 @@ class JobState:
     explain_at: float | None = None
     waited_for_blocked: bool = False  # at the last explanation, unblocking nodes might have provided a place
     restart_at: float | None = None
-    moving: bool = False  # the current attempt's driver is being ended to start elsewhere
     script_until: float | None = None  # when the script of a stopped job must have ended
     looked_at: float = 0.0  # time of the newest event, and its ``hears_since``
     hears_since: float | None = None
@@ -87,7 +86,7 @@ class JobState:
         if self.phase is Phase.ENDED:
             return self.forget_at
         driver = self.driver
-        if driver is None or driver.gone or self.phase not in (Phase.STARTING, Phase.RUNNING, Phase.ENDING):
+        if driver is None or driver.is_gone or self.phase not in (Phase.STARTING, Phase.RUNNING, Phase.ENDING):
             return None
         silence_from = self.silence_from()
         times = (
@@ -113,9 +112,9 @@ class JobState:
         if attempt != self.attempt:
             return f"attempt {attempt} of job {self.graph.job_id} is not the current attempt, which is {self.attempt}"
         driver = self.driver
-        if driver is None or driver.gone or self.forgotten:
+        if driver is None or driver.is_gone or self.forgotten:
             return f"attempt {attempt} of job {self.graph.job_id} is over; the job is {self.status.value}"
-        if driver.condemned:
+        if driver.end is DriverEnd.CONDEMNED:
             return f"attempt {attempt} of job {self.graph.job_id} was abandoned; the job is {self.status.value}"
         if self.status is JobStatus.CANCELLING and not driver.reachable:
             return f"job {self.graph.job_id} is cancelled, and its task manager cannot be reached to end the driver"
@@ -134,11 +133,11 @@ class JobState:
         """Return where the driver runs or may start: its current or granted place; None if it is gone."""
         if self.place is not None:
             return self.place.home
-        return None if self.driver is None or self.driver.gone else self.driver.stands_at
+        return None if self.driver is None or self.driver.is_gone else self.driver.stands_at
 
     def knows_jobmaster(self) -> bool:
         """True if the JobMaster is registered; otherwise it must register (again)."""
-        return self.driver is not None and self.driver.registered
+        return self.driver is not None and self.driver.is_registered
 
     def lacks_driver(self) -> str:
         """Return what the job waits for if it has no driver and none is being started; else ""."""

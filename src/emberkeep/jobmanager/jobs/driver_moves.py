@@ -107,7 +107,7 @@ def _facts(job: ManagedJob) -> move.DriverFacts:
     return move.DriverFacts(
         job_id=job.job_id,
         attempt=state.attempt,
-        home=None if driver is None or driver.gone else driver.stands_at,
+        home=None if driver is None or driver.is_gone else driver.stands_at,
         runs=state.phase is Phase.RUNNING and not state.stopped and report is not None,
         has_query=report is not None and bool(report.queries),
         functions=() if report is None else report.functions,
