@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
-from emberkeep.blobs.server_records import Condition, Deletion
+from emberkeep.blobs.server_records import Condition, Deletion, OwnerState
 from emberkeep.blobs.server_state import ServerState
 
 
@@ -22,8 +22,8 @@ class StagedCleanUp:
         record = None if owner is None else owner.records.get(key)
         if owner is None or record is None:
             return
-        usable = record.condition is Condition.KEPT and not owner.over
-        if not usable or record.holders or record.uploads or owner.waits_for(key) or owner.strange:
+        usable = record.condition is Condition.KEPT and not owner.is_over
+        if not usable or record.holders or record.uploads or owner.waits_for(key) or owner.is_strange:
             self._state.staging.unstage((owner_id, key))
         elif record.leftovers and not record.is_there and not record.is_busy:
             self.delete(owner_id, (key,), whole=False)
@@ -40,14 +40,14 @@ class StagedCleanUp:
     def make_known(self, owner_id: JobId) -> None:
         """Note that the owner is this cluster's: its unreferenced BLOBs may be deleted from now on."""
         owner = self._state.owners[owner_id]
-        if owner.strange:
-            owner.strange = False
+        if owner.is_strange:
+            owner.state = OwnerState.KNOWN
             self.settle_all(owner_id, owner.records)
 
     def turn(self) -> None:
         """End one retention interval (BLOB-10): delete what is due and what could not be deleted before."""
         due: dict[JobId, list[BlobKey]] = {
-            owner_id: [] for owner_id, owner in self._state.owners.items() if owner.bare and not owner.strange
+            owner_id: [] for owner_id, owner in self._state.owners.items() if owner.bare and not owner.is_strange
         }
         for owner_id, key in [*self._state.staging.turn(), *self._condemned()]:
             record = self._state.owners[owner_id].records[key]
@@ -66,7 +66,7 @@ class StagedCleanUp:
         return [
             (owner_id, key)
             for owner_id, owner in self._state.owners.items()
-            if not owner.over
+            if not owner.is_over
             for key, record in owner.records.items()
             if record.condition is Condition.CONDEMNED
         ]
@@ -74,7 +74,7 @@ class StagedCleanUp:
     def sweep_if_over(self, owner_id: JobId) -> None:
         """Delete an ended job's directory as soon as no upload, read or deletion is in progress there."""
         owner = self._state.owners.get(owner_id)
-        if owner is not None and owner.over and not owner.is_busy and not owner.is_deleting:
+        if owner is not None and owner.is_over and not owner.is_busy and not owner.is_deleting:
             self.delete(owner_id, tuple(sorted(owner.records)), whole=True)
 
     def delete(self, owner_id: JobId, keys: tuple[BlobKey, ...], *, whole: bool) -> None:
@@ -94,7 +94,9 @@ class StagedCleanUp:
         """Record that a deletion is done, in both stores."""
         owner = self._state.owners[deletion.owner]
         if deletion.whole:
-            owner.sweeping = owner.bare = owner.over = False
+            owner.sweeping = owner.bare = False
+            if owner.is_over:
+                owner.state = OwnerState.KNOWN
         for key in deletion.keys:
             record = owner.records[key]
             record.in_local = record.in_ha = record.leftovers = False

@@ -32,8 +32,8 @@ def _lists(state: ServerState, owner_id: JobId, key: BlobKey) -> int:
 
 def _check_record(state: ServerState, owner_id: JobId, owner: OwnerRecord, key: BlobKey, record: Record) -> None:
     name, listed = f"{key} of {owner_id}", _lists(state, owner_id, key)
-    kept = bool(record.holders or record.uploads or owner.waits_for(key) or owner.strange)
-    usable = record.condition is Condition.KEPT and not owner.over
+    kept = bool(record.holders or record.uploads or owner.waits_for(key) or owner.is_strange)
+    usable = record.condition is Condition.KEPT and not owner.is_over
     _hold(listed <= 1, f"{name} is on one list at most")
     _hold(not listed or (usable and not kept), f"{name} is not on a list while something keeps it")
     _hold(listed == 1 or not usable or kept, f"{name} is kept by something or on a list")

@@ -24,7 +24,7 @@ from emberkeep.blobs.attempt_fences import NO_ATTEMPT, AttemptFences
 from emberkeep.blobs.clean_up import StagedCleanUp
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, StoredBlob, key_of
-from emberkeep.blobs.server_records import Condition, OwnerRecord
+from emberkeep.blobs.server_records import Condition, OwnerRecord, OwnerState
 from emberkeep.blobs.server_state import ENDED_REMEMBERED, ServerState
 from emberkeep.blobs.server_uploads import ServerUploads
 
@@ -47,7 +47,7 @@ class ServerMachine:
         Call once, before all else.
         """
         for job_id in jobs:
-            self.state.owner(job_id).recovering = True
+            self.state.owner(job_id).state = OwnerState.RECOVERING
         for job_id in ended:
             self.state.remember_end(job_id)
 
@@ -69,11 +69,12 @@ class ServerMachine:
         for owner_id, blobs in listing.items():
             owner = self.state.owner(owner_id)
             if self.state.has_ended(owner_id):
-                owner.over = True
+                owner.state = OwnerState.OVER
                 self.clean_up.sweep_if_over(owner_id)
                 continue
             owner.bare = owner.bare or not blobs
-            owner.strange = owner.strange or (in_ha and not owner.is_wanted)
+            if in_ha and not owner.is_wanted:
+                owner.state = OwnerState.STRANGE
             for blob in blobs:
                 record = self.state.record(owner_id, blob.key)
                 if record.condition is Condition.KEPT:
@@ -122,7 +123,7 @@ class ServerMachine:
         owner = self.state.owners.get(owner_id) or OwnerRecord()
         for index, content in enumerate(contents):
             record = owner.records.get(key_of(content))
-            if owner.over or record is None or not record.is_there:
+            if owner.is_over or record is None or not record.is_there:
                 raise NotUploaded(
                     f"{content.sha256} has not been uploaded for job {owner_id}", field=f"artefacts[{index}].sha256"
                 )
@@ -160,7 +161,7 @@ class ServerMachine:
             self.state.record(owner_id, key)
             self._hold(owner_id, key, (JOB,))
         self.clean_up.make_known(owner_id)
-        owner.claims, owner.recovering = 0, False
+        owner.claims, owner.state = 0, OwnerState.KNOWN
         self.uploads.close_group(owner_id, owner)
         self._end_claims(owner_id, owner)
 
@@ -210,8 +211,7 @@ class ServerMachine:
         self.state.remember_end(owner_id)
         self._fences.forget(owner_id)
         owner = self.state.owner(owner_id)
-        owner.over = True
-        owner.claims, owner.recovering = 0, False
+        owner.claims, owner.state = 0, OwnerState.OVER
         for record in owner.records.values():
             record.holders.clear()
         self.uploads.close_group(owner_id, owner)

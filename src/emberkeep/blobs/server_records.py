@@ -62,6 +62,15 @@ class Record:
         return self.uploads > 0 or self.readers > 0
 
 
+class OwnerState(enum.Enum):
+    """What is known of the job that owns BLOBs."""
+
+    KNOWN = "known"  # this cluster's
+    RECOVERING = "recovering"  # it will be resubmitted: until then its permanent BLOBs need no reference (BLOB-17)
+    STRANGE = "strange"  # in the HA store, but of no known job: possibly another cluster's, so nothing is deleted
+    OVER = "over"  # the job has ended permanently: everything is deleted
+
+
 @dataclass(eq=False)
 class OwnerRecord:
     """One job's BLOBs, and why they are kept even without references."""
@@ -69,11 +78,21 @@ class OwnerRecord:
     records: dict[BlobKey, Record] = field(default_factory=dict)
     group: Group | None = None
     claims: int = 0  # submissions in progress
-    recovering: bool = False  # the job will be resubmitted: until then its permanent BLOBs need no reference (BLOB-17)
-    over: bool = False  # the job has ended permanently: everything is deleted
+    state: OwnerState = OwnerState.KNOWN
     sweeping: bool = False  # the whole directory is being deleted
     bare: bool = False  # a directory without BLOBs was found
-    strange: bool = False  # in the HA store, but of no known job: possibly another cluster's, so nothing is deleted
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is OwnerState.OVER
+
+    @property
+    def is_strange(self) -> bool:
+        return self.state is OwnerState.STRANGE
+
+    @property
+    def is_recovering(self) -> bool:
+        return self.state is OwnerState.RECOVERING
 
     @property
     def is_busy(self) -> bool:
@@ -85,12 +104,12 @@ class OwnerRecord:
 
     @property
     def _waits(self) -> bool:
-        return self.group is not None or self.claims > 0 or self.recovering
+        return self.group is not None or self.claims > 0 or self.is_recovering
 
     @property
     def is_empty(self) -> bool:
         """True if nothing about the owner has to be remembered."""
-        return not (self.records or self._waits or self.over or self.sweeping or self.bare)
+        return not (self.records or self._waits or self.is_over or self.sweeping or self.bare)
 
     @property
     def is_wanted(self) -> bool:
@@ -99,7 +118,7 @@ class OwnerRecord:
 
     def waits_for(self, key: BlobKey) -> bool:
         """True if the BLOB is kept even without references: for its group, or for its job that will be resubmitted."""
-        return (self.group is not None and key in self.group.members) or (self.recovering and key.is_permanent)
+        return (self.group is not None and key in self.group.members) or (self.is_recovering and key.is_permanent)
 
     def may_go_whole(self, keys: Iterable[BlobKey]) -> bool:
         """True if nothing would be left without ``keys``."""

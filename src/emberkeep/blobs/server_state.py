@@ -34,7 +34,7 @@ class ServerState:
     def get(self, owner_id: JobId, key: BlobKey) -> Record:
         """Return the record of a BLOB that may be read. Raises Absent."""
         owner = self.owners.get(owner_id)
-        record = None if owner is None or owner.over else owner.records.get(key)
+        record = None if owner is None or owner.is_over else owner.records.get(key)
         if record is None or record.condition is not Condition.KEPT or not (record.holders or record.is_there):
             raise Absent(f"there is no BLOB {key} of job {owner_id}", hint="it was not uploaded, or its job has ended")
         return record
@@ -55,13 +55,13 @@ class ServerState:
     def has_ended(self, owner_id: JobId) -> bool:
         """True if the job is known to have ended permanently."""
         owner = self.owners.get(owner_id)
-        return owner_id in self.ended or (owner is not None and owner.over)
+        return owner_id in self.ended or (owner is not None and owner.is_over)
 
     def state_of(self, owner_id: JobId, key: BlobKey) -> str:
         """Return the BLOB's state, as ``rest_blobs.BlobInfo.state`` names it."""
         owner = self.owners[owner_id]
         record, place = owner.records[key], (owner_id, key)
-        if owner.over or record.condition is not Condition.KEPT or self.staging.is_due(place):
+        if owner.is_over or record.condition is not Condition.KEPT or self.staging.is_due(place):
             return "deleting"
         if record.holders:
             return "referenced"
@@ -85,7 +85,7 @@ class ServerState:
         found: dict[JobId, list[BlobKey]] = {}
         for owner_id, owner in self.owners.items():
             keys = [key for key, record in owner.records.items() if record.in_ha and self._is_given_up(owner_id, key)]
-            if keys and self.ha_listed and not owner.recovering:
+            if keys and self.ha_listed and not owner.is_recovering:
                 found[owner_id] = keys
         return found
 
@@ -97,7 +97,7 @@ class ServerState:
     @property
     def strangers(self) -> set[JobId]:
         """Unknown owners in the HA store: none of their BLOBs is deleted until ``give_up`` names the owner."""
-        return {owner_id for owner_id, owner in self.owners.items() if owner.strange}
+        return {owner_id for owner_id, owner in self.owners.items() if owner.is_strange}
 
     def owner(self, owner_id: JobId) -> OwnerRecord:
         """Return the owner, which begins to exist if it is not known."""

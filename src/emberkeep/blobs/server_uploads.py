@@ -80,7 +80,7 @@ class ServerUploads:
         owner = self._state.owners[upload.owner]
         record = owner.records[upload.key]
         record.uploads -= 1
-        if owner.over:
+        if owner.is_over:
             self._clean_up.sweep_if_over(upload.owner)
             return False
         record.size, record.in_local, record.in_ha = size, True, upload.key.is_permanent
@@ -99,7 +99,7 @@ class ServerUploads:
         record = owner.records[upload.key]
         record.uploads -= 1
         record.leftovers = record.leftovers or leftovers
-        if record.leftovers and not record.is_busy and not record.is_there and not owner.over:
+        if record.leftovers and not record.is_busy and not record.is_there and not owner.is_over:
             self._clean_up.delete(upload.owner, (upload.key,), whole=False)
         self._clean_up.settle(upload.owner, upload.key)
         self._clean_up.sweep_if_over(upload.owner)
