@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
@@ -10,8 +10,7 @@ from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool.held_slot import ExecutorState
 
 
-@dataclass(frozen=True)
-class FoundExecutor:
+class FoundExecutor(msgspec.Struct, frozen=True):
     """The executor that a task manager has in a slot.
 
     ``state`` is None if the executor has ended, with ``exit_code`` if known.
@@ -28,8 +27,7 @@ class FoundExecutor:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ApplicationStarted:
+class ApplicationStarted(msgspec.Struct, frozen=True):
     """A SparkContext is up and requires these slots; an earlier one has ended.
 
     ``decommissions``: its executors can hand over what they keep to others before they end.
@@ -39,18 +37,15 @@ class ApplicationStarted:
     decommissions: bool = False
 
 
-@dataclass(frozen=True)
-class ApplicationStopping:
+class ApplicationStopping(msgspec.Struct, frozen=True):
     """The SparkContext begins to stop: no further slot is needed, and an executor that ends now is not a loss."""
 
 
-@dataclass(frozen=True)
-class ApplicationStopped:
+class ApplicationStopped(msgspec.Struct, frozen=True):
     """No SparkContext is up: no slot is needed."""
 
 
-@dataclass(frozen=True)
-class SlotsOffered:
+class SlotsOffered(msgspec.Struct, frozen=True):
     """A task manager offers slots. The reply is an AcceptOffer effect; without one, the task manager repeats the offer.
 
     A restarted task manager offers the slots that it has recovered, with the executors that are in them. A recovered
@@ -62,15 +57,13 @@ class SlotsOffered:
     executors: tuple[FoundExecutor, ...] = ()
 
 
-@dataclass(frozen=True)
-class ExecutorRuns:
+class ExecutorRuns(msgspec.Struct, frozen=True):
     allocation_id: AllocationId
     executor_id: ExecutorId
     pid: int
 
 
-@dataclass(frozen=True)
-class ExecutorExited:
+class ExecutorExited(msgspec.Struct, frozen=True):
     """The executor's process ended by itself.
 
     ``exit_code`` is None if the process could not be started, or the code is unknown.
@@ -82,8 +75,7 @@ class ExecutorExited:
     detail: str
 
 
-@dataclass(frozen=True)
-class SlotGone:
+class SlotGone(msgspec.Struct, frozen=True):
     """The task manager no longer holds this slot, or never did."""
 
     allocation_id: AllocationId
@@ -91,8 +83,7 @@ class SlotGone:
     reason: str
 
 
-@dataclass(frozen=True)
-class BeatAnswered:
+class BeatAnswered(msgspec.Struct, frozen=True):
     """A task manager's holdings, in reply to a beat that named ``asked``. ``instance``: the instance that replied."""
 
     task_manager: TaskManagerId
@@ -102,14 +93,12 @@ class BeatAnswered:
     executors: tuple[FoundExecutor, ...] = ()
 
 
-@dataclass(frozen=True)
-class TaskManagerLost:
+class TaskManagerLost(msgspec.Struct, frozen=True):
     instance: InstanceId
     reason: str
 
 
-@dataclass(frozen=True)
-class SparkSaw:
+class SparkSaw(msgspec.Struct, frozen=True):
     """The executors that are registered with Spark.
 
     ``silent``: executors whose heartbeats have been missing for too long. ``takers``: executors that can take over
@@ -124,23 +113,20 @@ class SparkSaw:
     idle: frozenset[ExecutorId] = frozenset()
 
 
-@dataclass(frozen=True)
-class ReleaseDone:
+class ReleaseDone(msgspec.Struct, frozen=True):
     """The task manager has taken a slot back, or the release was abandoned."""
 
     allocation_id: AllocationId
 
 
-@dataclass(frozen=True)
-class ClusterLacks:
+class ClusterLacks(msgspec.Struct, frozen=True):
     """A text that names the job's unmet needs. ``blocked``: True if unblocking nodes may meet them."""
 
     missing: str
     blocked: bool = False
 
 
-@dataclass(frozen=True)
-class PlacesBlocked:
+class PlacesBlocked(msgspec.Struct, frozen=True):
     """The blocklist or the set of ``draining`` task managers has changed.
 
     A draining task manager ends once its work has moved elsewhere, as far as it can.
@@ -150,8 +136,7 @@ class PlacesBlocked:
     draining: frozenset[TaskManagerId] = frozenset()
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
@@ -175,8 +160,7 @@ PoolEvent = (
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AcceptOffer:
+class AcceptOffer(msgspec.Struct, frozen=True):
     """The slots that are accepted.
 
     ``later``: slots refused because the pause before a replacement has not ended yet, or because the application stops.
@@ -187,15 +171,13 @@ class AcceptOffer:
     later: tuple[AllocationId, ...] = ()
 
 
-@dataclass(frozen=True)
-class StartExecutorIn:
+class StartExecutorIn(msgspec.Struct, frozen=True):
     """Start this slot's executor."""
 
     allocation_id: AllocationId
 
 
-@dataclass(frozen=True)
-class ReleaseSlotAt:
+class ReleaseSlotAt(msgspec.Struct, frozen=True):
     """Return the slot to the task manager at ``address``; repeat the request until it replies.
 
     ``stopped``: the application stops, so the task manager keeps the job's local state.
@@ -206,13 +188,11 @@ class ReleaseSlotAt:
     stopped: bool = False
 
 
-@dataclass(frozen=True)
-class BeatNow:
+class BeatNow(msgspec.Struct, frozen=True):
     """Send beats now, so that task managers learn of a change in the held slots."""
 
 
-@dataclass(frozen=True)
-class RemoveExecutor:
+class RemoveExecutor(msgspec.Struct, frozen=True):
     """Make Spark remove this executor.
 
     ``orderly``: True if the executor's end is not a loss that Spark must report. For example, executors that Spark
@@ -225,13 +205,11 @@ class RemoveExecutor:
     orderly: bool = False
 
 
-@dataclass(frozen=True)
-class FailAttempt:
+class FailAttempt(msgspec.Struct, frozen=True):
     message: str
 
 
-@dataclass(frozen=True)
-class StatusChanged:
+class StatusChanged(msgspec.Struct, frozen=True):
     """The status that is reported to the JobManager has changed."""
 
 

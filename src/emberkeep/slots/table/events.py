@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import Allocation, ResourceProfile
@@ -10,16 +10,14 @@ from emberkeep.slots.model import Allocation, ResourceProfile
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EpochSeen:
+class EpochSeen(msgspec.Struct, frozen=True):
     """A request of a JobManager has arrived. Raises Conflict unless that JobManager is the newest."""
 
     epoch: int
     lineage: str = ""
 
 
-@dataclass(frozen=True)
-class StoreFollowed:
+class StoreFollowed(msgspec.Struct, frozen=True):
     """A JobManager has sent a request, whose job store this task manager follows from now on.
 
     Only epochs of that store count.
@@ -29,8 +27,7 @@ class StoreFollowed:
     lineage: str
 
 
-@dataclass(frozen=True)
-class ReserveSlot:
+class ReserveSlot(msgspec.Struct, frozen=True):
     """Reserve a slot. Raises Conflict: superseded attempt, late order, shutdown, or not enough free resources."""
 
     allocation_id: AllocationId
@@ -40,8 +37,7 @@ class ReserveSlot:
     job_master: str
 
 
-@dataclass(frozen=True)
-class OfferAnswered:
+class OfferAnswered(msgspec.Struct, frozen=True):
     """The JobMaster took ``accepted`` out of ``offered``.
 
     It, or the job's next attempt, may need the state of ``later``. The job has no use for the others, nor for their
@@ -53,15 +49,13 @@ class OfferAnswered:
     later: tuple[AllocationId, ...] = ()
 
 
-@dataclass(frozen=True)
-class OfferRefused:
+class OfferRefused(msgspec.Struct, frozen=True):
     """The process at the JobMaster's address will never accept any of ``offered``: the attempt no longer runs there."""
 
     offered: tuple[AllocationId, ...]
 
 
-@dataclass(frozen=True)
-class StartWanted:
+class StartWanted(msgspec.Struct, frozen=True):
     """The JobMaster requests an executor in its slot: the first, or one with a new id after the previous one has ended.
 
     Raises Absent (no such slot), Conflict.
@@ -73,15 +67,13 @@ class StartWanted:
     executor_id: ExecutorId
 
 
-@dataclass(frozen=True)
-class ExecutorStarted:
+class ExecutorStarted(msgspec.Struct, frozen=True):
     allocation_id: AllocationId
     executor_id: ExecutorId
     pid: int
 
 
-@dataclass(frozen=True)
-class ExecutorEnded:
+class ExecutorEnded(msgspec.Struct, frozen=True):
     """The executor ended, or could not be started (``exit_code`` None)."""
 
     allocation_id: AllocationId
@@ -90,8 +82,7 @@ class ExecutorEnded:
     detail: str
 
 
-@dataclass(frozen=True)
-class SlotReleased:
+class SlotReleased(msgspec.Struct, frozen=True):
     """The JobMaster returns a slot.
 
     ``stopped``: the application has stopped and returns all slots. Otherwise the job continues without this slot.
@@ -103,8 +94,7 @@ class SlotReleased:
     stopped: bool = False
 
 
-@dataclass(frozen=True)
-class JobMasterHeard:
+class JobMasterHeard(msgspec.Struct, frozen=True):
     """A beat of the JobMaster: it holds these allocations.
 
     Executors in ``decommissioned`` must hand over what they keep and end. Raises Conflict for a superseded attempt,
@@ -117,8 +107,7 @@ class JobMasterHeard:
     decommissioned: tuple[AllocationId, ...] = ()
 
 
-@dataclass(frozen=True)
-class ReserveDriver:
+class ReserveDriver(msgspec.Struct, frozen=True):
     """Reserve a driver place. Raises Conflict: superseded attempt, shutdown, or no driver place or memory free."""
 
     job_id: JobId
@@ -126,23 +115,20 @@ class ReserveDriver:
     memory_mb: int
 
 
-@dataclass(frozen=True)
-class DriverStarted:
+class DriverStarted(msgspec.Struct, frozen=True):
     job_id: JobId
     attempt: int
     pid: int
 
 
-@dataclass(frozen=True)
-class DriverEnded:
+class DriverEnded(msgspec.Struct, frozen=True):
     """The driver ended, or could not be started."""
 
     job_id: JobId
     attempt: int
 
 
-@dataclass(frozen=True)
-class StopWanted:
+class StopWanted(msgspec.Struct, frozen=True):
     """The JobManager asks this attempt to end within ``grace`` seconds.
 
     If the attempt is not here, it will not start here later either.
@@ -153,29 +139,25 @@ class StopWanted:
     grace: float
 
 
-@dataclass(frozen=True)
-class DriverAcknowledged:
+class DriverAcknowledged(msgspec.Struct, frozen=True):
     job_id: JobId
     attempt: int
 
 
-@dataclass(frozen=True)
-class AttemptsOver:
+class AttemptsOver(msgspec.Struct, frozen=True):
     """This attempt of the job and all older ones have ended."""
 
     job_id: JobId
     attempt: int
 
 
-@dataclass(frozen=True)
-class JobsEnded:
+class JobsEnded(msgspec.Struct, frozen=True):
     """These jobs have ended: forget those that hold nothing here."""
 
     job_ids: tuple[JobId, ...]
 
 
-@dataclass(frozen=True)
-class StopLapsed:
+class StopLapsed(msgspec.Struct, frozen=True):
     """A process did not end within its time limit."""
 
     job_id: JobId
@@ -183,8 +165,7 @@ class StopLapsed:
     allocation_id: AllocationId | None  # None: the driver
 
 
-@dataclass(frozen=True)
-class Drain:
+class Drain(msgspec.Struct, frozen=True):
     """The task manager will end: accept nothing new, let running work continue.
 
     ``moves``: True if running work moves elsewhere.
@@ -193,8 +174,7 @@ class Drain:
     moves: bool
 
 
-@dataclass(frozen=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     """The task manager ends: accept nothing new, and give drivers ``grace`` seconds.
 
     Release at once the slots of attempts whose driver does not run here.
@@ -203,8 +183,7 @@ class Close:
     grace: float
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
@@ -235,15 +214,13 @@ TableEvent = (
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SlotBegun:
+class SlotBegun(msgspec.Struct, frozen=True):
     """A slot was reserved."""
 
     allocation: Allocation
 
 
-@dataclass(frozen=True)
-class SlotFreed:
+class SlotFreed(msgspec.Struct, frozen=True):
     """The slot is free again and nothing of its executor remains.
 
     ``may_return``: True if a later executor or attempt of the job may need the local state of this slot. That is so if
@@ -255,14 +232,12 @@ class SlotFreed:
     may_return: bool
 
 
-@dataclass(frozen=True)
-class LaunchExecutor:
+class LaunchExecutor(msgspec.Struct, frozen=True):
     allocation_id: AllocationId
     executor_id: ExecutorId
 
 
-@dataclass(frozen=True)
-class EndExecutor:
+class EndExecutor(msgspec.Struct, frozen=True):
     """End the executor at once."""
 
     job_id: JobId
@@ -271,8 +246,7 @@ class EndExecutor:
     executor_id: ExecutorId
 
 
-@dataclass(frozen=True)
-class DecommissionExecutor:
+class DecommissionExecutor(msgspec.Struct, frozen=True):
     """Ask the executor to hand over its blocks and end. The task manager's next instance asks again."""
 
     job_id: JobId
@@ -281,35 +255,30 @@ class DecommissionExecutor:
     executor_id: ExecutorId
 
 
-@dataclass(frozen=True)
-class TellJobMaster:
+class TellJobMaster(msgspec.Struct, frozen=True):
     """Report to the JobMaster that this slot's executor started to run or ended."""
 
     allocation_id: AllocationId
 
 
-@dataclass(frozen=True)
-class LaunchDriver:
+class LaunchDriver(msgspec.Struct, frozen=True):
     job_id: JobId
     attempt: int
 
 
-@dataclass(frozen=True)
-class EndDriver:
+class EndDriver(msgspec.Struct, frozen=True):
     job_id: JobId
     attempt: int
     grace: float
 
 
-@dataclass(frozen=True)
-class ForgetJob:
+class ForgetJob(msgspec.Struct, frozen=True):
     """Delete the job's files, because it holds nothing here, and has ended or has held nothing here for a long time."""
 
     job_id: JobId
 
 
-@dataclass(frozen=True)
-class ReportChanged:
+class ReportChanged(msgspec.Struct, frozen=True):
     """The report to the JobManager has changed."""
 
 
