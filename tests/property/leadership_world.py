@@ -200,9 +200,19 @@ class World:
                 elif contender.jobs.get(job) == attempt:
                     contender.notes.append(note)  # not answered while paused: the driver reports again
             case _:
+                decided, epoch = contender.machine.may_decide, contender.machine.epoch
                 for effect in contender.machine.handle(note):
                     self._perform(name, contender, effect)
+                self._check_decision(contender.machine, note, decided=decided, epoch=epoch)
         contender.machine.check_invariants()
+
+    @staticmethod
+    def _check_decision(machine: LeadershipMachine, note: model.Event, *, decided: bool, epoch: int) -> None:
+        """Whoever cannot confirm its epoch decides nothing, and a new connection alone confirms nothing."""
+        if machine.may_decide:
+            assert not isinstance(note, model.Suspended | model.Lost), f"decides after {note}"
+            assert note != model.Deposed(epoch), f"decides after {note}"
+            assert decided or not isinstance(note, model.Connected), "decides again, its epoch not confirmed"
 
     def _perform(self, name: str, contender: Contender, effect: model.Effect) -> None:
         match effect:

@@ -14,7 +14,7 @@ from emberkeep.leadership.model import Standing
 from tests.campaign import examples
 from tests.property.leadership_world import Budget, Step, World
 
-pytestmark = [pytest.mark.req("HA-6"), pytest.mark.req("HA-12")]
+pytestmark = pytest.mark.req("HA-12")
 
 
 def explore(world: World, most: int = 200_000) -> int:
@@ -101,8 +101,6 @@ def test_a_leader_that_acknowledges_an_end_before_it_is_stored_has_a_job_run_aga
     ],
     ids=["expirations", "restart", "suspension"],
 )
-@pytest.mark.req("HA-4")
-@pytest.mark.req("HA-7")
 @pytest.mark.req("HA-9")
 @pytest.mark.req("SAFE-9")
 def test_no_interleaving_loses_or_repeats_a_job(budget: Budget) -> None:

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from emberkeep.base.errors import EmberkeepError, IllegalTransition
 from emberkeep.jobs.model import JobStatus
-from emberkeep.leadership import model
 from emberkeep.local_state.errors import Fenced
 from emberkeep.taskmanager.ports import ExecutorKey
-from tests.property.leadership_world import Budget, Step
+from tests.property.leadership_world import Budget
 from tests.property.leadership_world import World as LeadershipWorld
 from tests.property.test_leadership import settle
 from tests.simulation.test_cluster import attempt, drivers, executors, running, status, wait_for
@@ -69,27 +68,13 @@ def elections(number: int) -> tuple[str, ...]:
             trouble = rng.random() < 0.1
             steps = [step for step in world.steps() if (step.what in ("expire", "suspend", "die")) is trouble]
             if steps:
-                _take(world, rng.choice(steps))
+                world.take(rng.choice(steps))
         settle(world, "A", "B")
         leaders = [name for name, contender in world.contenders.items() if contender.machine.may_decide]
         assert len(leaders) == 1, f"leaders: {leaders}"
     except (AssertionError, IllegalTransition) as error:
         return (f"election: {error}",)
     return ()
-
-
-def _take(world: LeadershipWorld, step: Step) -> None:
-    """Take a step and check what the JobManager makes of the news that it brings."""
-    machine, note = None, None
-    if step.what == "deliver":
-        machine, note = world.contenders[step.who].machine, world.contenders[step.who].notes[0]
-    decided = machine is not None and machine.may_decide
-    epoch = machine.epoch if machine is not None else 0
-    world.take(step)
-    if machine is not None and machine.may_decide:
-        assert not isinstance(note, model.Suspended | model.Lost), f"decides after {note}"
-        assert note != model.Deposed(epoch), f"decides after {note}"
-        assert decided or not isinstance(note, model.Connected), "decides again and has not confirmed its epoch"
 
 
 def told(story: Story, number: int, **plan: int) -> tuple[str, ...]:

@@ -195,6 +195,11 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
             assert await running(run, job, number=1, executors=2) is driver
         await wait_for(run, lambda: not masters[0]._blocklist.reports, "the report is answered")
 
+        late = run.cluster.submit("late", STREAM)
+        newest = await running(run, late, number=1, executors=2)
+        master = run.cluster.room.drivers[newest.pid].service.master
+        assert master.pool.state.places.blocked.is_evacuated(*place), "who registers later gets the whole list"
+
         await run.cluster.jm_service.gateway.unblock(entry.place)
         await wait_for(
             run, lambda: not any(m.pool.state.places.blocked.is_blocked(*place) for m in masters), "both know it"

@@ -44,11 +44,12 @@ def attempt(run: Run, job: SubmittedJob) -> int:
 async def running(run: Run, job: SubmittedJob, *, number: int, executors: int) -> Process:
     """Wait until attempt ``number`` runs with so many executors; returns its driver."""
 
+    def is_its_driver(process: Process) -> bool:
+        return job.job_id is not None and process.key == DriverKey(job_id=job.job_id, attempt=number)
+
     def as_wanted() -> bool:
-        sparks = [
-            spark for spark in run.cluster.sparks.values() if spark.process.alive and spark.process.key is not None
-        ]
-        sparks = [spark for spark in sparks if spark.process.key == DriverKey(job_id=job.job_id or "", attempt=number)]  # type: ignore[arg-type]
+        sparks = [spark for spark in run.cluster.sparks.values() if spark.process.alive]
+        sparks = [spark for spark in sparks if is_its_driver(spark.process)]
         return (
             status(run, job) is JobStatus.RUNNING
             and attempt(run, job) == number
@@ -56,7 +57,7 @@ async def running(run: Run, job: SubmittedJob, *, number: int, executors: int) -
         )
 
     await wait_for(run, as_wanted, f"{job.name} runs in attempt {number} with {executors} executors")
-    return next(p for p in drivers(run) if isinstance(p.key, DriverKey) and p.key.attempt == number)
+    return next(process for process in drivers(run) if is_its_driver(process))
 
 
 def node_of(run: Run, process: Process) -> TaskManagerNode:
@@ -399,7 +400,6 @@ def test_a_script_that_ignores_sigterm_is_killed_after_its_grace() -> None:
     passes(story)
 
 
-@pytest.mark.req("HA-2")
 def test_thirty_submissions_at_once_on_a_small_cluster_all_end() -> None:
     async def story(run: Run) -> None:
         for number in range(30):

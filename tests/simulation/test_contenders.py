@@ -41,7 +41,6 @@ def test_no_property_is_violated_while_two_believe_that_they_lead() -> None:
     assert not seldom
 
 
-@pytest.mark.req("HA-6")
 def test_a_seed_is_a_seed() -> None:
     assert simulate_contended("contend-3").digest == simulate_contended("contend-3").digest
 

@@ -117,7 +117,6 @@ def steps() -> list[str]:
     return death.steps
 
 
-@pytest.mark.req("END-4")
 @pytest.mark.req("END-5")
 @pytest.mark.req("HA-5")
 def test_a_leader_killed_at_any_step_of_a_savepoint_and_a_stop_loses_and_repeats_nothing() -> None:
@@ -324,7 +323,6 @@ def waits_for_a_place(run: Run, job: SubmittedJob) -> bool:
 
 
 @pytest.mark.campaign
-@pytest.mark.req("END-5")
 @pytest.mark.req("HA-5")
 def test_a_job_that_waits_for_a_place_is_asked_and_does_it_once_there_is_one() -> None:
     reports = [displaced(number) for number in TROUBLED]

@@ -189,7 +189,6 @@ class BlobStorageContract:
         await store.delete(ONE, [key], within=240.0)
         assert place.names() == set()
 
-    @pytest.mark.req("BLOB-17")
     async def test_what_is_foreign_is_neither_listed_nor_served(self, place: Place, store: BlobStorage) -> None:
         key, content = blob("a")
         await store.put(ONE, key, place.new_file(content))

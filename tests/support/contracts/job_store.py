@@ -139,7 +139,6 @@ def blocklist(revision: int) -> Blocklist:
 class JobStoreContract:
     """Tests of JobStore."""
 
-    @pytest.mark.req("HA-11")
     async def test_what_was_answered_is_found_after_a_crash(self, place: Place) -> None:
         store = place.store()
         await store.open()
@@ -407,7 +406,6 @@ class JobStoreContract:
         assert (await store.recover())[0].pointers == JobPointers()
         await store.close()
 
-    @pytest.mark.req("END-5")
     async def test_what_a_job_was_asked_to_do_is_kept_over_crashes_and_attempts_until_its_end(
         self, place: Place
     ) -> None:
@@ -435,8 +433,7 @@ class JobStoreContract:
             await store.record_procedure(job(1).job_id, None)
         await store.close()
 
-    @pytest.mark.req("END-4")
-    @pytest.mark.req("END-5")
+    @pytest.mark.req("HA-8")
     async def test_a_procedures_end_brings_its_savepoint_and_takes_the_request_away_at_once(self, place: Place) -> None:
         store = place.store()
         await store.open()
@@ -468,7 +465,6 @@ class JobStoreContract:
         await store.close()
 
     @pytest.mark.req("HA-7")
-    @pytest.mark.req("END-6")
     async def test_an_older_attempt_ends_no_procedure(self, place: Place) -> None:
         store = place.store()
         await store.open()
@@ -483,7 +479,6 @@ class JobStoreContract:
         assert (stored.procedure, stored.stopped, stored.pointers) == (procedure(1), "", JobPointers())
         await store.close()
 
-    @pytest.mark.req("END-6")
     async def test_the_next_attempt_carries_a_procedure_on_but_is_the_end_of_a_move(self, place: Place) -> None:
         store = place.store()
         await store.open()

@@ -388,7 +388,6 @@ async def test_what_a_cache_does_not_have_its_peers_do_not_get(threads: BlobThre
 # --- uploads ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("BLOB-19")
 async def test_bytes_are_stored_with_their_holders_and_released(
     threads: BlobThreads, server: str, app: BlobServerApp
 ) -> None:

@@ -265,7 +265,6 @@ async def test_files_and_directories_are_their_owner_s_alone(store: BlobFiles, r
     assert {stat.S_IMODE(each.stat().st_mode) for each in (root, path.parent, root / ".incoming")} == {0o700}
 
 
-@pytest.mark.req("BLOB-17")
 @pytest.mark.parametrize("what", ["link", "directory", "pipe", "nothing"])
 async def test_what_is_no_file_is_no_blob(root: Path, tmp_path: Path, what: str) -> None:
     key, content = blob("a")
@@ -301,7 +300,6 @@ async def test_a_link_in_the_place_of_an_owner_is_foreign(root: Path, tmp_path: 
     assert (tmp_path / "elsewhere" / str(key)).read_bytes() == content
 
 
-@pytest.mark.req("BLOB-17")
 async def test_foreign_names_are_told_once_and_left_alone(root: Path) -> None:
     first = await opened(root)
     key = await receive(first, ONE, "a")

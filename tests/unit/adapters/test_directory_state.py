@@ -117,7 +117,6 @@ def store(place: Directory, files: FailingFiles) -> Iterator[DirectoryState]:
     store.close()
 
 
-@pytest.mark.req("LOC-9")
 def test_checksums_of_plain_file_access_do_not_condemn_other_bytes(place: Directory, store: DirectoryState) -> None:
     def plain(name: str) -> Path:
         """As Hadoop's local file system writes a file."""

@@ -112,6 +112,10 @@ class TestEmbedded(JobStoreContract, DamagedJobsContract):
     def place(self, tmp_path: Path) -> Directory:
         return Directory(tmp_path)
 
+    @pytest.mark.req("HA-11")
+    async def test_what_was_answered_is_found_after_a_crash(self, place: Directory) -> None:  # type: ignore[override]
+        await super().test_what_was_answered_is_found_after_a_crash(place)
+
 
 @pytest.mark.anyio
 class TestMemory(JobStoreContract):

@@ -91,7 +91,6 @@ def test_pauses_are_bounded(failures: int) -> None:
     assert 0 < retry_pause(failures, INTERVAL, random.Random(1)) <= INTERVAL
 
 
-@pytest.mark.req("HA-1")
 def test_another_receiver_is_tried_at_once(loop: VirtualLoop) -> None:
     receiver = Receiver(loop)
     receiver.answers = False

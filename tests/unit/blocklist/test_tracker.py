@@ -175,7 +175,6 @@ def test_a_job_master_does_not_report_without_bound() -> None:
     assert len(follower.reports) == REPORTS_KEPT
 
 
-@pytest.mark.req("BLK-15")
 @pytest.mark.parametrize("text", ["", " ", " a", "a ", "a\nb", "a\x00", "x" * 254])
 def test_what_is_no_node_id(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:

@@ -90,7 +90,6 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripte
         assert not thread.is_alive()
 
 
-@pytest.mark.req("END-4")
 def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd: Output) -> None:
     gateway.ends_as = JobStatus.FINISHED
     gateway.steps = [
@@ -120,7 +119,6 @@ def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd
     assert (request.procedure, request.target_directory) == (Procedure.DRAIN, "/s")
 
 
-@pytest.mark.req("END-4")
 def test_what_a_drain_has_left_is_told_last(gateway: Scripted, capfd: Output) -> None:
     gateway.ends_as = JobStatus.FINISHED
     left = told(ProcedurePhase.COMPLETED, warning="timers of query 'one' were still setting timers")
@@ -142,7 +140,6 @@ def test_a_savepoint_that_only_the_drivers_machine_has_is_warned_of(
         assert ("the JobManager does not find" in captured.err) == warned
 
 
-@pytest.mark.req("END-6")
 def test_a_failure_is_told_and_the_exit_code_is_1(gateway: Scripted, capfd: Output) -> None:
     gateway.steps = [{"is_over": True, "failure": "/s: no space left"}]
     assert main(["stop", "flights"]) == 1
@@ -253,7 +250,6 @@ def test_savepoints_are_listed_shown_checked_and_deleted(
     assert main(["savepoint", "dispose", str(root)]) == 4, "there is none any more"
 
 
-@pytest.mark.req("END-5")
 def test_restore_checks_the_savepoint_and_submits(
     gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,7 +310,6 @@ def test_restore_warns_of_the_job_that_still_runs_and_of_a_newer_savepoint(
     assert "/s/newer" in said
 
 
-@pytest.mark.req("END-5")
 def test_a_job_is_submitted_with_the_savepoint_that_it_starts_from(
     gateway: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

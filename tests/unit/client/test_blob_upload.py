@@ -68,7 +68,6 @@ async def test_only_what_is_missing_is_sent_and_all_of_it_is_one_group(fake: Fak
     assert (progress.begun, progress.bytes, progress.ends) == ([(8, 24_000_000)], 24_000_000, 1)
 
 
-@pytest.mark.req("BLOB-6")
 async def test_nothing_is_sent_when_all_is_there(fake: FakeJobManager, tmp_path: Path) -> None:
     only = item(tmp_path / "f", b"x")
     progress = Recorded()

@@ -103,7 +103,6 @@ def test_no_script_is_a_mistake() -> None:
         prepare(Program(None, None, ()), SparkOptions(), {}, {})
 
 
-@pytest.mark.req("BLOB-6")
 @pytest.mark.usefixtures("folder")
 async def test_equal_files_are_sent_once_below_the_jobs_own_id() -> None:
     job = prepared(files="data.csv,copy.csv#other.csv")

@@ -66,7 +66,6 @@ COPYING, COMPLETED, FAILED = ProcedurePhase.COPYING, ProcedurePhase.COMPLETED, P
 
 
 class TestAsking:
-    @pytest.mark.req("END-5")
     def test_it_is_durable_when_it_is_acknowledged_and_told_with_the_next_answer(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
@@ -151,7 +150,7 @@ class TestAsking:
 
 
 class TestEnd:
-    @pytest.mark.req("END-5")
+    @pytest.mark.req("HA-8")
     def test_a_savepoint_is_recorded_before_that_is_told_and_the_job_runs_on(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
@@ -180,7 +179,6 @@ class TestEnd:
 
         in_virtual_time(scenario)
 
-    @pytest.mark.req("END-5")
     def test_who_tells_an_end_hears_with_the_answer_that_it_is_recorded(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
@@ -221,8 +219,6 @@ class TestEnd:
 
         in_virtual_time(scenario)
 
-    @pytest.mark.req("END-4")
-    @pytest.mark.req("END-5")
     @pytest.mark.parametrize("procedure", [Procedure.SUSPEND, Procedure.DRAIN])
     def test_a_stop_is_over_when_the_script_has_ended(self, procedure: Procedure) -> None:
         async def scenario() -> None:
@@ -349,7 +345,6 @@ class TestDeadline:
 
         in_virtual_time(scenario)
 
-    @pytest.mark.req("END-6")
     def test_a_driver_is_told_of_it_by_every_leader_and_is_the_one_to_give_up(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
@@ -435,7 +430,6 @@ async def over(cluster: SmallCluster, wanted: ProcedureRequest) -> None:
 
 
 class TestFailover:
-    @pytest.mark.req("END-5")
     def test_the_next_leader_and_the_next_attempt_carry_it_on(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
@@ -477,7 +471,7 @@ class TestFailover:
 
         in_virtual_time(scenario)
 
-    @pytest.mark.req("END-4")
+    @pytest.mark.req("END-5")
     def test_the_next_leader_starts_no_attempt_after_a_stop(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
@@ -496,7 +490,6 @@ class TestFailover:
 
         in_virtual_time(scenario)
 
-    @pytest.mark.req("END-6")
     def test_a_move_has_ended_with_the_next_attempt(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
@@ -516,7 +509,6 @@ class TestFailover:
 
         in_virtual_time(scenario)
 
-    @pytest.mark.req("END-5")
     @pytest.mark.parametrize("procedure", [each for each in Procedure if each.makes_savepoint])
     @pytest.mark.parametrize("leaders", [1, 2])
     def test_a_move_that_waits_for_a_place_gives_way_to_what_a_user_asks_for(

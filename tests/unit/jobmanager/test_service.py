@@ -450,7 +450,6 @@ class TestCancel:
 
 
 @pytest.mark.req("HA-5")
-@pytest.mark.req("HA-11")
 class TestRecovery:
     def test_a_live_driver_is_attached_again_without_a_restart(self) -> None:
         async def scenario() -> None:

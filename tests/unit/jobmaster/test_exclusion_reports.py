@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind
@@ -49,7 +48,6 @@ def fresh(share: float = 0.2) -> ExclusionReports:
     return ExclusionReports(JOB, max_share=share, seconds=60.0)
 
 
-@pytest.mark.req("BLK-7")
 def test_a_node_is_reported_once_all_executors_there_are_excluded_and_others_work() -> None:
     reports, held = fresh(), slots(5, each=2)
     assert review(reports, held, "2") == [], "another executor works there"
@@ -59,7 +57,6 @@ def test_a_node_is_reported_once_all_executors_there_are_excluded_and_others_wor
     assert review(reports, held, "2", "3") == [held[2].task_manager.node_id], "and excludes it again"
 
 
-@pytest.mark.req("BLK-7")
 def test_never_more_than_the_share_of_nodes_is_reported() -> None:
     assert review(fresh(), slots(4), "0") == [], "one of four nodes is more than a fifth"
     assert review(fresh(), slots(5), "0", "1") == [slots(5)[0].task_manager.node_id]
@@ -69,7 +66,6 @@ def test_never_more_than_the_share_of_nodes_is_reported() -> None:
     assert review(fresh(), held, "0", blocked=(entry,)) == [], "that node is blocked"
 
 
-@pytest.mark.req("BLK-7")
 def test_a_job_that_fails_everywhere_reports_nothing() -> None:
     assert review(fresh(share=1.0), slots(3), "0", "1", "2") == []
     held = slots(3)

@@ -587,7 +587,6 @@ def _policy(**changes: Any) -> JobPolicy:
     return dataclasses.replace(POLICY, **changes)
 
 
-@pytest.mark.req("END-4")
 @pytest.mark.req("END-5")
 class TestStopped:
     """A job that was suspended or drained ends with its script, and nothing of it is started again."""

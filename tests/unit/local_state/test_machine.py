@@ -39,7 +39,6 @@ def test_the_next_attempt_takes_over_what_the_last_one_left(ownership: Ownership
     assert ownership.held == {(OTHER, C)}
 
 
-@pytest.mark.req("LOC-4")
 def test_what_a_slot_took_over_and_its_job_did_not_use_goes_to_the_next(ownership: Ownership) -> None:
     ownership.begun(JOB, A)
     ownership.freed(JOB, A, may_return=True)

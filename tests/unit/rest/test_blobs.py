@@ -42,7 +42,6 @@ async def uploaded(site: Site, path: str = PATH, data: bytes = CONTENT, **option
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("BLOB-6")
 async def test_a_group_tells_what_is_missing(site: Site) -> None:
     other = hashlib.sha256(b"other").hexdigest()
     group = {"blobs": [{"sha256": SHA, "size": len(CONTENT)}, {"sha256": other, "size": 5}]}
@@ -156,7 +155,6 @@ async def test_packed_bodies_are_refused(site: Site) -> None:
         (Fatal("the bucket does not exist"), 500),
     ],
 )
-@pytest.mark.req("BLOB-5")
 async def test_a_store_that_fails_fails_the_upload(site: Site, error: EmberkeepError, status: int) -> None:
     site.blobs.refusal = error
 
@@ -404,7 +402,6 @@ async def test_a_task_manager_that_left_is_no_peer_any_more(
 # --- references -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("BLOB-19")
 async def test_receivers_are_counted_and_give_their_references_back(site: Site) -> None:
     await uploaded(site, f"{SHORT_LIVED}?holder=tm-1&holder=driver-{JOB}-1")
     holders = site.blobs.kept[JOB][transient(SHA)].holders
@@ -483,7 +480,6 @@ async def test_verification_says_what_is_damaged(site: Site) -> None:
     assert others.json() == {"checked": 0, "bytes": 0, "problems": []}
 
 
-@pytest.mark.req("BLOB-10")
 async def test_the_clean_up_can_be_asked_for(site: Site) -> None:
     await uploaded(site)
 

@@ -39,8 +39,6 @@ def requested(gateway: FakeGateway, trigger_id: str = TRIGGER) -> ProcedureReque
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("END-4")
-@pytest.mark.req("END-5")
 @pytest.mark.parametrize(
     ("path", "body", "procedure"),
     [
@@ -150,7 +148,6 @@ async def test_what_is_under_way_is_told_in_words_and_numbers(site: Site, gatewa
     assert own["job-status"] == "RUNNING"
 
 
-@pytest.mark.req("END-6")
 async def test_an_end_has_a_location_or_a_failure(site: Site, gateway: FakeGateway) -> None:
     done = await state(site, gateway, is_over=True, savepoint="/s/savepoint-1", manifest_sha256="ab" * 32)
     assert (done["status"]["id"], done["operation"]) == ("COMPLETED", {"location": "/s/savepoint-1"})

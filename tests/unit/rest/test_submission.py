@@ -186,7 +186,6 @@ async def test_an_offloaded_submission_is_read_and_given_back(uploaded: Site) ->
     assert uploaded.blobs.kept[JobId(JOB)][key_of(data)].holders == set()
 
 
-@pytest.mark.req("BLOB-19")
 async def test_a_repeat_of_an_offloaded_submission_finds_the_job_also_when_it_has_ended(uploaded: Site) -> None:
     data = msgspec.json.encode(body())
     await offload(uploaded, data)
@@ -205,7 +204,6 @@ async def test_a_repeat_of_an_offloaded_submission_finds_the_job_also_when_it_ha
 SENT = msgspec.json.encode(body())
 
 
-@pytest.mark.req("BLOB-19")
 @pytest.mark.parametrize(
     ("data", "changes", "field"),
     [

@@ -178,7 +178,7 @@ def test_a_slot_that_comes_within_the_pause_of_a_replacement_is_refused_for_now_
     assert pool.handle(SlotsOffered(INFO, (other,)), 2.0) == [AcceptOffer(())], "that is of the wrong size"
 
 
-@pytest.mark.req("LOC-4", "LOC-5")
+@pytest.mark.req("LOC-5")
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_slot_offered_while_the_application_stops_keeps_its_state_for_the_next_attempt(stopped: bool) -> None:
     """The executors end first. Their slots are allocated again before the JobManager knows that no more are wanted."""
@@ -225,6 +225,31 @@ def test_executors_leave_a_task_manager_that_drains_as_soon_as_others_can_take_o
 
 
 @pytest.mark.req("BLK-8")
+def test_offers_from_a_blocked_task_manager_are_refused() -> None:
+    pool = SlotPool(LIMITS)
+    pool.handle(ApplicationStarted(SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME)), 0.0)
+    pool.handle(blocked("tm0"), 0.0)
+    assert pool.handle(SlotsOffered(INFO, (slot_named("0"),)), 1.0) == [AcceptOffer(())]
+    assert AcceptOffer((AllocationId("1"),)) in pool.handle(
+        SlotsOffered(task_manager("tm1#1"), (slot_named("1"),)), 1.0
+    )
+
+
+@pytest.mark.req("BLK-8")
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_a_slot_that_becomes_free_on_a_blocked_task_manager_is_given_back(is_blocked: bool) -> None:
+    """The executor ended while its task manager was down. Elsewhere the slot gets another executor."""
+    pool = held_pool(decommissions=False)
+    if is_blocked:
+        pool.handle(blocked("tm0"), 1.0)
+    restarted = msgspec.structs.replace(task_manager("tm0#2"), predecessor=InstanceId("tm0#1"))
+    effects = pool.handle(SlotsOffered(restarted, (slot_named("0"),)), 2.0)
+    assert (ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects) is is_blocked
+    assert any(isinstance(effect, StartExecutorIn) for effect in effects) is not is_blocked
+    assert (AllocationId("0") in pool.state.held) is not is_blocked
+
+
+@pytest.mark.req("BLK-2")
 def test_an_executor_that_cannot_hand_over_anything_leaves_at_once() -> None:
     pool = held_pool(decommissions=False)
     effects = pool.handle(evacuated("tm0"), 1.0)
@@ -261,7 +286,6 @@ def test_an_executor_on_a_blocked_place_takes_no_new_task_once_another_one_is_th
     assert pool.state.to_cordon() == frozenset(), "it works again while there is nobody else"
 
 
-@pytest.mark.req("BLK-8")
 def test_a_cordoned_executor_with_nothing_left_to_do_or_to_keep_leaves() -> None:
     pool = held_pool(decommissions=True)
     pool.handle(blocked("tm0"), 1.0)

@@ -44,7 +44,7 @@ def test_an_order_for_a_slot_that_was_given_back_comes_late() -> None:
     assert not table.state.slots
 
 
-@pytest.mark.req("LOC-4", "LOC-5")
+@pytest.mark.req("LOC-5")
 @pytest.mark.parametrize(
     ("end", "kept"),
     [

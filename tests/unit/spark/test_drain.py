@@ -162,7 +162,7 @@ def ignored(_: str) -> None:
     return
 
 
-@pytest.mark.req("END-4", "END-6")
+@pytest.mark.req("END-6")
 def test_a_batch_that_fails_gives_the_drain_up_and_the_query_goes_on_as_before(files: Files) -> None:
     spark = Spark(files, at_the_end)
     drain = drain_of(spark)
@@ -183,7 +183,7 @@ def test_one_after_others_takes_nothing_back_that_came_out(files: Files) -> None
     assert [spark.watermark(batch) for batch in range(6)] == [BEFORE] * 6
 
 
-@pytest.mark.req("END-4", "END-6")
+@pytest.mark.req("END-6")
 def test_one_that_a_crash_has_left_and_that_fails_is_given_up_by_the_next_attempt(files: Files) -> None:
     spark = Spark(files, never)
     drain = drain_of(spark)
@@ -217,7 +217,7 @@ def test_a_batch_of_the_query_itself_that_fails_is_left_as_it_is(files: Files) -
     assert spark.watermark(3) == BEFORE + 1
 
 
-@pytest.mark.req("END-4", "END-6")
+@pytest.mark.req("END-6")
 def test_one_that_does_not_end_is_interrupted_and_given_up(files: Files) -> None:
     spark = Spark(files, never)
     spark.hangs = True
@@ -229,7 +229,7 @@ def test_one_that_does_not_end_is_interrupted_and_given_up(files: Files) -> None
         drain_of(Spark(files, never)).drain(query(), ignored, Limit(time.monotonic()))
 
 
-@pytest.mark.req("END-4", "END-6")
+@pytest.mark.req("END-6")
 def test_one_that_cannot_be_interrupted_stays_planned(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_batch, "_INTERRUPT_SECONDS", 0.1)
     spark = Spark(files, never)

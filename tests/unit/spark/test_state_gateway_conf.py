@@ -13,8 +13,6 @@ from emberkeep.spark.jvm.state_gateway_conf import (
     process_environment,
 )
 
-pytestmark = pytest.mark.req("LOC-10")
-
 
 def test_each_process_finds_its_own_gateway_by_its_environment() -> None:
     settings = gateway_settings({}, "")

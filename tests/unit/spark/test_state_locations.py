@@ -9,8 +9,6 @@ from emberkeep.local_state.gateway_paths import resolve
 from emberkeep.spark.files.state_locations import DirectLocations, GatewayLocations
 from emberkeep.spark.notices import Notices
 
-pytestmark = pytest.mark.req("LOC-10")
-
 JOB, ROOT = JobId("a" * 32), "/checkpoints/" + "a" * 32
 
 

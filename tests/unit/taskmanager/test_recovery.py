@@ -479,7 +479,7 @@ def test_nothing_is_started_or_answered_before_it_is_on_disk(run: Run) -> None:
     run(story)
 
 
-@pytest.mark.req("LOC-9")
+@pytest.mark.req("LOC-3")
 def test_nothing_is_written_while_slots_stay_as_they_are(run: Run) -> None:
     async def story(bench: Bench) -> None:
         await bench.running_executor()
