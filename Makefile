@@ -61,6 +61,13 @@ CAMPAIGN ?= $(shell date +%s)
 test-long: $(STAMP) java flink ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
+SAMPLE ?= 400
+SEED ?= 1
+PACKAGES ?=
+.PHONY: mutants
+mutants: $(STAMP) ## Try small changes of the packages that decide: the fast tests must fail (SAMPLE=400 SEED=1 PACKAGES=slots,jobs)
+	@$(BIN)/python -m tools.mutants --sample $(SAMPLE) --seed $(SEED) $(if $(PACKAGES),--packages $(PACKAGES))
+
 .PHONY: check
 check: $(STAMP) ## Lint, format, types, import rules, documentation, commit messages
 	@$(BIN)/ruff check .
