@@ -18,22 +18,24 @@ _HEAD = """\
 
 <!-- Written by `python -m tools.check_docs --write` from the route table. Do not edit. -->
 
-The JobManager serves everything below `/v1` on `rest.port`. Shapes are those of Flink's REST API wherever Flink has the
-thing, so Flink's tools can list and cancel jobs; what is Emberkeep's own hangs below the field `emberkeep`. The same
-description for machines is the OpenAPI 3.1 document at `/v1/openapi.json`. Prometheus reads `/metrics`.
+This page is for those who call a cluster from programs.
 
-- **Access**: every request carries `Authorization: Bearer <token>`; the token lies in the file that
-  `security.token-file` names (by default `token` below the state directory).
-- **Flink's command line** (2.3) works against it: `list`, `stop`, `savepoint`, `cancel`, with `-m host:port` behind the
-  command, and the token in the environment: `FLINK_REST_CLIENT_HEADERS="Authorization:Bearer <token>"`.
+The JobManager serves everything below `/v1` on `rest.port`. Shapes are those of Flink's REST API for everything that
+Flink has, so Flink's tools can list and cancel jobs. Emberkeep's own fields are below the field `emberkeep`. The
+OpenAPI 3.1 document at `/v1/openapi.json` has the same content. Prometheus reads `/metrics`.
+
+- **Access**: every request carries `Authorization: Bearer <token>`. The token is in the file
+  `security.token-file`, by default `token` below the state directory.
+- **Flink's command line** (2.3) works with this API: `list`, `stop`, `savepoint`, `cancel`. Give `-m host:port` after
+  the command, and the token in the environment: `FLINK_REST_CLIENT_HEADERS="Authorization:Bearer <token>"`.
 - **Times** are Unix milliseconds, durations milliseconds; -1 means "has not happened".
 - **Errors** are `application/problem+json` (RFC 9457): `status`, `title`, `detail` (what was wrong), `field` (which
   part of the request), `hint` (what to do), and Flink's list `errors`. Any request may get 400 (bad input), 401 (no
   valid token), 403 (a foreign Host or Origin), 404 (no such resource), 405 (with `Allow`) and 500.
-- **503** means "later": nothing has changed, try again. **504** means that it is not known whether the change happened:
-  read the resource before you repeat it. Submissions, uploads and cancellations may be repeated in any case.
-- **Unknown** query parameters and unknown fields of bodies are refused; those of the objects inside a submission are
-  ignored, so that the command of a newer release can submit. Replies may gain fields: ignore what you do not know.
+- **503** means "later": nothing has changed, try again. **504** means that the outcome is unknown: read the resource
+  before you repeat the request. Submissions, uploads and cancellations may always be repeated.
+- **Unknown** query parameters and unknown fields of bodies are refused. Unknown fields of the objects inside a
+  submission are ignored, so the command of a newer release can submit. Replies may gain fields: ignore unknown ones.
 
 ```console
 $ curl -H "Authorization: Bearer $(cat ~/.local/state/emberkeep/token)" http://127.0.0.1:8081/v1/jobs/overview

@@ -103,7 +103,7 @@ async def refusal(store: BlobStorage, place: Bucket) -> list[EmberkeepError]:
 async def test_a_bucket_that_is_not_there_is_named(place: Bucket) -> None:
     for error in await refusal(open_blob_storage("s3://no-such-bucket-here/x"), place):
         assert isinstance(error, Fatal)
-        assert "no such bucket" in str(error)
+        assert "bucket does not exist" in str(error)
         assert "s3://no-such-bucket-here/x" in str(error)
 
 

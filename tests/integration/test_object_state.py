@@ -84,7 +84,7 @@ def calls(store: DurableState, place: Bucket) -> list[Callable[[], object]]:
 
 def test_a_bucket_that_is_not_there_is_named(place: Bucket) -> None:
     for call in calls(open_state_store("s3://no-such-bucket-here/x"), place):
-        with pytest.raises(Fatal, match="no such bucket") as error:
+        with pytest.raises(Fatal, match="bucket does not exist") as error:
             call()
         assert "s3://no-such-bucket-here/x" in str(error.value)
 

@@ -187,7 +187,7 @@ class TestCannotStart:
     @pytest.mark.parametrize(
         ("argv", "reason"),
         [
-            (["/no/such/program"], "there is no such program"),
+            (["/no/such/program"], "the program does not exist"),
             (["/etc"], "no permission to run it"),
             (["/bin/true", "x" * 4_000_000], "too large"),
             (["/bin/true", "a\0b"], "NUL"),

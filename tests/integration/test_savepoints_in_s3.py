@@ -61,7 +61,7 @@ def test_made_verified_stopped_with_restored_drained_and_disposed_of(
     assert flipped in damaged.out
     refused = shell.run("stop", job, "--savepoint-path", "s3://no-such-bucket-here/savepoints")
     assert refused.code == 1, refused
-    assert "no such bucket" in refused.err
+    assert "bucket does not exist" in refused.err
 
     rows.more()
     wait_for_window(cluster, job, rows, 10)

@@ -305,4 +305,4 @@ def test_a_stranger_is_told_so(client: HadoopClient, shown: str) -> None:
         remote = json.load(answer)["RemoteException"]
     assert answer.status == 403
     assert remote["javaClassName"] == "org.apache.hadoop.security.AccessControlException"
-    assert "does not know who asks" in remote["message"]
+    assert "cannot identify the sender" in remote["message"]

@@ -82,7 +82,7 @@ class MemoryJobStore:
 
     async def open(self) -> int:
         if self._epoch is not None or self._disk.leader is not None:
-            raise Conflict("another JobManager leads with this store")
+            raise Conflict("another JobManager uses this job store")
         self._disk.leader = self
         self._disk.epoch += 1
         self._epoch = self._disk.epoch
@@ -112,7 +112,9 @@ class MemoryJobStore:
         if graph.job_id in self._disk.results:
             raise Conflict(f"job {graph.job_id} has ended", hint="submit it under a new id")
         if graph.job_id in self._disk.damaged:
-            raise Conflict(f"what is left of a damaged job {graph.job_id} is kept", hint="submit it under a new id")
+            raise Conflict(
+                f"job {graph.job_id} exists and is damaged; what is left of it is kept", hint="submit it under a new id"
+            )
         handle = self._disk.jobs.get(graph.job_id)
         if handle is None:
             return None
@@ -301,7 +303,9 @@ class MemoryJobStore:
         if failure is not None and not failure.applied:
             raise failure.error
         if self._epoch != self._disk.epoch:
-            raise Conflict(f"epoch {self._epoch} is over: a newer JobManager leads with epoch {self._disk.epoch}")
+            raise Conflict(
+                f"epoch {self._epoch} is over: a newer JobManager is the leader, with epoch {self._disk.epoch}"
+            )
         return failure
 
 

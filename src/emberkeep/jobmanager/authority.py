@@ -71,8 +71,8 @@ class Authority:
         seconds = self._clock.monotonic() - self._doubted_at
         return (
             f"nothing has been decided for {seconds:.0f} s, as the job store does not confirm that this JobManager "
-            f"leads: {self._reason}; running jobs go on, and nothing new starts until the store (ZooKeeper, or the "
-            "disk of jobs.sqlite) can be reached and written again"
+            f"is the leader: {self._reason}; running jobs continue, and nothing new starts until the store (ZooKeeper, "
+            "or the disk of jobs.sqlite) can be reached and written again"
         )
 
     async def remind(self) -> None:
@@ -87,16 +87,16 @@ class Authority:
         """Raise RetryLater while nothing may be decided."""
         if self.in_doubt:
             raise RetryLater(
-                "this JobManager decides nothing: it cannot confirm in its job store that it leads",
-                hint="running jobs go on; try again",
+                "this JobManager decides nothing: its job store does not confirm that it is the leader",
+                hint="running jobs continue; try again",
             )
 
     def check_session(self) -> None:
         """Raise RetryLater while the session with the store is interrupted."""
         if self._paused:
             raise RetryLater(
-                "this JobManager cannot confirm that it leads: ZooKeeper cannot be reached",
-                hint="running jobs go on; try again",
+                "this JobManager cannot confirm that it is the leader: ZooKeeper cannot be reached",
+                hint="running jobs continue; try again",
             )
 
     def pause(self) -> None:
@@ -163,7 +163,9 @@ class Authority:
 
     def _doubt(self, reason: str) -> None:
         if self._doubted_at is None:
-            log.warning("nothing is decided until the job store confirms that this JobManager leads", reason=reason)
+            log.warning(
+                "nothing is decided until the job store confirms that this JobManager is the leader", reason=reason
+            )
             self._doubted_at, self._reason = self._clock.monotonic(), reason
             self._doubted.set()
             self._steady.hold()
@@ -173,7 +175,7 @@ class Authority:
         if self._doubted_at is None:
             return
         lasted = self._clock.monotonic() - self._doubted_at
-        log.warning("the job store has confirmed that this JobManager leads", seconds=round(lasted, 1))
+        log.warning("the job store has confirmed that this JobManager is the leader", seconds=round(lasted, 1))
         self._doubted_at = None
         self._doubted.clear()
         self._steady.release()

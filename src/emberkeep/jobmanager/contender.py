@@ -160,7 +160,7 @@ class Contender(Actor):
                 self.start_effect(f"stop {epoch}", self._stop(epoch, turn), deadline=None)
 
     def _present(self) -> Turn:
-        assert self.turn is not None, "there is a turn while the service runs"  # noqa: S101
+        assert self.turn is not None, "a turn exists while the service runs"  # noqa: S101
         return self.turn
 
     # --- the claim --------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Contender(Actor):
             try:
                 epoch = await turn.claim()
             except Conflict as error:
-                log.info("leadership is not taken", reason=str(error))
+                log.info("another JobManager took leadership", reason=str(error))
                 self.take(ClaimRefused(claim))
                 return
             except (RetryLater, UnknownOutcome) as error:

@@ -59,7 +59,7 @@ class LeaderGateway:
     async def submit(self, graph: JobGraph) -> Submission:
         leader = self._confirmed_leader()
         if problem := self._surroundings.storage.problem:
-            raise Unavailable(problem, hint="no job is accepted before; running ones go on")
+            raise Unavailable(problem, hint="no job is accepted until then; running jobs continue")
         check_graph(graph)
         obstacle = await leader.resources.obstacle(driver_need(graph), executor_profile(graph))
         if obstacle:

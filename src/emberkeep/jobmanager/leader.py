@@ -104,5 +104,7 @@ class LeaderSeat:
     def leader(self) -> Leader:
         """The leader. Raises RetryLater if there is none."""
         if self._leader is None:
-            raise RetryLater("this JobManager does not lead", hint="it is starting or stopping: try again in a second")
+            raise RetryLater(
+                "this JobManager is not the leader", hint="it is starting or stopping: try again in a second"
+            )
         return self._leader

@@ -62,7 +62,7 @@ class ProcessRequests:
         if checkpoints and checkpoints != self._checkpoint_root:
             raise InvalidInput(
                 f"task manager {request.info.id} keeps checkpoints in {checkpoints}, this JobManager in "
-                f"{self._checkpoint_root}: a job's executors there would not find what its driver writes",
+                f"{self._checkpoint_root}: executors there would not find what their drivers write",
                 field=options.STORAGE_DIRECTORY.key,
                 hint=f"give both the same {options.STORAGE_DIRECTORY.key} and {options.HA_CLUSTER_ID.key}, on storage "
                 f"that both see, or turn {options.LOCAL_RECOVERY.key} off for the task manager",
@@ -84,7 +84,7 @@ class ProcessRequests:
         try:
             await self._store.confirm()
         except Conflict as error:
-            raise RetryLater(f"this JobManager does not lead any more: {error.message}") from error
+            raise RetryLater(f"this JobManager is no longer the leader: {error.message}") from error
 
     async def _job_master_heartbeat(self, request: JobMasterHeartbeat) -> Message:
         leader = self._seat.leader

@@ -66,10 +66,10 @@ class JobManagerService:
         """
         reads = StoreWrites(self._store, self._system.rng)
         if epoch is None:
-            epoch = await reads.read("the job store does not open", self._store.open)
+            epoch = await reads.read("cannot open the job store", self._store.open)
         try:
-            stored = await reads.read("jobs cannot be recovered", self._store.recover)
-            results = await reads.read("results cannot be read", self._store.results)
+            stored = await reads.read("cannot recover jobs", self._store.recover)
+            results = await reads.read("cannot read results", self._store.results)
             if stored:
                 await self._surroundings.storage.expect()
             await self._open_blobs(stored, results)

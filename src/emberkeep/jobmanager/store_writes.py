@@ -103,7 +103,7 @@ class StoreWrites:
             try:
                 return await self._store.record_attempt(job_id, attempt, None)
             except Conflict:  # an earlier try has written it, or another JobManager is the leader
-                return await self.read("it is not known who leads", self._store.confirm)
+                return await self.read("cannot confirm who is the leader", self._store.confirm)
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1
                 await self._pause(f"attempt {attempt} of job {job_id} is not stored", tries, error)
@@ -150,7 +150,7 @@ class StoreWrites:
                     give_up(error if not uncertain else UnknownOutcome(error.message, hint=_SAME_TRIGGER))
                     if not uncertain:
                         return False
-                await self._pause(f"what job {job_id} is asked to do is not stored", tries, error)
+                await self._pause(f"the request about job {job_id} is not stored", tries, error)
             else:
                 return True
 
@@ -186,7 +186,7 @@ class StoreWrites:
             except Absent:
                 return None
             except Conflict:
-                await self.read("it is not known who leads", self._store.confirm)
+                await self.read("cannot confirm who is the leader", self._store.confirm)
                 return None
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1
@@ -241,6 +241,6 @@ class StoreWrites:
         await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
 
 
-_LOOK = "it may become blocked or unblocked yet: look at the blocklist before you try again"
-_SAME_TRIGGER = "it may be done: ask again with the same trigger id to find out"
+_LOOK = "the change may still take effect: check the blocklist before you try again"
+_SAME_TRIGGER = "the request may be durable: send it again with the same trigger id to find out"
 _SAME_KEY = "the job may exist: submit again with the same idempotency key to find out"

@@ -35,8 +35,8 @@ def document(routes: Sequence[Route]) -> Json:
         "info": {
             "title": "Emberkeep REST API",
             "version": emberkeep.__version__,
-            "description": "Shapes are those of Flink's REST API wherever Flink has the thing; "
-            "what is Emberkeep's own hangs below `emberkeep`.",
+            "description": "Shapes are those of Flink's REST API for everything that Flink has; Emberkeep's own fields "
+            "are below `emberkeep`.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"bearer": []}],

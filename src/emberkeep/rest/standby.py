@@ -33,19 +33,19 @@ def build_standby(
         return _probe("standby")
 
     async def not_leading(_: web.Request) -> web.Response:
-        raise RetryLater("this JobManager does not lead", hint=_where(leader()))
+        raise RetryLater("this JobManager is not the leader", hint=_where(leader()))
 
     async def ready(_: web.Request) -> web.Response:
         if reason := problem():
             raise RetryLater(f"this JobManager is not ready to lead: {reason}", hint=_where(leader()))
         if leader() is None:
-            raise RetryLater("no JobManager is known to lead", hint="an election may be under way")
+            raise RetryLater("no JobManager is known as the leader", hint="an election may be under way")
         return _probe("standby")
 
     async def redirect(request: web.Request) -> web.Response:
         address = leader()
         if address is None:
-            raise RetryLater("no JobManager is known to lead", hint="an election may be under way: try again")
+            raise RetryLater("no JobManager is known as the leader", hint="an election may be under way: try again")
         location = f"{request.scheme}://{address}{request.raw_path}"
         answer = web.Response(status=HTTPStatus.TEMPORARY_REDIRECT, headers={hdrs.LOCATION: location})
         if request.can_read_body:
@@ -69,4 +69,4 @@ def _probe(status: str) -> web.Response:
 
 
 def _where(address: str | None) -> str:
-    return f"{address} does" if address else "an election may be under way: try again"
+    return f"the leader is {address}" if address else "an election may be under way: try again"

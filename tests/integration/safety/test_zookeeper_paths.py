@@ -85,7 +85,7 @@ async def test_only_what_is_missing_has_to_be_allowed(admin: KazooClient, sessio
 
 async def test_what_is_missing_and_not_allowed_is_named_with_what_to_do(admin: KazooClient, sessions: Sessions) -> None:
     admin.create("/kept", acl=[*CREATOR_ALL_ACL, *READ_ONLY])
-    with pytest.raises(Fatal, match="cannot create /kept/one: ZooKeeper denies it") as caught:
+    with pytest.raises(Fatal, match="cannot create /kept/one: ZooKeeper denied access") as caught:
         await make_paths(await sessions.of(), ZooKeeperLayout("kept", "one"))
     assert "setAcl /kept world:anyone:cr" in str(caught.value.hint)
 

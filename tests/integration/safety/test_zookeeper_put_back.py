@@ -20,7 +20,7 @@ from tests.integration.zookeepers import Ensemble
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("SAFE-6")]
 
 DELAYS = {"high-availability.storage.unknown-delay": "1h", "high-availability.storage.ended-delay": "1h"}
-TOLD = "ZooKeeper was put back from an older copy. Raise the epoch: see docs/storage.md"
+TOLD = "ZooKeeper was restored from an older copy. Raise the epoch: see docs/storage.md"
 EPOCH = ZooKeeperLayout("emberkeep", "default").epoch
 
 

@@ -179,7 +179,7 @@ def test_what_a_bucket_refuses_says_why_and_a_server_that_is_away_is_asked_again
 ) -> None:
     storage = bucket.storage()
     bucket.location = "s3://no-such-bucket-here/below"
-    with pytest.raises(Fatal, match="no such bucket"):
+    with pytest.raises(Fatal, match="bucket does not exist"):
         bucket.storage().write("_manifest", b"x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     bucket.location = f"s3://{bucket.bucket}/below"

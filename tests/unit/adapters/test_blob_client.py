@@ -132,12 +132,12 @@ async def test_wrong_bytes_are_damage_with_both_checksums(
         ((HEAD[:20],), "closed the connection without an answer"),
         ((), "closed the connection without an answer"),
         ((b"SSH-2.0-OpenSSH\r\n\r\n",), "does not speak HTTP"),
-        ((b"HTTP/1.1 200 OK\r\n\r\n", CONTENT), "how long"),
-        ((b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",), "how long"),
-        ((b"HTTP/1.1 200 OK\r\nContent-Length: 1e3\r\n\r\n",), "how long"),
-        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",), "how long"),
+        ((b"HTTP/1.1 200 OK\r\n\r\n", CONTENT), "without a length"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",), "without a length"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 1e3\r\n\r\n",), "without a length"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",), "without a length"),
         ((b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n",), "broken header"),
-        ((b"HTTP/1.1 200 OK\r\n", b"a: b\r\n" * 100_000), "too long a header"),
+        ((b"HTTP/1.1 200 OK\r\n", b"a: b\r\n" * 100_000), "a header that is too long"),
         ((HEAD % (9 * MIB),), r"blob\.max-size"),
         ((HEAD % 10**17,), r"blob\.max-size"),
         ((b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",), "502"),
@@ -165,7 +165,7 @@ async def test_bytes_beyond_the_announced_length_are_ignored(threads: BlobThread
 @pytest.mark.parametrize("said", [(), (HEAD[:20],), (HEAD % len(CONTENT), CONTENT[:MIB])])
 async def test_a_silent_server_is_given_up(impatient: BlobThreads, tmp_path: Path, said: tuple[bytes, ...]) -> None:
     async with raw_server(saying(*said, then=asyncio.Event().wait)) as address:
-        with pytest.raises(RetryLater, match=r"did not send|no whole header"):
+        with pytest.raises(RetryLater, match=r"did not send"):
             await source(impatient, address).download(JOB, KEY, tmp_path / "blob")
 
 
@@ -181,7 +181,7 @@ async def test_a_server_that_sends_byte_by_byte_is_given_up(
             await asyncio.sleep(0.02)
 
     async with raw_server(drip) as address:
-        with pytest.raises(RetryLater, match=r"too slow|no whole header"):
+        with pytest.raises(RetryLater, match=r"too slow|a complete header"):
             await source(impatient, address).download(JOB, KEY, tmp_path / "blob")
 
 
@@ -314,7 +314,7 @@ async def test_redirects_never_go_round(threads: BlobThreads, server: str, app: 
     assert len(app.requests) == 5
     answer = f"HTTP/1.1 307 Further\r\nLocation: http://127.0.0.1:9{blob_path(JOB, KEY)}\r\nContent-Length: 0\r\n\r\n"
     async with raw_server(saying(answer.encode())) as stubborn:
-        with pytest.raises(RetryLater, match="sends us on although"):
+        with pytest.raises(RetryLater, match="redirects although"):
             await source(threads, stubborn).download(JOB, KEY, tmp_path / "blob")
 
 
@@ -358,7 +358,7 @@ async def test_a_cache_serves_a_bounded_number_of_peers(tmp_path: Path, threads:
     async with served(task_manager_blobs.routes(find, readers=1)) as peer:
         first = asyncio.create_task(source(threads, peer).download(JOB, KEY, tmp_path / "first"))
         await entered.wait()
-        with pytest.raises(RetryLater, match="as many transfers"):
+        with pytest.raises(RetryLater, match="the limit of concurrent transfers"):
             await threads.run(lambda abort: _once(threads, abort, peer))
         go_on.set()
         await first

@@ -216,7 +216,7 @@ class TestDamage:
         elsewhere = msgspec.structs.replace(decode_handle(handle, where="test"), location="../../etc/passwd")
         for damaged, reason in [
             (encode_record("job-handle", 1, b'{"x":1}'), "location"),
-            (encode_handle(elsewhere), "no graph of this store"),
+            (encode_handle(elsewhere), "not a graph of this store"),
             (handle[:-4], "damaged"),
             (b"", "not an Emberkeep record"),
         ]:

@@ -261,6 +261,6 @@ async def test_a_forged_reference_is_refused(serve: Serve, body: bytes) -> None:
 async def test_a_process_that_off_loads_nothing_says_what_it_cannot_send(serve: Serve) -> None:
     client = HttpRpcClient(TOKEN)
     huge = ReleaseSlot(job_id=JOB, attempt=1, allocation_id=AllocationId("x" * (2 * 1024**2)))
-    with pytest.raises(InvalidInput, match="nothing is off-loaded"):
+    with pytest.raises(InvalidInput, match="without off-loading"):
         await client.call(await serve(replying(Ack())), huge, Ack, timeout=GENEROUS)
     await client.close()

@@ -22,7 +22,7 @@ async def test_a_key_has_its_share_and_all_have_the_total() -> None:
         await hold(stack, shares, "a", 2)
         await hold(stack, shares, "b", 2)
         for key in ("a", "b"):
-            with pytest.raises(RetryLater, match=f"{key} could not be asked"):
+            with pytest.raises(RetryLater, match=f"{key} could not be reached"):
                 await hold(stack, shares, key, 1)
         await hold(stack, shares, "c", 1)
         with pytest.raises(RetryLater):

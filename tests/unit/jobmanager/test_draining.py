@@ -81,7 +81,7 @@ def test_a_streaming_driver_that_cannot_keep_its_state_stays_and_says_why_until_
             assert not home.stopped, "the drain has a time of its own"
             assert len(triggers) > 20, "it is asked again and again"
             view = await cluster.view(JOB)
-            assert view.waiting == f"its driver to leave its node; not possible so far: {FAILURE}"
+            assert view.waiting == f"its driver to leave its node, which was not possible so far: {FAILURE}"
             assert not view.exceptions
             home.exits(JOB, 1, TOLD_TO_END)  # the time is over
             await cluster.next_jobmaster(JOB, 2)

@@ -122,8 +122,8 @@ FUNCTIONS = ("alerts.Alerts", "counter")
 
 def left_without_state(where: str) -> str:
     return (
-        f"the driver is restarted, as it has to leave {where}, without the state of these functions: alerts.Alerts, "
-        f"counter. They go on with what they had in the newest savepoint or planned move. The driver could not leave "
+        f"the driver must leave {where} and is restarted without the current state of these functions: alerts.Alerts, "
+        f"counter. They continue with their state in the newest savepoint or planned move. The driver could not leave "
         f"by itself: {FAILURE}"
     )
 
@@ -153,7 +153,7 @@ def test_where_the_patience_is_over_the_job_says_which_functions_go_on_without_t
             await asked_in_vain(cluster, master, seconds=90.0)
             assert not home.stopped
             view = await cluster.view(JOB)
-            assert view.waiting == f"its driver to leave its node; not possible so far: {FAILURE}"
+            assert view.waiting == f"its driver to leave its node, which was not possible so far: {FAILURE}"
             assert not view.exceptions
             await asked_in_vain(cluster, master, seconds=20.0)
             assert home.stopped

@@ -593,11 +593,11 @@ class TestFencing:
     def test_no_answer_before_recovery_and_after_the_end(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
-            with pytest.raises(RetryLater, match="does not lead"):
+            with pytest.raises(RetryLater, match="is not the leader"):
                 await cluster.service.gateway.jobs()
             async with cluster.leading() as service:
                 await service.gateway.jobs()
-            with pytest.raises(RetryLater, match="does not lead"):
+            with pytest.raises(RetryLater, match="is not the leader"):
                 await service.gateway.jobs()
 
         in_virtual_time(scenario)

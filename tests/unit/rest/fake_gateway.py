@@ -145,7 +145,7 @@ class FakeGateway(JobManagerGateway):
         try:
             return self.procedures[job_id, trigger_id]
         except KeyError:
-            raise Absent(f"job {job_id} was not asked for anything under {trigger_id}") from None
+            raise Absent(f"job {job_id} has no request {trigger_id}") from None
 
     async def jobs(self) -> list[JobView]:
         self._maybe_refuse()

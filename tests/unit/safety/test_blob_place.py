@@ -175,7 +175,7 @@ def test_an_empty_mount_point_is_not_claimed_anew(site: Site) -> None:
     storage = site.again(first)
     for _ in range(2):
         assert isinstance(storage.blobs.problem(), Unavailable)
-        with pytest.raises(Unavailable, match="is empty or not there"):
+        with pytest.raises(Unavailable, match="is empty or does not exist"):
             storage.blobs.require_there()
     assert not list(site.blobs.iterdir())
     site.mount()
@@ -286,7 +286,7 @@ async def test_an_absent_mount_is_neither_an_empty_store_nor_written_to(site: Si
         store.delete(ONE, [key]),
         store.delete_owner(ONE),
     ):
-        with pytest.raises(Unavailable, match="is empty or not there"):
+        with pytest.raises(Unavailable, match="is empty or does not exist"):
             await use
     assert not list(site.blobs.iterdir())
     site.mount()

@@ -146,7 +146,7 @@ def test_a_root_that_was_there_is_not_made_anew(tmp_path: Path, first_start: Fir
             lambda: store.delete("", recursive=True),
         )
         for call in calls:
-            with pytest.raises(Unavailable, match="is not there now"):
+            with pytest.raises(Unavailable, match="does not exist now"):
                 call()
         assert not root.exists()
     store.close()

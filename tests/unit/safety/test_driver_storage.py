@@ -34,7 +34,7 @@ def spec_in(directory: Path, *, own: bool = True) -> DriverSpec:
 def test_an_empty_mount_point_is_no_empty_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "storage").mkdir()
     spec = spec_in(tmp_path)
-    with pytest.raises(Unavailable, match="checkpoints is not there on"):
+    with pytest.raises(Unavailable, match="checkpoints does not exist on"):
         require_checkpoints(spec)
     (tmp_path / "storage" / "checkpoints").mkdir()
     require_checkpoints(spec)
@@ -79,4 +79,4 @@ def test_the_attempt_ends_with_the_reason_and_may_be_started_again(
     outcome = read_outcome(tmp_path / OUTCOME_FILE)
     assert outcome is not None
     assert (outcome.kind, outcome.lasting) == (FailureKind.SETUP, False)
-    assert "is not there on" in outcome.message
+    assert "does not exist on" in outcome.message

@@ -22,7 +22,7 @@ UNSETTLED = StorageInfo(
     cluster="north",
     owned=False,
     problem="the storage was used with another job store",
-    hint="say what it is",
+    hint="settles who owns it",
     data=[StorageData(jobid=JOB, kind="checkpoints", known=False, marked=-1, due=-1)],
 )
 

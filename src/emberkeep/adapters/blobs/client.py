@@ -100,7 +100,7 @@ class BlobThreads:
 
 
 def _closed() -> RetryLater:
-    return RetryLater("this process is ending and transfers no more BLOBs")
+    return RetryLater("this process is shutting down and transfers no more BLOBs")
 
 
 class HttpBlobSource:
@@ -129,7 +129,7 @@ class HttpBlobSource:
         while True:
             server = self._server()
             if server is None:
-                raise RetryLater("no BLOB server is known at present")
+                raise RetryLater("no BLOB server is known now")
             transfer = _Download(self._threads.connections, server, owner, key, destination, self._max_size)
             try:
                 by_peer = await self._threads.run(
@@ -162,7 +162,7 @@ class HttpBlobSource:
                 )
             )
         except EmberkeepError as error:
-            log.debug("this cache could not be offered to others", key=str(key), reason=error.message)
+            log.debug("cannot offer this cache to others", key=str(key), reason=error.message)
 
 
 class _Download:
@@ -190,18 +190,18 @@ class _Download:
             return False
         try:
             if peer == own_address:
-                raise RetryLater("this cache itself was named as peer")
+                raise RetryLater("the BLOB server redirects to this cache itself")
             if self._get(abort, peer, self._path, {}) is None:
                 return True
-            raise RetryLater(f"peer {peer} sends us on")
+            raise RetryLater(f"peer {peer} redirects this request")
         except CannotStore:
             raise
         except EmberkeepError as error:
             if abort.is_set:
                 raise
-            log.info("no BLOB from this peer; asking the server itself", peer=peer, reason=error.message)
+            log.info("cannot fetch a BLOB from a peer, asking the BLOB server", peer=peer, reason=error.message)
         if self._get(abort, self._server, f"{self._path}?direct=true", headers) is not None:
-            raise BrokenAnswer(f"{self._server} sends us on although it was asked for the BLOB itself")
+            raise BrokenAnswer(f"{self._server} redirects although this request asks for the BLOB itself")
         return False
 
     def _get(self, abort: TransferAbort, address: str, target: str, headers: dict[str, str]) -> str | None:
@@ -219,7 +219,7 @@ class _Download:
                 )
             actual = self._receive(read)
         if actual != self._key.sha256:
-            raise DamagedBlob(self._owner, self._key, actual, f"what {address} sent")
+            raise DamagedBlob(self._owner, self._key, actual, f"data from {address}")
         return None
 
     def _peer(self, address: str, answer: ResponseHead) -> str:
@@ -229,7 +229,7 @@ class _Download:
         """
         match = _REDIRECT.fullmatch(answer.headers.get("location", ""))
         if match is None or match.group(2) != self._path:
-            raise BrokenAnswer(f"{address} sends us on to no cache of this cluster")
+            raise BrokenAnswer(f"{address} redirects to an address that is not a cache of this cluster")
         return match.group(1)
 
     def _receive(self, read: Callable[[Write], None]) -> str:
@@ -325,7 +325,7 @@ def _send(
     Raises RetryLater, InvalidInput, Conflict, Absent, Fatal.
     """
     if server is None:
-        raise RetryLater("no BLOB server is known at present")
+        raise RetryLater("no BLOB server is known now")
     with connections.exchange(abort, method, server, target, headers or {}, body) as (answer, read):
         problem = _read_problem(answer, read)
         gone = method == "DELETE" and answer.status == HTTPStatus.NOT_FOUND

@@ -128,7 +128,7 @@ class DirectoryBlobs:
     def _absent(self, owner: JobId, key: BlobKey) -> Absent | Unavailable:
         if not self._tree.root.is_dir():  # the mount is missing: the BLOB was stored, or nobody would ask for it
             return Unavailable(
-                f"{self.location} is not there now, and BLOB {key} of job {owner} neither",
+                f"{self.location} does not exist now, so BLOB {key} of job {owner} cannot be read",
                 hint="check that its file system is mounted",
             )
         return Absent(f"there is no BLOB {key} of job {owner} in {self.location}")
@@ -180,7 +180,7 @@ class DirectoryBlobs:
             self._tree.remove_leftovers(probe.stat().st_mtime - _LEFTOVER_SECONDS)
             probe.unlink()
         except OSError as error:
-            log.debug("no leftovers removed", store=self.location, reason=error.strerror)
+            log.debug("cannot remove leftovers", store=self.location, reason=error.strerror)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""

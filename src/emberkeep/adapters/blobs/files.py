@@ -188,7 +188,7 @@ class BlobFiles:
                 check.add_done_callback(lambda done: self._checked(key, done))
             await asyncio.wait([check])
             if check.cancelled():
-                raise Fatal(f"BLOB {key} was not verified: this process is ending")
+                raise Fatal(f"BLOB {key} was not verified: this process is shutting down")
             if not own and check.exception() is not None:
                 continue  # the error may be about another owner's file: verify ours
             verdict = check.result()
@@ -210,7 +210,7 @@ class BlobFiles:
             return _Verdict()
         with _using(self._tree.root, "delete"):
             dropped = self._tree.drop(*place, damage)
-        log.warning("a damaged BLOB is dropped", path=str(path), actual=damage.actual, owners=len(dropped))
+        log.warning("deleted a damaged BLOB", path=str(path), actual=damage.actual, owners=len(dropped))
         return _Verdict(damage.actual, frozenset([place, *dropped]))
 
     def _checked(self, key: BlobKey, check: asyncio.Task[_Verdict]) -> None:

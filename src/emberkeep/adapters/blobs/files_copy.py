@@ -69,7 +69,7 @@ def copy_hashed(source: Path, destination: Path, pause: Callable[[], None] = lam
                         view = view[os.write(writer, view) :]
                 os.fsync(writer)
                 if os.fstat(writer).st_size != size:
-                    raise OSError(errno.EIO, "the file has another size than what was written to it")
+                    raise OSError(errno.EIO, "the size of the file differs from what was written")
             finally:
                 os.close(writer)
         except BaseException:

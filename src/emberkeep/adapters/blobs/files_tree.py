@@ -140,7 +140,11 @@ class BlobTree:
                         temporary.rename(self.file(*other))
                 temporary.unlink(missing_ok=True)
             except OSError as error:
-                log.debug("a BLOB's copy of another owner stays as it is", owner=other[0], reason=error.strerror)
+                log.debug(
+                    "cannot link a BLOB to the copy of another owner, keeping both",
+                    owner=other[0],
+                    reason=error.strerror,
+                )
                 with contextlib.suppress(OSError):
                     temporary.unlink(missing_ok=True)
                 return
@@ -256,7 +260,7 @@ class BlobTree:
     def _report(self, path: str) -> None:
         if path not in self._reported and len(self._reported) < _FOREIGN_REPORTED:
             self._reported.add(path)
-            log.warning("something foreign lies in a BLOB store; it is left alone", path=path)
+            log.warning("ignoring a foreign file in a BLOB store", path=path)
 
     # --- going --------------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class ObjectBlobs:
                 obstore.put(self._store, path, pieces, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
             stored = obstore.head(self._store, path)["size"]
         if stored != size:
-            raise RetryLater(f"{self.location} holds {stored} bytes of BLOB {key} where {size} were sent")
+            raise RetryLater(f"{self.location} stored {stored} bytes of BLOB {key} of {size} that were sent")
 
     async def fetch(self, owner: JobId, key: BlobKey, destination: Path) -> None:
         await self._threads.run(lambda abort: self._fetch(owner, key, destination, abort))
@@ -105,7 +105,7 @@ class ObjectBlobs:
             with self._errors("read"):
                 data = memoryview(obstore.get_range(self._store, path, start=start, length=length))
             if len(data) != length:
-                raise RetryLater(f"{self.location} sent {len(data)} bytes where {length} were asked for")
+                raise RetryLater(f"{self.location} sent {len(data)} bytes of {length} requested")
             try:
                 while data:
                     written = os.pwrite(file, data, start)
@@ -181,7 +181,7 @@ class ObjectBlobs:
     def _report(self, path: str) -> None:
         if path not in self._reported and len(self._reported) < _DELETED_AT_ONCE:
             self._reported.add(path)
-            log.warning("something foreign lies in a BLOB store; it is left alone", path=f"{self.location}/{path}")
+            log.warning("ignoring a foreign object in a BLOB store", path=f"{self.location}/{path}")
 
     async def close(self) -> None:
         """Do nothing: connections end with the process."""

@@ -67,7 +67,7 @@ class TransferAbort:
         with self._lock:
             self._socket = used
             if self._set:
-                raise Aborted("the transfer was given up")
+                raise Aborted("the transfer was abandoned")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Connections:
             except BrokenAnswer:
                 line.socket.close()
                 if abort.is_set:
-                    raise Aborted("the transfer was given up") from None
+                    raise Aborted("the transfer was abandoned") from None
                 if kept is None or line.heard:
                     raise
             except BaseException:
@@ -215,9 +215,9 @@ class _Line:
         data = b""
         while (end := data.find(b"\r\n\r\n")) < 0:
             if len(data) > _HEAD_BYTES:
-                raise BrokenAnswer(f"{self._address} sent too long a header")
+                raise BrokenAnswer(f"{self._address} sent a header that is too long")
             if time.monotonic() - started > self._silence:
-                raise BrokenAnswer(f"{self._address} sent no whole header within {self._silence:g} s")
+                raise BrokenAnswer(f"{self._address} did not send a complete header within {self._silence:g} s")
             try:
                 received = self.socket.recv(_HEAD_BYTES * 2)
             except OSError as error:
@@ -235,7 +235,7 @@ class _Line:
         first, *lines = data.split(b"\r\n")
         match = _STATUS_LINE.fullmatch(first)
         if match is None:
-            raise BrokenAnswer(f"what answers at {self._address} does not speak HTTP/1.1")
+            raise BrokenAnswer(f"the process at {self._address} does not speak HTTP/1.1")
         headers: dict[str, str] = {}
         for line in lines:
             name, colon, value = line.decode("latin-1").partition(":")
@@ -245,7 +245,7 @@ class _Line:
         status = int(match.group(1))
         length = headers.get("content-length", "0" if status in _STATUS_WITHOUT_BODY else "")
         if "transfer-encoding" in headers or not _DIGITS.fullmatch(length):
-            raise BrokenAnswer(f"{self._address} did not say how long its answer is (HTTP status {status})")
+            raise BrokenAnswer(f"{self._address} sent an answer without a length (HTTP status {status})")
         return ResponseHead(status, headers, int(length))
 
     def read_body(self, length: int, write: Write) -> None:

@@ -67,7 +67,7 @@ class EndSignal:
     def check(self) -> None:
         """Raise RetryLater if the signal is set."""
         if self._event.is_set():
-            raise RetryLater("this transfer was given up")
+            raise RetryLater("this transfer was abandoned")
 
 
 class StoreThreads:
@@ -97,7 +97,9 @@ class StoreThreads:
             while not future.done():
                 await asyncio.wait([future], timeout=self._patience)
                 if not future.done() and clock() - begun > self._patience + abort.extra:
-                    raise RetryLater(f"the HA store {self._store} does not answer", hint="check it and the way to it")
+                    raise RetryLater(
+                        f"the HA store {self._store} does not answer", hint="check the store and the network path to it"
+                    )
         except asyncio.CancelledError:
             abort.set()
             await asyncio.wait([future], timeout=self._patience)
@@ -118,7 +120,7 @@ def in_time_for(within: float, store: str) -> Callable[[], None]:
 
     def check() -> None:
         if since_boot() >= deadline:
-            raise RetryLater(f"what was to be deleted in {store} is kept: {within:g} s are over since it was decided")
+            raise RetryLater(f"deletion in {store} was abandoned: it was decided more than {within:g} s ago")
 
     return check
 

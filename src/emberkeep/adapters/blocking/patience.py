@@ -89,4 +89,6 @@ class _Piece(Generic[ResultT]):
 
 
 def _silent(path: Path) -> Unavailable:
-    return Unavailable(f"{path} cannot be read now: its file system does not answer", hint="check it and its server")
+    return Unavailable(
+        f"{path} cannot be read now: its file system does not answer", hint="check the file system and its server"
+    )

@@ -49,7 +49,7 @@ class WorkShares:
                 await self._take(share, held)
         except TimeoutError:
             raise RetryLater(
-                f"{what} could not be asked for {self._patience:g} seconds: earlier requests there are still under way",
+                f"{what} could not be reached for {self._patience:g} seconds: earlier requests to it are still running",
                 hint="check that storage",
             ) from None
 

@@ -31,8 +31,8 @@ from emberkeep.base.files.ownership import OwnedByAnother, OwnedPlaceKind, Owner
 BINDING_FILE = ".emberkeep-blob-place"
 _BINDING_KIND, _BINDING_VERSION = "blob-place", 1
 
-ADOPT = "`emberkeep storage status` shows what lies there, `adopt` or `purge` say what it is"
-_AWAY = "check that it is the right place, and mounted; if it was emptied on purpose, `emberkeep storage adopt`"
+ADOPT = "`emberkeep storage status` shows the data there, `adopt` or `purge` settles who owns it"
+_AWAY = "check the location and that it is mounted; if it was emptied on purpose, run `emberkeep storage adopt`"
 _SEEN_SECONDS = 2.0  # for which a place counts as available after a check
 
 log = structlog.get_logger(__name__)
@@ -92,7 +92,9 @@ class BlobPlace:
             raise
         except EmberkeepError as error:
             if self.location:
-                log.error("HA store: nothing is deleted", place=self.location, reason=error.message, hint=error.hint)
+                log.error(
+                    "deleting nothing in the HA store", place=self.location, reason=error.message, hint=error.hint
+                )
 
     def problem(self) -> EmberkeepError | None:
         """Return why nothing may be deleted in the place now, or None if it may."""
@@ -172,7 +174,7 @@ class BlobPlace:
             try:
                 owner = self._record.read()
             except Damaged as error:
-                log.warning("a damaged ownership record is replaced", reason=str(error))
+                log.warning("replacing a damaged ownership record", reason=str(error))
                 owner = self._mine()
             if owner is None:
                 owner = self._create()
@@ -200,7 +202,8 @@ class BlobPlace:
         has_jobs = self._record.has_jobs()
         if self._bound(binding) and not has_jobs:
             raise Unavailable(
-                f"the HA store {self.location} is empty or not there, but this storage was used with it", hint=_AWAY
+                f"the HA store {self.location} is empty or does not exist, but this storage was used with it",
+                hint=_AWAY,
             )
         return has_jobs
 
@@ -250,7 +253,7 @@ class BlobPlace:
         try:
             return self._binding()
         except Damaged as error:
-            log.warning("which place BLOBs are in is written anew", reason=str(error))
+            log.warning("replacing the damaged record of where BLOBs are", reason=str(error))
             return None
 
     def _bind(self, old: Binding | None, new: Binding) -> Binding:

@@ -23,8 +23,8 @@ _PAGE = """\
 </header>
 <main id="main">
 <h1>Log in</h1>
-<p>{reason} <code>emberkeep cluster status</code> prints a link that logs you in. Or enter the token; it lies in the
-file that <code>security.token-file</code> names, by default <code>token</code> below the state directory.</p>
+<p>{reason} <code>emberkeep cluster status</code> prints a link that logs you in. Or enter the token. It is in the file
+<code>security.token-file</code>, by default <code>token</code> below the state directory.</p>
 <form method="get" action="/login">
   <label>Token <input type="password" name="token" autocomplete="off" required></label>
   <button type="submit">Log in</button>
@@ -33,8 +33,8 @@ file that <code>security.token-file</code> names, by default <code>token</code> 
 </body>
 </html>
 """
-MISSING = "This browser has no session here."
-WRONG = "This token is not valid here; it may be that of an earlier cluster."
+MISSING = "This browser is not logged in."
+WRONG = "This token is not valid. It may belong to an earlier cluster."
 
 
 def wants_page(request: web.Request) -> bool:

@@ -122,7 +122,9 @@ class Offload:
             try:
                 contents[str(key)] = await self._blobs.fetch(message.owner, key, message.holder)
             except Absent as error:
-                raise RetryLater(f"a part of the message is gone: {error.message}", hint="send it again") from error
+                raise RetryLater(
+                    f"a part of the message no longer exists: {error.message}", hint="send the message again"
+                ) from error
         joined = await asyncio.to_thread(join, message, contents)
         await self._acknowledge(message)
         return joined

@@ -100,7 +100,7 @@ class HttpRpcClient:
         ``timeout`` is in seconds. The BLOBs of an off-loaded request or reply get additional time.
         """
         if self._closed:
-            raise RetryLater("this process is ending and sends no more requests")
+            raise RetryLater("this process is shutting down and sends no more requests")
         check_address(address)
         status, data = await self._send(address, request, timeout)
         if status != HTTPStatus.OK:
@@ -162,7 +162,7 @@ class HttpRpcClient:
             async with asyncio.timeout(_REPLY_SECONDS):
                 return await self._offload.unpack(data)
         except (EmberkeepError, TimeoutError) as error:
-            raise UnknownOutcome(f"the reply of {address} did not arrive whole: {error}") from error
+            raise UnknownOutcome(f"the reply of {address} did not arrive completely: {error}") from error
 
     async def _post(self, url: str, body: bytes) -> _Answer:
         if self._session is None:
@@ -202,7 +202,7 @@ def _foreign_answer(address: str, status: int) -> EmberkeepError:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return UnknownOutcome(f"{address} answered with HTTP status {status}", hint="see the log of that process")
     return Fatal(
-        f"what answers at {address} is not an Emberkeep process (HTTP status {status})",
+        f"the process at {address} is not an Emberkeep process (HTTP status {status})",
         hint="check the address and port",
     )
 
@@ -214,7 +214,7 @@ async def pack(offload: Offload | None, message: Message, *, seconds: float, ans
     body, limit = encode_message(message), _inline_limit(None)
     if len(body) > limit:
         raise InvalidInput(
-            f"{type(message).__name__} is too large: {len(body)} bytes, at most {limit} where nothing is off-loaded"
+            f"{type(message).__name__} is too large: {len(body)} bytes, at most {limit} without off-loading"
         )
     return Packed(body)
 
@@ -289,15 +289,15 @@ async def _pack_reply(offload: Offload | None, reply: Message, request: Message)
     try:
         return await pack(offload, reply, seconds=_REPLY_SECONDS, answers=request)
     except RetryLater as error:
-        raise UnknownOutcome(f"the reply could not be stored: {error.message}", hint=error.hint) from error
+        raise UnknownOutcome(f"cannot store the reply: {error.message}", hint=error.hint) from error
 
 
 async def _checked_body(request: web.Request, limit: int) -> bytes:
     version = request.headers.get(VERSION_HEADER)
     if version != str(PROTOCOL_VERSION):
         raise InvalidInput(
-            f"protocol version {str(version)[:16]} is not spoken here, version {PROTOCOL_VERSION} is",
-            hint="use one release everywhere",
+            f"protocol version {str(version)[:16]} is not supported, this process speaks version {PROTOCOL_VERSION}",
+            hint="use the same release everywhere",
         )
     body = await _read_limited(request.content, request.content_length, limit)
     if body is None:

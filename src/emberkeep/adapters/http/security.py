@@ -119,7 +119,7 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
 
 def _http_problem(request: web.Request, error: web.HTTPException) -> web.Response:
     details = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {request.path[:200]}",
+        HTTPStatus.NOT_FOUND: f"nothing exists at {request.path[:200]}",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not possible on {request.path[:200]}",
     }
     status = HTTPStatus(error.status)
@@ -211,8 +211,8 @@ def _check_token(request: web.Request, policy: AccessPolicy) -> web.Response | N
     answer = problem(
         HTTPStatus.UNAUTHORIZED,
         "a valid token is missing",
-        hint="send it as `Authorization: Bearer …`; in a browser open /login?token=… once. It lies in the file that "
-        "security.token-file names",
+        hint="send it as `Authorization: Bearer …`; in a browser open /login?token=… once. The token is in the file "
+        "security.token-file",
     )
     answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
     return answer
@@ -246,8 +246,8 @@ def _login(policy: AccessPolicy) -> Handler:
                 return login_page(WRONG if given else MISSING)
             return problem(
                 HTTPStatus.UNAUTHORIZED,
-                "this token is not valid here",
-                hint="it may be that of an earlier cluster: read the file that security.token-file names",
+                "this token is not valid",
+                hint="it may belong to an earlier cluster: read the file security.token-file",
             )
         answer = web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: "/"})
         answer.set_cookie(

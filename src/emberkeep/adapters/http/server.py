@@ -84,7 +84,7 @@ async def serve_http(app: web.Application, port: BoundPort) -> ServedPort:
 
 def bind_error(error: OSError | UnicodeError, host: str, port: int, port_option: str) -> Fatal:
     if isinstance(error, (socket.gaierror, UnicodeError)):
-        return Fatal(f"cannot bind {host}: the name is not known here", hint="use an address of this machine")
+        return Fatal(f"cannot bind {host}: this machine cannot resolve the name", hint="use an address of this machine")
     if error.errno == errno.EADDRINUSE:
         return Fatal(
             f"port {port} on {host} is in use by another process",

@@ -115,7 +115,9 @@ class JobDatabase:
         if self._file.read("SELECT 1 FROM results WHERE job_id = ?", graph.job_id):
             raise Conflict(f"job {graph.job_id} has ended", hint="submit it under a new id")
         if self._file.read("SELECT 1 FROM damaged WHERE job_id = ?", graph.job_id):
-            raise Conflict(f"what is left of a damaged job {graph.job_id} is kept", hint="submit it under a new id")
+            raise Conflict(
+                f"job {graph.job_id} exists and is damaged; what is left of it is kept", hint="submit it under a new id"
+            )
         return None
 
     def recover(self) -> list[StoredJob]:

@@ -223,7 +223,7 @@ def _take_lock(path: Path) -> int:
         holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
         os.close(descriptor)
         raise Conflict(
-            f"another JobManager{f' (pid {holder})' if holder else ''} leads with the store {path.parent}",
+            f"another JobManager{f' (pid {holder})' if holder else ''} uses the job store {path.parent}",
             hint="stop it, or give this one another emberkeep.state-dir",
         ) from None
     except OSError as error:

@@ -75,7 +75,7 @@ class FencedFile:
         with self._transaction():
             (epoch,) = self._connection.execute("SELECT epoch FROM store").fetchone()
             if epoch != self.epoch:
-                raise Conflict(f"epoch {self.epoch} is over: a newer JobManager leads with epoch {epoch}")
+                raise Conflict(f"epoch {self.epoch} is over: a newer JobManager is the leader, with epoch {epoch}")
             yield self._connection
 
     @contextlib.contextmanager
@@ -126,7 +126,7 @@ def _translate(error: sqlite3.Error, path: Path, committing: bool) -> EmberkeepE
     if code & _MAIN_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return RetryLater(f"{path} is in use by another program", hint="try again in a second")
     if committing and code in _SYNC_FAILED:
-        return UnknownOutcome(f"{path}: it is not known whether the change is on disk: {error}")
+        return UnknownOutcome(f"{path}: the change may or may not be on disk: {error}")
     if code & _MAIN_CODE in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return Fatal(f"{path}: damaged: {error}", hint="keep the file and restore a copy")
+        return Fatal(f"{path}: damaged: {error}", hint="keep the file, and restore a copy in its place")
     return Fatal(f"{path}: {error}", hint="check free space and permissions of that directory")

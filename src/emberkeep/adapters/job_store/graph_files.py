@@ -85,7 +85,7 @@ class GraphFiles:
         Raises Unavailable, Damaged or NewerFormat, naming the file and what is wrong with it.
         """
         if "/" in handle.location or not handle.location.startswith(f"{job_id}."):
-            raise Damaged(f"the handle of job {job_id} names {handle.location!r}, which is no graph of this store")
+            raise Damaged(f"the handle of job {job_id} names {handle.location!r}, which is not a graph of this store")
         path = self._directory / handle.location
         if handle.graph_version > GRAPH_VERSION:
             raise NewerFormat(
@@ -96,7 +96,7 @@ class GraphFiles:
         if len(data) != handle.size:
             raise Damaged(f"{path}: has {len(data)} bytes, not the {handle.size} that were written")
         if hashlib.sha256(data).hexdigest() != handle.sha256:
-            raise Damaged(f"{path}: damaged (its SHA-256 is not that of what was written)")
+            raise Damaged(f"{path}: damaged (its SHA-256 differs from what was written)")
         graph = _decode(data, path)
         if graph.job_id != job_id:
             raise Damaged(f"{path}: holds the graph of job {graph.job_id}, not of {job_id}")
@@ -107,7 +107,7 @@ class GraphFiles:
         try:
             return self._patience.read(path)
         except Absent as error:
-            raise Unavailable(error.message, hint="put it back from a copy of the storage, or cancel the job") from None
+            raise Unavailable(error.message, hint="restore it from a copy of the storage, or cancel the job") from None
 
     def discard(self, job_id: JobId) -> None:
         """Delete the graph of a job without a handle, unless it is damaged.

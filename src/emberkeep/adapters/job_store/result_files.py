@@ -74,7 +74,7 @@ class ResultFiles:
         path = self._directory / Path(file.location).name
         data = self._bytes(path)
         if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
-            raise Damaged(f"{path}: damaged (not the bytes that were written)")
+            raise Damaged(f"{path}: damaged (its bytes differ from what was written)")
         try:
             return msgspec.json.decode(decode_record(data, _KIND, _VERSION, where=str(path)), type=JobResult)
         except msgspec.DecodeError as error:
@@ -84,7 +84,7 @@ class ResultFiles:
         try:
             return self._patience.read(path)
         except Absent as error:
-            raise Fatal(error.message, hint="put it back from a copy of the storage") from None
+            raise Fatal(error.message, hint="restore it from a copy of the storage") from None
 
     def listed(self, file: ResultFile) -> JobResult:
         """Return the result, or its outline if the file cannot be read, so that the job remains known as ended.
@@ -98,7 +98,9 @@ class ResultFiles:
         except (Unavailable, Fatal) as error:
             if file.outline is None:
                 raise
-            log.error("only the outline of a job's result can be read", job=file.outline.job_id, reason=str(error))
+            log.error(
+                "cannot read a job's full result, showing its outline", job=file.outline.job_id, reason=str(error)
+            )
             return file.outline
 
     def discard(self, location: str) -> None:

@@ -82,7 +82,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
-        raise Fatal(f"{path}: write-ahead logging is not possible there", hint="use a local file system")
+        raise Fatal(f"{path}: this file system does not support write-ahead logging", hint="use a local file system")
     connection.execute("PRAGMA synchronous = FULL")
     if version == 0:
         with _changing(connection, SCHEMA_VERSION):
@@ -92,7 +92,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         sync_directory(path.parent)
     (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
-        raise Damaged(f"{path}: damaged: {state}", hint="keep the file and restore a copy")
+        raise Damaged(f"{path}: damaged: {state}", hint="keep the file, and restore a copy in its place")
     if 0 < version < SCHEMA_VERSION:
         _migrate(connection, path, version)
     _keep_storage(connection)
@@ -114,7 +114,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
     if any(step not in _STEPS for step in range(version, SCHEMA_VERSION)):
         raise Fatal(
             f"{path}: job store version {version} is too old for this release",
-            hint="upgrade through the releases between the two, one after the other",
+            hint="upgrade through the releases in between, one after the other",
         )
     copy = path.with_name(f"{path.name}.version-{version}")
     _copy(connection, copy)

@@ -45,8 +45,8 @@ def parse_object_location(location: str, what: str) -> ObjectLocation:
     prefix = parts.path.strip("/")
     if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment or not _PREFIX.fullmatch(prefix):
         raise Fatal(
-            f"{what}'s location is no address of the form {parts.scheme}://bucket/prefix",
-            hint="credentials and endpoint come from the environment, not from the location",
+            f"{what}'s location does not have the form {parts.scheme}://bucket/prefix",
+            hint="set credentials and endpoint in the environment, not in the location",
         )
     return ObjectLocation(parts.scheme.lower(), parts.netloc, prefix)
 

@@ -27,23 +27,30 @@ def object_store_error(action: str, error: Exception) -> EmberkeepError:
     status, code = _status(text), _code(text)
     answer = " ".join(part for part in (f"HTTP status {status}" if status else "", code) if part)
     if any(address in text for address in _METADATA):
-        return Fatal(f"{action}: there are no credentials", hint=_CREDENTIALS)
+        return Fatal(f"{action}: the environment has no credentials", hint=_CREDENTIALS)
     if code in _NO_BUCKET:
-        return Fatal(f"{action}: there is no such bucket ({answer})", hint="make it, or correct the location")
+        return Fatal(f"{action}: the bucket does not exist ({answer})", hint="create it, or correct the location")
     if isinstance(error, FileNotFoundError):
-        return Absent(f"{action}: not there")
+        return Absent(f"{action}: does not exist")
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in (401, 403):
-        return Fatal(f"{action}: it refuses ({answer or 'no permission'})", hint="check credentials and permissions")
+        return Fatal(
+            f"{action}: the store refuses the request ({answer or 'no permission'})",
+            hint="check credentials and permissions",
+        )
     if status:
         if status >= 500 or status in _TOO_BUSY:
-            return RetryLater(f"{action}: it is not able to at present ({answer})")
-        return Fatal(f"{action}: it refuses ({answer})", hint="check the location and the store's settings")
+            return RetryLater(f"{action}: the store is unavailable now ({answer})")
+        return Fatal(
+            f"{action}: the store refuses the request ({answer})", hint="check the location and the store's settings"
+        )
     transport = _TRANSPORT.search(text)
     if transport is None:
         return _unsent(action, text)
     if transport.group(1).startswith("builder error"):
-        return Fatal(f"{action}: its address cannot be used", hint="plain http needs AWS_ALLOW_HTTP=true")
-    return RetryLater(f"{action}: it does not answer ({transport.group(1).strip()})", hint="check the way to it")
+        return Fatal(f"{action}: the store's address is not valid", hint="plain http needs AWS_ALLOW_HTTP=true")
+    return RetryLater(
+        f"{action}: the store does not answer ({transport.group(1).strip()})", hint="check the network path to it"
+    )
 
 
 def _unsent(action: str, text: str) -> EmberkeepError:

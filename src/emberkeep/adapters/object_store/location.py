@@ -28,7 +28,7 @@ def directory_at(location: str, what: str) -> Path | None:
         return Path(location).absolute()
     if kind not in OBJECT_STORES:
         raise Fatal(
-            f"{kind}:// is no kind of {what} that is known", hint="a directory, s3://, gs:// or az://bucket/prefix"
+            f"{kind}:// is not a known kind of {what}", hint="use a directory, s3://, gs:// or az://bucket/prefix"
         )
     return None
 

@@ -110,7 +110,7 @@ def become_subreaper() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise Fatal(
-            f"cannot become the reaper of orphans: {os.strerror(ctypes.get_errno())}", hint="Linux 5.3 or newer"
+            f"cannot become the reaper of orphans: {os.strerror(ctypes.get_errno())}", hint="use Linux 5.3 or newer"
         )
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Inherited from a parent that ignores the signal: the kernel would discard exit codes.

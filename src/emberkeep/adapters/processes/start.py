@@ -61,7 +61,7 @@ class ProcessRecord(Compatible, frozen=True, kw_only=True):
 def new_marker(name: str) -> str:
     """Return a marker that no other process has ever had. Raises InvalidInput if ``name`` is not a process name."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r} is not a process name", hint="letters, digits, '.', '_' and '-', 160 at most")
+        raise InvalidInput(f"{name!r} is not a process name", hint="use letters, digits, '.', '_' and '-', 160 at most")
     return f"{name}@{secrets.token_hex(8)}"
 
 
@@ -142,12 +142,12 @@ def _output(path: Path) -> Iterator[int]:
 
 
 _REASONS: dict[int, tuple[str, str | None]] = {
-    errno.ENOENT: ("there is no such program", "check the path, and the interpreter in its first line"),
+    errno.ENOENT: ("the program does not exist", "check the path, and the interpreter in its first line"),
     errno.EACCES: ("no permission to run it", "check that it is executable and its folders can be entered"),
-    errno.ENOEXEC: ("it is not a program for this machine", "check its format and first line"),
+    errno.ENOEXEC: ("the file is not a program for this machine", "check its format and first line"),
     errno.EAGAIN: ("the limit of processes is reached", "raise `ulimit -u` or the container's pids limit"),
     errno.ENOMEM: ("there is not enough memory", "free memory, or lower taskmanager.memory.process.size"),
-    errno.E2BIG: ("arguments and environment are too large", "pass large values in files"),
+    errno.E2BIG: ("the arguments and the environment are too large", "pass large values in files"),
     errno.EMFILE: ("too many files are open", "raise `ulimit -n`"),
     errno.ENFILE: ("too many files are open on this machine", "raise fs.file-max"),
 }

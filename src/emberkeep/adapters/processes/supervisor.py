@@ -80,7 +80,7 @@ class ProcessSupervisor:
         valid). If this raises or is cancelled, the process is ended and ``on_exit`` is not called.
         """
         if request.name in self.running() or request.name in self._starting:
-            raise Conflict(f"the process {request.name} runs already")
+            raise Conflict(f"a process {request.name} runs already")
         marker = new_marker(request.name)
         task = asyncio.create_task(self._launch(request, marker, on_exit), name=f"start {request.name}")
         self._starting[request.name] = task
@@ -195,7 +195,7 @@ class ProcessSupervisor:
         is unknown. Raises Conflict (the name is in use).
         """
         if leftover.name in self.running() or leftover.name in self._starting:
-            raise Conflict(f"the process {leftover.name} runs already")
+            raise Conflict(f"a process {leftover.name} runs already")
         process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=on_exit)
         process.members = dict(leftover.members)
         self._watch(process)

@@ -43,9 +43,9 @@ def require_checkpoint_place(place: Path, node: str, *, is_recorded: bool) -> No
 
     ``is_recorded``: the directory is known to carry a record.
     """
-    hint = "check that the shared storage is mounted; if it was emptied on purpose, `emberkeep storage adopt`"
+    hint = "check that the shared storage is mounted; if it was emptied on purpose, run `emberkeep storage adopt`"
     if not is_directory(place):
-        raise Unavailable(f"{place} is not there on {node}, but the jobs' checkpoints are kept in it", hint=hint)
+        raise Unavailable(f"{place} does not exist on {node}, but the jobs' checkpoints are in it", hint=hint)
     try:
         if is_recorded and read_owner(place) is None:
             raise Unavailable(f"{place} has no {OWNER_FILE} on {node}, but it has one elsewhere", hint=hint)

@@ -111,7 +111,7 @@ class ClusterStorage:
         except (Damaged, Unavailable) as error:
             if isinstance(error, Unavailable) and not origin.storage:
                 raise
-            log.error("storage: nothing is deleted", reason=error.message, hint=error.hint)
+            log.error("deleting nothing in the storage", reason=error.message, hint=error.hint)
             return ""
         self._refuse_others(owner)
         if owner.belongs_to != origin.identity and not any(self.find()):
@@ -140,14 +140,15 @@ class ClusterStorage:
                 rewrite(self._place, msgspec.structs.replace(owner, parts=(*owner.parts, CHECKPOINTS)))
             self._has_recorded_checkpoints = True
         except (EmberkeepError, OSError) as error:
-            log.error("the directory of checkpoints is not ready", directory=str(place), reason=str(error))
+            log.error("cannot prepare the directory of checkpoints", directory=str(place), reason=str(error))
 
     def _settle_unrecorded(self, origin: StoreOrigin) -> str:
         found = any(self.find())
         if not found and origin.storage:
             raise Unavailable(
-                f"the storage {self.location} is empty, but this job store was used with one that is not",
-                hint="check that its file system is mounted; if it was emptied on purpose, `emberkeep storage adopt`",
+                f"the storage {self.location} is empty, but this job store was used with a storage that has data",
+                hint="check that its file system is mounted; if it was emptied on purpose, run `emberkeep storage "
+                "adopt`",
             )
         # If an older release, which kept no records, was leader here, the storage was this cluster's alone.
         if not found or (origin.was_led and not origin.storage):
@@ -163,8 +164,9 @@ class ClusterStorage:
         missing = not is_directory(self._place)
         if missing and origin.storage:
             raise Unavailable(
-                f"the storage {self.location} is not there, but this job store was used with it",
-                hint="check that its file system is mounted; if it was emptied on purpose, `emberkeep storage adopt`",
+                f"the storage {self.location} does not exist, but this job store was used with it",
+                hint="check that its file system is mounted; if it was emptied on purpose, run `emberkeep storage "
+                "adopt`",
             )
         if missing:
             self._make_place()
@@ -178,7 +180,7 @@ class ClusterStorage:
     def _say_problem(self) -> None:
         problem = self.problem()
         if problem is not None:
-            log.error("storage: nothing is deleted", reason=problem.message, hint=problem.hint)
+            log.error("deleting nothing in the storage", reason=problem.message, hint=problem.hint)
 
     def problem(self) -> EmberkeepError | None:
         """Return why nothing may be deleted in the storage now, or None if it may: this job store owns it."""
@@ -222,7 +224,7 @@ class ClusterStorage:
         try:
             owner = read_owner(self._place)
         except Damaged as error:
-            log.warning("a damaged ownership record is replaced", reason=str(error))
+            log.warning("replacing a damaged ownership record", reason=str(error))
             return self._replace(self._mine())
         if owner is not None:
             self._refuse_others(owner)

@@ -41,7 +41,7 @@ def read_marks(path: Path) -> tuple[Mark, ...]:
     except NewerFormat:
         raise
     except (Fatal, msgspec.DecodeError) as error:
-        log.warning("marks of data to be deleted are made anew", reason=str(error))
+        log.warning("cannot read the marks of data to delete, starting again without marks", reason=str(error))
         return ()
 
 

@@ -53,7 +53,7 @@ class StorageProbe:
         self._seen = self._seen or held
         if held or not self._seen:
             return StorageSight(held=held)
-        return StorageSight(held=False, problem=f"{self._storage} holds nothing of this cluster any more")
+        return StorageSight(held=False, problem=f"{self._storage} no longer has this cluster's data")
 
     def _is_held(self) -> bool:
         """True if the storage holds data of this cluster. Raises Unavailable."""

@@ -55,9 +55,9 @@ class DiskCopies:
                 records = tuple(copy.record for copy in self._index)
         places = self._places
         if places.removed:
-            log.warning("local copies of state were torn, and are removed", copies=places.removed)
+            log.warning("removing incomplete local copies of state", copies=places.removed)
         if places.left:
-            log.warning("the disk of local state fails: some of it stays", left=places.left, reason=places.why_left)
+            log.warning("cannot delete all local state: its disk fails", left=places.left, reason=places.why_left)
         return records
 
     def clear(self) -> None:
@@ -111,7 +111,7 @@ class DiskCopies:
         with self._lock:
             copy = self._find_same(record)
             if copy is None:
-                raise Absent(f"there is no such copy of {record.path.name} any more")
+                raise Absent(f"this copy of {record.path.name} no longer exists")
             where = self._places.path(copy)
             try:
                 file = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -46,9 +46,9 @@ def read_end(file: int, where: str) -> CopyRecord:
         record = msgspec.json.decode(payload, type=CopyRecord)
     except (ValueError, Fatal, msgspec.MsgspecError) as error:
         reason = error.message if isinstance(error, Fatal) else f"{where}: {error}"
-        raise DamagedCopy(f"no sound snapshot record: {reason}") from None
+        raise DamagedCopy(f"no valid snapshot record: {reason}") from None
     if record.length > size - length - _FOOTER_BYTES or not _blocks_fit(record):
-        raise DamagedCopy(f"{where}: its snapshot record speaks of other bytes")
+        raise DamagedCopy(f"{where}: its snapshot record describes other bytes")
     return record
 
 

@@ -123,7 +123,7 @@ class CopyPlaces:
                 with self._skipping(entry.path):
                     yield _load(entry, owner)
             except DamagedCopy as error:
-                log.debug("a local copy of state is removed", reason=str(error))
+                log.debug("removing a local copy of state", reason=str(error))
                 self.removed += 1
                 self._try_to_remove(entry.path)
         with contextlib.suppress(OSError):
@@ -216,7 +216,9 @@ class CopyPlaces:
 def _relative(owner: Owner) -> str:
     job_id, allocation_id = owner
     if not _ALLOCATION.fullmatch(allocation_id):
-        raise InvalidInput(f"{allocation_id[:64]!r} is no allocation id", field="allocation_id", hint="hex digits")
+        raise InvalidInput(
+            f"{allocation_id[:64]!r} is not an allocation id", field="allocation_id", hint="use hex digits"
+        )
     return f"{parse_job_id(job_id)}/{allocation_id}"
 
 
@@ -227,16 +229,16 @@ def _load(entry: os.DirEntry[str], owner: Owner) -> tuple[int, Copy]:
     except OSError as error:
         if error.errno not in NO_FILE:
             raise
-        raise DamagedCopy(f"{entry.path}: no file") from None
+        raise DamagedCopy(f"{entry.path}: not a file") from None
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise DamagedCopy(f"{entry.path}: no file")
+            raise DamagedCopy(f"{entry.path}: not a file")
         record = read_end(file, entry.path)
     finally:
         os.close(file)
     if record.job_id != owner[0]:
         raise DamagedCopy(f"{entry.path}: is of job {record.job_id}")
     if is_temporary(record.path.name.rpartition("/")[2]):
-        raise DamagedCopy(f"{entry.path}: its true name is not known any more")
+        raise DamagedCopy(f"{entry.path}: its name is no longer known")
     return found.st_mtime_ns, Copy(msgspec.structs.replace(record, allocation_id=owner[1]), entry.name)

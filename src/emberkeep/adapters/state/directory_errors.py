@@ -46,4 +46,6 @@ def changing(where: str) -> Iterator[None]:
 
 def unknown(where: str, error: OSError) -> UnknownOutcome:
     """Return the error for a change that may or may not have happened, or that may not be durable."""
-    return UnknownOutcome(f"{where} may have changed, or not: {error.strerror or error}", hint="look at it again")
+    return UnknownOutcome(
+        f"{where} may have changed, or not: {error.strerror or error}", hint="check its state before you try again"
+    )

@@ -82,4 +82,4 @@ class IncomingDirectory:
                         if stat.S_ISDIR(found.st_mode) or found.st_mtime < now - _LEFTOVER_SECONDS:
                             self._tree.remove(directory, entry.name)
         except OSError as error:
-            log.debug("no leftovers removed", store=self._tree.root, reason=error.strerror)
+            log.debug("cannot remove leftovers", store=self._tree.root, reason=error.strerror)

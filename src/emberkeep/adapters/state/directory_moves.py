@@ -105,8 +105,8 @@ class Moves:
             if error.errno not in _NO_LINK:
                 raise
             raise Fatal(
-                f"cannot give the name {target.name} without replacing another file: this file system has neither an "
-                "exclusive rename nor hard links",
+                f"cannot rename a file to {target.name} without the risk of replacing another one: this file system "
+                "has neither an exclusive rename nor hard links",
                 hint="keep checkpoints on another file system",
             ) from error
 

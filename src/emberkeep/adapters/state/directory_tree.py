@@ -99,9 +99,9 @@ class DirectoryTree:
     def _check_absence(self, *, was_seen: bool) -> None:
         """Raise Unavailable if the root must exist or cannot be created here."""
         if was_seen or self._first_start is FirstStart.ELSEWHERE:
-            reason = f"{self.root} is not there now"
+            reason = f"{self.root} does not exist now"
         elif self._first_start is FirstStart.IN_PLACE and not is_directory(Path(self.root).parent):
-            reason = f"{Path(self.root).parent} is not there, and {self.root} is not made without it"
+            reason = f"{Path(self.root).parent} does not exist, and {self.root} is not created without it"
         else:
             return
         raise Unavailable(reason, hint="check that its file system is mounted and that this user may read it")

@@ -88,7 +88,7 @@ class FileRenameJournal:
         with self._lock:
             if rename not in self._begun and self._is_unread():
                 raise Unavailable(
-                    f"{self._path} cannot be read now: it is not known whether {rename.source} was renamed",
+                    f"{self._path} cannot be read now: {rename.source} may or may not have been renamed",
                     hint="check that disk",
                 )
             begun = self._begun.get(rename)
@@ -145,7 +145,8 @@ class FileRenameJournal:
         except (OSError, Fatal) as error:
             if self._failed_ms is None:
                 log.warning(
-                    "renames cannot be noted: one whose answer gets lost as this process ends counts as not done",
+                    "cannot record renames: if this process ends before it answers a rename, the rename counts as not "
+                    "done",
                     file=str(self._path),
                     reason=str(error),
                 )
@@ -153,7 +154,7 @@ class FileRenameJournal:
             self._close_file()
         else:
             if self._failed_ms is not None:
-                log.info("renames are noted again", file=str(self._path))
+                log.info("renames are recorded again", file=str(self._path))
             self._failed_ms = None
 
     def _is_paused(self) -> bool:
@@ -183,12 +184,12 @@ class FileRenameJournal:
             self._next_look_ms = now + _LOOK_MS
             if self._unread_until is None:
                 self._unread_until = now + _LIFE_MS
-                log.warning("the journal of renames cannot be read now", file=str(self._path), reason=str(error))
+                log.warning("cannot read the journal of renames now", file=str(self._path), reason=str(error))
             return
         self._unread_until = None
         if not data.startswith(_HEADER):
             log.warning(
-                "the journal of renames is not in the form of this release; it is begun anew", file=str(self._path)
+                "the journal of renames is not in the format of this release, starting a new one", file=str(self._path)
             )
             return
         here = list(self._begun.items())

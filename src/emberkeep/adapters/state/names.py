@@ -29,9 +29,11 @@ def parts_of(name: str) -> tuple[str, ...]:
     parts = tuple(name.split("/"))
     for part in parts:
         if part in ("", ".", "..") or "\0" in part or len(part.encode(errors="surrogateescape")) > _LONGEST_PART:
-            raise InvalidInput(f"{name[:200]!r} is no name of a state file", field="name", hint="parts joined by '/'")
+            raise InvalidInput(
+                f"{name[:200]!r} is not the name of a state file", field="name", hint="parts joined by '/'"
+            )
         if part.startswith(_OWN):
-            raise InvalidInput(f"{part[:200]!r}: such names are kept for Emberkeep itself", field="name")
+            raise InvalidInput(f"{part[:200]!r}: such names are reserved for Emberkeep", field="name")
     return parts
 
 

@@ -127,7 +127,7 @@ class ObjectRequests:
             raise self.root.exists(target) from None
         status = self.find(target)
         if status is None:
-            raise UnknownOutcome(f"{self.root.at(target)} was written and is gone again")
+            raise UnknownOutcome(f"{self.root.at(target)} was written and then deleted")
         return status
 
     def delete(self, names: list[str]) -> None:
@@ -150,7 +150,8 @@ class ObjectRequests:
                 yield
         except RetryLater as error:
             raise UnknownOutcome(
-                f"{self.root.at(name)} may have changed, or not: {error.message}", hint="look at it again"
+                f"{self.root.at(name)} may have changed, or not: {error.message}",
+                hint="check its state before you try again",
             ) from error
 
     @contextlib.contextmanager

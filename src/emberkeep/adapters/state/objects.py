@@ -161,7 +161,7 @@ class ObjectState:
         if found.kind is FileKind.DIRECTORY:
             raise Fatal(
                 f"{self._requests.root.at(source)} is a directory: an object store cannot rename it",
-                hint="keep what renames directories in a shared directory",
+                hint="use a shared directory for checkpoints that need renamed directories",
             )
         self._check_parent(to[:-1])
         if froms == to:

@@ -50,7 +50,7 @@ def remembered_port(memory: Path) -> int | None:
         return None
     except (Unavailable, Fatal, msgspec.DecodeError) as error:
         log.warning(
-            "the port of the state gateway is not remembered: processes that were started before do not find it",
+            "cannot record the port of the state gateway: processes that are running now will not find the next gateway",
             reason=str(error),
         )
         return None
@@ -67,13 +67,13 @@ async def _bound_again(host: str, port: int, patience: float) -> BoundPort | Non
         except Fatal as error:
             if clock.time() >= deadline:
                 log.warning(
-                    "the state gateway gets a new port: processes that were started before do not find it",
+                    "the state gateway gets a new port: processes that were started earlier will not find it",
                     reason=str(error),
                 )
                 return None
             if not waited:
                 log.warning(
-                    "the earlier port of the state gateway is waited for", reason=error.message, at_most=patience
+                    "waiting for the previous port of the state gateway", reason=error.message, at_most=patience
                 )
             waited = True
             await asyncio.sleep(_PAUSE)

@@ -239,7 +239,7 @@ class WebHdfs:
         try:
             await self._in_thread(incoming.abandon)
         except EmberkeepError as error:
-            log.warning("a received file is left behind", reason=str(error))
+            log.warning("cannot delete a received file", reason=str(error))
 
     async def _open(self, request: WebHdfsRequest) -> web.StreamResponse:
         path = self._path(request)

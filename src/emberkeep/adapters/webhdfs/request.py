@@ -49,7 +49,7 @@ class WebHdfsRequest:
         if text in ("", "null"):
             return None
         if not (text.isascii() and text.isdecimal() and len(text) < 20) or int(text) > _LARGEST:
-            raise InvalidInput(f"{text[:40]!r} is no number of bytes", field=name)
+            raise InvalidInput(f"{text[:40]!r} is not a number of bytes", field=name)
         return int(text)
 
 
@@ -74,6 +74,6 @@ def _caller(http: web.Request, identify: Callable[[str], Caller]) -> Caller:
         return identify(decode(token) if token else user)
     except InvalidInput as error:
         raise NotAllowed(
-            f"the state gateway does not know who asks: {error.message}",
-            hint="only drivers and executors that this task manager started have access; they carry a token",
+            f"the state gateway cannot identify the sender: {error.message}",
+            hint="only drivers and executors that this task manager started have access; each has a token",
         ) from None

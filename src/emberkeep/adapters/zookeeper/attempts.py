@@ -36,12 +36,12 @@ class AttemptNodes:
     async def record_cancel(self, job_id: JobId) -> None:
         node, stored = await self._read(job_id)
         changed = msgspec.structs.replace(stored, canceled=True)
-        await self._change(f"record that job {job_id} is canceled", job_id, node, changed)
+        await self._change(f"record the cancellation of job {job_id}", job_id, node, changed)
 
     async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
         node, stored = await self._read(job_id)
         changed = msgspec.structs.replace(stored, procedure=request)
-        what = "that a procedure has failed" if request is None else f"that a {request.procedure.value} is wanted"
+        what = "the end of a procedure" if request is None else f"a request to {request.procedure.value}"
         await self._change(f"record {what}: job {job_id}", job_id, node, changed)
 
     async def record_procedure_end(
@@ -92,4 +92,6 @@ class AttemptNodes:
         try:
             await self._nodes.epoch.commit(what, build)
         except TransactionRefused:
-            raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
+            raise RetryLater(
+                f"the attempt of job {job_id} is being changed by another request", hint="try again"
+            ) from None

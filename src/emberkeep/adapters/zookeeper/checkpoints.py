@@ -65,7 +65,9 @@ class CheckpointNodes:
         try:
             await self._commit(f"record checkpoints of job {job_id}", build)
         except TransactionRefused:
-            raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
+            raise RetryLater(
+                f"the attempt of job {job_id} is being changed by another request", hint="try again"
+            ) from None
         return pointers
 
     async def find(self, job_id: str) -> tuple[Znode | None, JobPointers]:

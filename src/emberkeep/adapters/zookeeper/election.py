@@ -156,11 +156,11 @@ class ZooKeeperElection:
             except Fatal:
                 raise
             except AddressTaken as error:
-                log.info("no place in the queue of leaders yet", reason=str(error))
+                log.info("cannot join the queue of leaders yet", reason=str(error))
                 await asyncio.sleep(RETRY_PAUSE)
             except EmberkeepError as error:
                 self.settled.set()
-                log.info("no place in the queue of leaders yet", reason=str(error))
+                log.info("cannot join the queue of leaders yet", reason=str(error))
                 await asyncio.sleep(RETRY_PAUSE)
         self.settled.set()
         granted = False
@@ -219,7 +219,7 @@ class ZooKeeperElection:
         try:
             return decode_node(node.data, LatchRecord, where=path).address
         except Fatal as error:
-            log.warning("a latch cannot be read", reason=str(error))
+            log.warning("cannot read a latch", reason=str(error))
             return ""
 
     async def _is_turn(self, before: list[_Contender], change: asyncio.Event) -> bool:
@@ -233,7 +233,7 @@ class ZooKeeperElection:
             for each, answer in zip(before, answers, strict=True):
                 self._rule.probed(each.life, answer, clock())
             if all(self._rule.is_gone(each.life, clock()) for each in before):
-                log.info("the leader's process is gone: taking over", was=[each.address for each in before])
+                log.info("the leader's process has ended: taking over", was=[each.address for each in before])
                 self._rule.took_over(each.life for each in before)
                 return True
             with contextlib.suppress(TimeoutError):
@@ -254,7 +254,7 @@ class ZooKeeperElection:
             except UnknownOutcome:
                 continue
             except EmberkeepError as error:
-                log.info("a place in the queue of leaders is given up later", reason=str(error))
+                log.info("cannot leave the queue of leaders now, trying again", reason=str(error))
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 return

@@ -59,7 +59,7 @@ class LeaderEpoch:
         if this object holds the epoch already.
         """
         if self._number is not None or self._taking:
-            raise Conflict("this store is open already: it leads")
+            raise Conflict("this store is open already")
         self._taking = True
         try:
             await make_paths(self._session, self._layout)
@@ -77,7 +77,9 @@ class LeaderEpoch:
         leader = await self._session.find(layout.leader)
         if leader is not None and not self._elected and leader.owner != self._session.id:
             other = _leader(leader, layout.leader)
-            raise Conflict(f"another JobManager leads: {other.address if other else 'its address cannot be read'}")
+            raise Conflict(
+                f"another JobManager is the leader: {other.address if other else 'its address cannot be read'}"
+            )
         if prepare is not None:
             await prepare(epoch.version)
         data = encode_node(own)
@@ -92,8 +94,10 @@ class LeaderEpoch:
             stat, *_ = await self._session.commit("write the epoch", build)
         except TransactionRefused as refused:
             if refused.index == 0:
-                raise Conflict("another JobManager leads: it was first to write the epoch") from None
-            raise RetryLater("the leader has changed meanwhile", hint="try again") from None  # the leader node changed
+                raise Conflict("another JobManager is the leader: it wrote the epoch first") from None
+            raise RetryLater(
+                "the leader has changed in the meantime", hint="try again"
+            ) from None  # the leader node changed
         self.overtook = leader is not None and leader.owner != self._session.id
         return int(stat.version)
 
@@ -111,7 +115,7 @@ class LeaderEpoch:
         try:
             await self.commit("give up leadership", lambda transaction: transaction.delete(self._layout.leader))
         except EmberkeepError as error:
-            log.info("the leader's address goes with its session", reason=str(error))
+            log.info("the leader's address ends with its session", reason=str(error))
         self._number = None
 
     async def commit(self, what: str, build: Callable[[TransactionRequest], object]) -> list[Any]:
@@ -130,7 +134,7 @@ class LeaderEpoch:
             results = await self._session.commit(what, checked)
         except TransactionRefused as refused:
             if refused.index == 0:
-                raise Conflict(f"epoch {number} is over: a newer JobManager leads") from None
+                raise Conflict(f"epoch {number} is over: a newer JobManager is the leader") from None
             raise TransactionRefused(refused.index - 1, refused.cause) from None
         return results[1:]
 
@@ -147,5 +151,5 @@ def _leader(node: Znode, where: str) -> LeaderRecord | None:
     except NewerFormat:
         raise
     except Fatal as error:
-        log.error("who led last cannot be read", reason=str(error))
+        log.error("cannot read who was the last leader", reason=str(error))
         return None

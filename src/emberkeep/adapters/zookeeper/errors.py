@@ -27,7 +27,7 @@ _NOT_DONE = (kz.SessionExpiredError, kz.SessionMovedError, kz.ThrottledOpError, 
 # The operation was on its way when the connection broke or the server stopped answering.
 _NO_ANSWER = (kz.ConnectionLoss, kz.OperationTimeoutError, kz.RequestTimeoutError)
 _DENIED = (kz.NoAuthError, kz.AuthFailedError, kz.InvalidACLError, kz.SessionClosedRequireSaslError)
-_WAIT = "it goes on by itself when ZooKeeper is back"
+_WAIT = "this continues by itself when ZooKeeper is available again"
 
 
 def not_connected(hosts: str) -> RetryLater:
@@ -37,23 +37,23 @@ def not_connected(hosts: str) -> RetryLater:
 def no_answer(what: str, *, writes: bool) -> EmberkeepError:
     """Return the error for an unanswered operation: UnknownOutcome if it writes, since it may have happened."""
     if writes:
-        return UnknownOutcome(f"ZooKeeper did not answer: it is not known whether {what} has happened", hint=_WAIT)
+        return UnknownOutcome(f"ZooKeeper did not answer: this may or may not have happened: {what}", hint=_WAIT)
     return RetryLater(f"ZooKeeper did not answer: {what}", hint=_WAIT)
 
 
 def translate(error: kz.KazooException, what: str, *, writes: bool) -> EmberkeepError:
     """Return kazoo's error as one of ours. ``what``: the operation, with its path; ``writes``: it changes something."""
     if isinstance(error, _ABSENT):
-        return Absent(f"{what}: there is no such node")
+        return Absent(f"{what}: the node does not exist")
     if isinstance(error, _CONFLICT):
         return Conflict(f"{what}: {type(error).__name__}")
     if isinstance(error, _NOT_DONE):
-        return RetryLater(f"{what}: ZooKeeper has refused it ({type(error).__name__})", hint=_WAIT)
+        return RetryLater(f"{what}: ZooKeeper refused the request ({type(error).__name__})", hint=_WAIT)
     if isinstance(error, _NO_ANSWER):
         return no_answer(what, writes=writes)
     if isinstance(error, _DENIED):
         return Denied(
-            f"{what}: ZooKeeper denies it ({type(error).__name__})",
+            f"{what}: ZooKeeper denied access ({type(error).__name__})",
             hint="all processes of a cluster need the same high-availability.zookeeper.client.authorization",
         )
     return Fatal(f"{what}: {type(error).__name__}: {error}", hint="see the log of the ZooKeeper server")

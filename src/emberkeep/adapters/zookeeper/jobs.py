@@ -76,7 +76,9 @@ class JobNodes:
         if result is not None:
             raise Conflict(f"job {job_id} has ended", hint="submit it under a new id")
         if damaged is not None:
-            raise Conflict(f"what is left of a damaged job {job_id} is kept", hint="submit it under a new id")
+            raise Conflict(
+                f"job {job_id} exists and is damaged; what is left of it is kept", hint="submit it under a new id"
+            )
         return None
 
     async def recover(self) -> list[StoredJob]:

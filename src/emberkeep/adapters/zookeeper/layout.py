@@ -186,8 +186,8 @@ def zookeeper_layout(configuration: Configuration) -> ZooKeeperLayout:
     cluster_id = configuration[HA_CLUSTER_ID].strip("/")
     if not cluster_id or "/" in cluster_id or cluster_id in (".", "..", "zookeeper"):
         raise InvalidInput(
-            f"{HA_CLUSTER_ID.key}: {cluster_id!r} is no name for a cluster",
+            f"{HA_CLUSTER_ID.key}: {cluster_id!r} is not a valid name for a cluster",
             field=HA_CLUSTER_ID.key,
-            hint="letters, digits, '-' and '_'",
+            hint="use letters, digits, '-' and '_'",
         )
     return ZooKeeperLayout(configuration[ZOOKEEPER_ROOT], cluster_id)

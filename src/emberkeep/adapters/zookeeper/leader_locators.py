@@ -81,7 +81,7 @@ class ZooKeeperLocator(KnownLeader):
             try:
                 news = await look(change)
             except EmberkeepError as error:
-                log.debug("the leader cannot be looked up", reason=str(error))
+                log.debug("cannot look up the leader", reason=str(error))
                 await asyncio.sleep(RETRY_PAUSE)
                 continue
             self.hear(news)
@@ -91,8 +91,8 @@ class ZooKeeperLocator(KnownLeader):
         found, known = await read_leader(self._session, self._layout, change), self.leader()
         if found is not None and known is not None and found.epoch < known.epoch:
             log.warning(
-                "the leader in ZooKeeper is older than another one, and is not followed: "
-                "ZooKeeper was put back from an older copy. Raise the epoch: see docs/storage.md",
+                "ignoring the leader in ZooKeeper, as a later one is known: ZooKeeper was restored from an older copy. "
+                "Raise the epoch: see docs/storage.md",
                 epoch=found.epoch,
                 address=found.address,
                 newest=known.epoch,

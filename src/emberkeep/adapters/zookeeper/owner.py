@@ -60,7 +60,7 @@ class RootOwner:
         try:
             owner = await self._find()
         except Damaged as error:
-            log.error("the ownership record in ZooKeeper is replaced", reason=str(error))
+            log.error("replacing the ownership record in ZooKeeper", reason=str(error))
             owner = self._drawn(_LOST)  # a person has to say which storage belonged to it
             await self._write("write the ownership record", owner)
         return origin_of(owner.place_id, owner.belongs_to)
@@ -75,7 +75,7 @@ class RootOwner:
         path = self._layout.owner
         node = await self._session.find(path)
         if node is None:
-            raise RetryLater(f"{path} is gone from ZooKeeper", hint="restart the JobManager")
+            raise RetryLater(f"{path} no longer exists in ZooKeeper", hint="restart the JobManager")
         return decode_owner(node.data, where=f"ZooKeeper, {path}")
 
     async def _write(self, what: str, owner: Owner) -> None:
@@ -85,4 +85,4 @@ class RootOwner:
         try:
             await self._epoch.commit(what, lambda each: each.set_data(path, data, node.version))
         except TransactionRefused as refused:
-            raise RetryLater(f"{path} has changed meanwhile: {refused}", hint="try again") from None
+            raise RetryLater(f"{path} has changed in the meantime: {refused}", hint="try again") from None

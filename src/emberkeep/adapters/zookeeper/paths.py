@@ -29,7 +29,7 @@ async def make_paths(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None
     if not await session.exists("/"):
         raise Fatal(
             f"{ZOOKEEPER_QUORUM.key}: {session.hosts} names a path in ZooKeeper that does not exist",
-            hint="create it there, or leave it out",
+            hint="create the path there, or remove it from the setting",
         )
     for path in layout.persistent:
         await _make(session, layout, path)
@@ -50,9 +50,10 @@ async def _make(session: ZooKeeperSession, layout: ZooKeeperLayout, path: str) -
             await session.create(path, b"", acl=_SHARED_ACL if is_shared else None)
     except Denied as error:
         raise Denied(
-            f"cannot create {path}: ZooKeeper denies it",
-            hint=f"let whoever owns {parent or '/'} grant CREATE there (setAcl {parent or '/'} world:anyone:cr, beside "
-            f"what it grants its owner), or set {ZOOKEEPER_ROOT.key} to a place where this cluster may",
+            f"cannot create {path}: ZooKeeper denied access",
+            hint=f"ask the owner of {parent or '/'} to grant CREATE there (setAcl {parent or '/'} world:anyone:cr, in "
+            f"addition to the owner's rights), or set {ZOOKEEPER_ROOT.key} to a path where this cluster may create "
+            "nodes",
         ) from error
 
 
@@ -62,7 +63,7 @@ async def _check(session: ZooKeeperSession, path: str) -> None:
         names = ", ".join(sorted({f"{entry.id.scheme}:{entry.id.id}" for entry in strangers}))
         raise Fatal(
             f"{ZOOKEEPER_ACL.key} is creator, but ZooKeeper's node {path} is open to {names}",
-            hint=f"look at what lies there, then restrict it (zkCli: setAcl -R {path} auth::cdrwa after addauth), or "
+            hint=f"check the nodes there, then restrict access (zkCli: setAcl -R {path} auth::cdrwa after addauth), or "
             f"set {ZOOKEEPER_ACL.key} to open",
         )
 

@@ -87,7 +87,7 @@ class AddressRegistration:
             self._wait_for_its_session(path, other)
         elif other.process != self._own.process and await asyncio.to_thread(is_alive, other.process):
             raise self._refusal(other)
-        log.info("an earlier process has left its address registered", address=self._own.address)
+        log.info("removing the address that an earlier process registered", address=self._own.address)
         with contextlib.suppress(Absent):
             await self._session.delete(path)
 
@@ -102,7 +102,9 @@ class AddressRegistration:
             self._waiting = (path, now)
         if now - self._waiting[1] > self._patience:
             raise self._refusal(other)
-        raise AddressTaken(f"{self._own.address} is registered by {_described(other)}", hint="waiting for its session")
+        raise AddressTaken(
+            f"{self._own.address} is registered by {_described(other)}", hint="waiting for that session to end"
+        )
 
     def _refusal(self, other: RegisteredAddress | None) -> Fatal:
         return Fatal(
@@ -113,7 +115,7 @@ class AddressRegistration:
 
 def _described(other: RegisteredAddress | None) -> str:
     if other is None:
-        return "one that cannot be read"
+        return "its record cannot be read"
     name = f"{other.name}, " if other.name else ""
     return f"{name}process {other.process.pid} on {other.host}"
 
@@ -122,7 +124,7 @@ def _read(node: Znode, path: str) -> RegisteredAddress | None:
     try:
         return decode_node(node.data, RegisteredAddress, where=f"ZooKeeper, {path}")
     except Fatal as error:
-        log.warning("a registered address cannot be read", reason=str(error))
+        log.warning("cannot read a registered address", reason=str(error))
         return None
 
 

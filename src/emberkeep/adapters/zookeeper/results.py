@@ -92,7 +92,7 @@ class ResultNodes:
         try:
             await self._mark_clean(job_id, 0, node)
         except EmberkeepError as error:
-            log.info("what an ended job has left is cleaned up later", job=job_id, reason=str(error))
+            log.info("cannot clean up after an ended job now, trying later", job=job_id, reason=str(error))
 
     async def clean_up(self) -> None:
         """Finish what earlier leaders began: delete the graphs of jobs that have ended."""

@@ -78,13 +78,13 @@ def session_settings(configuration: Configuration) -> SessionSettings:
     creator_only = configuration[ZOOKEEPER_ACL] == "creator"
     if not hosts:
         raise InvalidInput(
-            "high-availability.type is zookeeper, but no server is named",
+            "high-availability.type is zookeeper, but no server is configured",
             field=ZOOKEEPER_QUORUM.key,
             hint=f"set {ZOOKEEPER_QUORUM.key} to host:port,host:port,…",
         )
     if creator_only and not authorization:
         raise InvalidInput(
-            f"{ZOOKEEPER_ACL.key} is creator, but this cluster has no name to ZooKeeper",
+            f"{ZOOKEEPER_ACL.key} is creator, but this cluster does not authenticate to ZooKeeper",
             field=ZOOKEEPER_AUTHORIZATION.key,
             hint=f"set {ZOOKEEPER_AUTHORIZATION.key} to digest:user:password",
         )

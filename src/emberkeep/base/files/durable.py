@@ -170,7 +170,7 @@ def decode_record(data: bytes, kind: str, version: int, migrations: Migrations =
         if step not in migrations:
             raise Fatal(
                 f"{where}: {kind} version {written} is too old for this release",
-                hint="upgrade through the releases between the two, one after the other",
+                hint="upgrade through the releases in between, one after the other",
             )
         try:
             payload = migrations[step](payload)

@@ -46,7 +46,7 @@ class BlobCopies:
             return path
         if not key.is_permanent:
             counters.misses += 1
-            raise trouble or Absent(f"BLOB {key} of job {owner} is not there any more", hint="it has to be made again")
+            raise trouble or Absent(f"BLOB {key} of job {owner} no longer exists", hint="create it again")
         try:
             await self.bring(owner, key, keeps_local=isinstance(trouble, Unavailable))
         except DamagedBlob as error:
@@ -82,7 +82,9 @@ class BlobCopies:
             log.warning("a BLOB in the local store is damaged", reason=error.message)
             return None, error
         except Unavailable as error:
-            log.warning("a BLOB in the local store cannot be read now; the HA store is asked", reason=error.message)
+            log.warning(
+                "a BLOB in the local store cannot be read now, reading it from the HA store", reason=error.message
+            )
             return None, error
 
     async def bring(self, owner: JobId, key: BlobKey, *, keeps_local: bool = False) -> None:

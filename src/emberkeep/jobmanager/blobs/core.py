@@ -102,14 +102,14 @@ class BlobCore:
     def refuse_closed(self) -> None:
         """Raise RetryLater if the server is ending."""
         if self.closed:
-            raise RetryLater("this BLOB server is ending", hint="try again in a few seconds")
+            raise RetryLater("this BLOB server is shutting down", hint="try again in a few seconds")
 
     def refuse_unlisted(self) -> None:
         """Raise RetryLater until the HA store has listed its BLOBs."""
         if not self.machine.state.ha_listed:
             raise RetryLater(
                 f"the HA store {self.ha.location} has not answered since this JobManager started",
-                hint="see its log; permanent BLOBs cannot be stored before",
+                hint="see the JobManager's log; permanent BLOBs cannot be stored until the HA store answers",
             )
 
     # --- deletions ----------------------------------------------------------------------------------------------------

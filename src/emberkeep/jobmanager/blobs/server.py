@@ -125,7 +125,7 @@ class BlobServer:
                 for owner in await core.local.listing():
                     await core.local.delete_owner(owner)
         except (EmberkeepError, TimeoutError) as error:
-            log.warning("BLOBs are left behind for the next start to clean up", reason=str(error))
+            log.warning("some BLOBs are left for the clean-up of the next start", reason=str(error))
 
     # --- the life of jobs ---------------------------------------------------------------------------------------------
 
@@ -190,7 +190,9 @@ class BlobServer:
         self._machine.state.get(owner, key)
         answer = self._core.peers.ask(owner, key, requester)
         if answer is Direct.WAIT:
-            raise RetryLater(f"BLOB {key} is on its way to as many caches as can be served", hint="ask again shortly")
+            raise RetryLater(
+                f"BLOB {key} is being sent to as many caches as the server can serve", hint="try again in a second"
+            )
         if answer is Direct.SERVE:
             return None
         self._core.counters.redirected += 1

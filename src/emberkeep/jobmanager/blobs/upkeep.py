@@ -46,14 +46,14 @@ class BlobUpkeep:
     async def collect(self) -> int:
         """Clean up now. Return the number of BLOBs deleted. Raises RetryLater unless this server runs and leads."""
         if not self._running or not self._core.confirmed.is_set():
-            raise RetryLater("this JobManager does not lead, or cannot confirm it", hint="try again in a second")
+            raise RetryLater("this JobManager is not the leader, or cannot confirm it", hint="try again in a second")
         return await self._turn()
 
     async def _list_ha(self) -> None:
         try:
             listing = await self._core.ha.listing()
         except EmberkeepError as error:
-            log.warning("the HA store does not tell what it holds; asking again", reason=str(error))
+            log.warning("the HA store cannot list its BLOBs, trying again", reason=str(error))
         else:
             self._core.machine.found_ha(listing)
 
@@ -72,7 +72,7 @@ class BlobUpkeep:
             await asyncio.sleep(LONGEST_DELIVERY / 6)
             now = asyncio.get_running_loop().time()
             for owner, key, holder in deliveries.overdue(machine.state.references(), now):
-                log.info("a message's reference is ended: its sender is gone", owner=owner, holder=holder)
+                log.info("the sender of a message has ended, dropping its reference", owner=owner, holder=holder)
                 machine.release(owner, key, holder)
             self._core.decide()
 

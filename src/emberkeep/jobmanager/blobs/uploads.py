@@ -86,7 +86,7 @@ class BlobUploads:
                 async with places:
                     await self._share(owner, key, sizes[key])
             except EmberkeepError as error:
-                log.info("a BLOB is not shared; its owner uploads it", key=str(key), reason=str(error))
+                log.info("cannot share a BLOB, so its owner must upload it", key=str(key), reason=str(error))
             else:
                 shared.add(key)
 
@@ -135,7 +135,7 @@ class BlobUploads:
 
         async def share() -> int:
             if not await self._core.local.share(owner, key):
-                raise RetryLater(f"no other job has BLOB {key} any more")
+                raise RetryLater(f"no other job has BLOB {key} any longer")
             return size
 
         await self._run(owner, key, share, None, (), NO_ATTEMPT)
@@ -150,7 +150,7 @@ class BlobUploads:
         """End all uploads, as the server ends. None is under way when this returns."""
         for _, source in list(self._under_way.values()):
             if source is not None:
-                source.abort(RetryLater("this BLOB server is ending", hint="try again in a few seconds"))
+                source.abort(RetryLater("this BLOB server is shutting down", hint="try again in a few seconds"))
         if self._under_way:
             await asyncio.wait(list(self._under_way))
 
@@ -178,7 +178,7 @@ class BlobUploads:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if source is not None:
-                source.abort(RetryLater("the client is gone"))
+                source.abort(RetryLater("the client has closed the connection"))
             raise
 
     def _over(self, task: asyncio.Task[int]) -> None:
@@ -207,7 +207,8 @@ class BlobUploads:
         core.decide()
         if not stored:
             raise Conflict(
-                f"job {owner}, or the attempt that stores this for it, has ended meanwhile: nothing is kept",
-                hint="a new submission needs a new job id; the process of a superseded attempt has to end",
+                f"job {owner}, or the attempt that stores this for it, has ended in the meantime: the upload was "
+                "discarded",
+                hint="submit under a new job id; the process of a replaced attempt must end",
             )
         return size

@@ -69,7 +69,9 @@ def _origin(graph: JobGraph) -> str:
 def check_graph(graph: JobGraph) -> None:
     """Raise InvalidInput, naming the field, if the graph is not valid."""
     if parse_job_id(graph.job_id) == NO_JOB:
-        raise InvalidInput("this id means that something belongs to no job", field="jobid", hint="choose another one")
+        raise InvalidInput(
+            "this id is reserved for BLOBs that belong to no job", field="jobid", hint="choose another one"
+        )
     for index, artefact in enumerate(graph.artefacts):
         try:
             permanent(artefact.sha256)

@@ -106,7 +106,8 @@ class Dispatcher(Actor):
             self._answers.give_up(
                 UnknownOutcome(
                     "this JobManager stopped leading before it could answer",
-                    hint="it may have been done: ask the new leader, or repeat it with the same idempotency key",
+                    hint="the request may have been carried out: ask the new leader, or repeat it with the same "
+                    "idempotency key",
                 )
             )
 

@@ -88,7 +88,7 @@ class DriverMoves(ActorPart):
         try:
             self._requests.give(job, request)
         except Conflict as error:
-            log.info("job does not move", job=job.job_id, reason=str(error))
+            log.info("cannot move a job yet", job=job.job_id, reason=str(error))
 
     def _note(self, job: ManagedJob, lost: move.NoteStateLost) -> None:
         log.warning("a driver was left behind", job=job.job_id, reason=lost.message)

@@ -77,7 +77,7 @@ class JobMachines:
         if job.state.phase is Phase.ADOPTING and attempt == job.state.attempt:
             log.warning(
                 "the job store was put back from an older copy: it does not know this job's newest attempt, which "
-                "continues; what happened after the copy was made is not known here, see docs/storage.md",
+                "continues; later changes are lost, see docs/storage.md",
                 job=job_id,
                 attempt=attempt,
                 stored=before,

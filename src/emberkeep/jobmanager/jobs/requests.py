@@ -88,9 +88,8 @@ class JobRequests(ActorPart):
         ended = self._end_of(job_id, trigger_id, view.pointers)
         if ended is None:
             raise Absent(
-                f"job {job_id} was not asked for anything under {trigger_id}, or it has failed and a JobManager that "
-                "leads no more knew of it",
-                hint="a savepoint that was made is among the job's checkpoints: `emberkeep savepoint list`",
+                f"job {job_id} has no request {trigger_id}, or the request failed under an earlier leader",
+                hint="`emberkeep savepoint list` shows the savepoints that were made",
             )
         return view_of_ended(job_id, ended)
 

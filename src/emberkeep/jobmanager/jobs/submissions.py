@@ -68,7 +68,8 @@ class Submissions:
         most = self._configuration[options.MAX_JOBS]
         if self._table.running() + len(self._creating) >= most:
             raise RetryLater(
-                f"{most} jobs are running or waiting, and no more are accepted", hint=f"see {options.MAX_JOBS.key}"
+                f"{most} jobs are running or waiting, the most that this cluster accepts",
+                hint=f"see {options.MAX_JOBS.key}",
             )
         answer: asyncio.Future[Submission] = self._answers.new()
         self._creating[graph.job_id] = graph
@@ -81,7 +82,7 @@ class Submissions:
         if key != graph.idempotency_key:
             raise Conflict(f"job id {graph.job_id} is taken by another submission", hint="submit with a new job id")
         if creating is not None:
-            raise RetryLater(f"job {graph.job_id} is being submitted", hint="ask again in a moment")
+            raise RetryLater(f"job {graph.job_id} is being submitted", hint="try again in a second")
         return Submission(job_id=graph.job_id, created=False)
 
     async def _create(self, graph: JobGraph, answer: asyncio.Future[Submission]) -> None:

@@ -33,8 +33,8 @@ CHANGES_WAITING = 1000  # requested changes that are not written yet
 WATCH_INTERVAL = 0.5  # seconds between two checks for expired entries
 
 _LOST = (
-    "nothing new is placed until the drivers of running jobs have told it; where none runs, start the JobManager with "
-    f"{BLOCKLIST_ACCEPTS_LOSS.key} to begin with an empty list"
+    "nothing new is placed until the drivers of running jobs have reported the list; if no job runs, start the "
+    f"JobManager with {BLOCKLIST_ACCEPTS_LOSS.key} to begin with an empty list"
 )
 
 
@@ -83,12 +83,17 @@ class BlocklistHandler(Actor):
             await super().run()
         finally:
             for change in (*([self._writing] if self._writing else []), *self._waiting):
-                _answer(change, UnknownOutcome("this JobManager has stopped leading", hint="look at the blocklist"))
+                _answer(
+                    change,
+                    UnknownOutcome(
+                        "this JobManager is no longer the leader", hint="check the blocklist before you try again"
+                    ),
+                )
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
         if self._tracker.blocklist != self._listed:
-            raise AssertionError("blocklist: not so: what is shown is what was recorded last")
+            raise AssertionError("blocklist: this does not hold: the visible list is the last one recorded")
 
     # --- what the edges ask -------------------------------------------------------------------------------------------
 
@@ -161,7 +166,7 @@ class BlocklistHandler(Actor):
             check_entry(report.entry)
             draft.report(report, now_ms)
         except (InvalidInput, BlocklistFull) as error:
-            log.warning("a JobMaster's entry is not taken", place=str(report.entry.place), reason=str(error))
+            log.warning("rejected a JobMaster's entry", place=str(report.entry.place), reason=str(error))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -179,7 +184,7 @@ class BlocklistHandler(Actor):
             return
         self._lapsing = True
         over = ", ".join(str(entry.place) for entry in self._listed.entries if entry.end_ms <= now)
-        self._enqueue(_Change(f"the time is over of {over}", self._let_lapse, None))
+        self._enqueue(_Change(f"expired: {over}", self._let_lapse, None))
 
     def _find(self, lost: LostBlocklist) -> None:
         """Record the list once JobMasters have reported it. From there it is handled like any change."""
@@ -187,7 +192,7 @@ class BlocklistHandler(Actor):
         if found is None or self._writing is not None:
             return
         log.warning("took the blocklist from JobMasters", revision=found.revision, entries=len(found.entries))
-        self._writing = _Change("what running jobs were told", lambda _: None, None)
+        self._writing = _Change("restored from running jobs", lambda _: None, None)
         self.start_effect("record", self._record(self._writing, BlocklistTracker(found), None), deadline=None)
 
     def _let_lapse(self, _: BlocklistTracker) -> None:
@@ -199,7 +204,7 @@ class BlocklistHandler(Actor):
         if self._lost is not None:
             raise RetryLater(f"the blocklist cannot be read: {self._lost.why}", hint=_LOST)
         if len(self._waiting) >= CHANGES_WAITING:
-            raise RetryLater(f"{CHANGES_WAITING} changes of the blocklist wait already", hint="try again in a second")
+            raise RetryLater(f"{CHANGES_WAITING} changes of the blocklist are waiting", hint="try again in a second")
         self._waiting.append(change)
         self._next()
 
@@ -243,7 +248,7 @@ def _answer(change: _Change, answer: Any) -> None:
     """Give the caller, if it still waits, the result or the error."""
     if change.answer is None:
         if isinstance(answer, EmberkeepError):
-            log.warning("the blocklist is not changed", change=change.what, reason=str(answer))
+            log.warning("a change of the blocklist failed", change=change.what, reason=str(answer))
     elif not change.answer.done():
         if isinstance(answer, EmberkeepError):
             change.answer.set_exception(answer)

@@ -41,8 +41,8 @@ async def find_blocklist(store: JobStore, reads: StoreWrites, configuration: Con
         raise
     except Fatal as error:
         if configuration[BLOCKLIST_ACCEPTS_LOSS]:
-            log.error("the blocklist is lost, and an empty one takes its place", reason=str(error))
-            await reads.read("the blocklist is not replaced", lambda: store.record_blocklist(Blocklist()))
+            log.error("the blocklist is lost, starting with an empty one", reason=str(error))
+            await reads.read("cannot replace the blocklist", lambda: store.record_blocklist(Blocklist()))
             return FoundBlocklist(Blocklist())
         log.error("cannot read the blocklist; nothing new is placed until a job reports it", reason=str(error))
         return FoundBlocklist(Blocklist(), LostBlocklist(str(error), configuration[HEARTBEAT_TIMEOUT]))

@@ -37,8 +37,11 @@ MAX_GROUP: Final = 10_000  # BLOBs
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SIZE = Header("Content-Length", "Bytes of the content, or of the range.")
-_RANGE = Header("Range", "One range of bytes, `bytes=0-1023`; the answer is 206 then.")
-_ATTEMPT = Header(ATTEMPT_HEADER, "The attempt of the job that this acts for; it is refused once that is over.")
+_RANGE = Header("Range", "One range of bytes, `bytes=0-1023`; the reply then has status 206.")
+_ATTEMPT = Header(
+    ATTEMPT_HEADER,
+    "The attempt of the job for which the sender acts. The request is refused once that attempt is over.",
+)
 _PEER = Header(BLOB_PEER_HEADER, "Address (host:port) of the requesting task manager's own cache.")
 
 
@@ -47,14 +50,17 @@ class UploadParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     holder: Annotated[
         list[str],
-        Meta(max_length=MAX_HOLDERS, description="Who references a transient BLOB from now on; may be repeated."),
+        Meta(
+            max_length=MAX_HOLDERS,
+            description="Name of a holder that references the transient BLOB from now on; may be repeated.",
+        ),
     ] = field(default_factory=list)
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of a download."""
 
-    direct: Annotated[bool, Meta(description="Do not send on to another cache.")] = False
+    direct: Annotated[bool, Meta(description="Send the content; do not redirect to another cache.")] = False
 
 
 async def open_group(call: CheckedRequest) -> msgspec.Struct:
@@ -71,7 +77,7 @@ async def open_group(call: CheckedRequest) -> msgspec.Struct:
             )
         if not 0 <= content.size <= limit:
             raise InvalidInput(
-                f"{content.size} bytes: 0 to {limit} are possible",
+                f"{content.size} bytes: not from 0 to {limit}",
                 field=f"blobs[{index}].size",
                 hint="see blob.max-size",
             )
@@ -85,7 +91,7 @@ async def put(call: CheckedRequest) -> msgspec.Struct:
     if holders and key.is_permanent:
         raise InvalidInput("a permanent BLOB is referenced by its job alone", field="holder")
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
-        raise web.HTTPUnsupportedMediaType(text="the content itself is expected, without a Content-Encoding")
+        raise web.HTTPUnsupportedMediaType(text="send the content itself, without a Content-Encoding")
     limit, announced = call.api.configuration[BLOB_MAX_SIZE], request.content_length
     if announced is not None and announced > limit:
         raise too_large(limit, announced)
@@ -193,9 +199,9 @@ ROUTES = (
         reply=BlobGroupOpened,
         body=BlobGroup,
         problems=(409, 413, 415, 503),
-        doc="The job id is the client's choice: any that no job has had; 32 zeros for what belongs to no job. Once the "
-        "last of the group has arrived, all of them exist for `blob.retention.interval` at least; the job has to be "
-        "submitted within it.",
+        doc="The client chooses the job id: any id that no job has had, or 32 zeros for BLOBs that belong to no job. "
+        "Once the last BLOB of the group has arrived, all of them are kept for at least `blob.retention.interval`; "
+        "submit the job within that time.",
     ),
     Route("GET", _OF_JOB, list_of_job, "The BLOBs of one job", "BLOBs", reply=BlobList, problems=(503,)),
     Route(
@@ -206,18 +212,18 @@ ROUTES = (
         "BLOBs",
         status=201,
         reply=BlobStored,
-        raw_body="The content itself; it is refused when its SHA-256 differs.",
+        raw_body="The content itself. The server refuses it if its SHA-256 differs from the key.",
         query=UploadParameters,
         headers=(_ATTEMPT,),
         problems=(408, 409, 413, 415, 503, 507),
-        doc="Repeating it does no harm. `blob.max-size` bounds the size. A client that sends nothing for 30 s, or less "
-        "than 16 KiB/s, is cut off.",
+        doc="A repeated upload does no harm. `blob.max-size` limits the size. The server cuts off a client that sends "
+        "nothing for 30 s, or less than 16 KiB/s.",
     ),
     Route(
         "HEAD",
         _ONE,
         head,
-        "Whether a BLOB is there, and its size",
+        "Check whether a BLOB exists; get its size",
         "BLOBs",
         media="application/octet-stream",
         reply_headers=(_SIZE,),
@@ -227,7 +233,7 @@ ROUTES = (
         "GET",
         _ONE,
         get,
-        "The content of a BLOB",
+        "Download a BLOB",
         "BLOBs",
         media="application/octet-stream",
         query=Download,
@@ -235,14 +241,14 @@ ROUTES = (
         reply_headers=(_SIZE,),
         also=(206, 307),
         problems=(404, 416, 503),
-        doc="To a task manager that names its own cache the answer may be 307: ask that peer, and if it fails, this "
-        "resource again with `direct=true`.",
+        doc="A task manager that names its own cache may get 307: download the BLOB from that peer, and if the peer "
+        "fails, from this resource with `direct=true`.",
     ),
     Route(
         "POST",
         _ONE + "/ready",
         ready,
-        "A task manager's cache has got a BLOB, and serves it to others from now on",
+        "Report that a task manager's cache has a BLOB and serves it to other caches",
         "BLOBs",
         status=204,
         headers=(_PEER,),
@@ -257,24 +263,24 @@ ROUTES = (
         status=204,
         headers=(_ATTEMPT,),
         problems=(409, 503),
-        doc="A reference that is not there (any more) is fine.",
+        doc="It is no error if the reference does not exist.",
     ),
     Route("GET", "/blobs", list_all, "All BLOBs that the server knows", "BLOBs", reply=BlobList, problems=(503,)),
     Route(
         "POST",
         "/blobs/verify",
         verify,
-        "Read every BLOB in both stores and heal what can be",
+        "Read every BLOB in both stores and repair damaged copies",
         "BLOBs",
         reply=BlobCheck,
         problems=(503,),
-        doc="It takes as long as reading all of it does.",
+        doc="The reply comes when all BLOBs have been read.",
     ),
     Route(
         "POST",
         _OF_JOB + "/verify",
         verify_job,
-        "Read every BLOB of one job in both stores and heal what can be",
+        "Read every BLOB of one job in both stores and repair damaged copies",
         "BLOBs",
         reply=BlobCheck,
         problems=(503,),
@@ -287,6 +293,6 @@ ROUTES = (
         "BLOBs",
         reply=BlobCollection,
         problems=(503,),
-        doc="What has been staged before is deleted, what is unreferenced is staged.",
+        doc="It deletes the BLOBs that an earlier run staged, and stages those that are now unreferenced.",
     ),
 )

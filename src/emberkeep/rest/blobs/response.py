@@ -70,7 +70,7 @@ def _open(path: Path, key: BlobKey) -> FileIO:
         raise Absent(f"BLOB {key} has just been deleted") from None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise RetryLater("this process has as many files open as it may", hint="try again in a second") from None
+            raise RetryLater("this process has reached its limit of open files", hint="try again in a second") from None
         raise
 
 
@@ -85,7 +85,7 @@ def _range(request: web.Request, size: int) -> tuple[int, int]:
         wanted = slice(size, None, 1)
     start, stop, _ = wanted.indices(size)
     if start >= stop:
-        refusal = web.HTTPRequestRangeNotSatisfiable(text=f"there are {size} bytes, and none of them in this range")
+        refusal = web.HTTPRequestRangeNotSatisfiable(text=f"the range is outside the {size} bytes of the BLOB")
         refusal.headers[hdrs.CONTENT_RANGE] = f"bytes */{size}"
         raise refusal
     return start, stop - start

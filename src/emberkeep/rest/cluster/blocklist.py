@@ -105,7 +105,7 @@ def _drivers(body: BlockRequest) -> EvacuatedDrivers:
         return body.drivers or EvacuatedDrivers.RESTART
     if body.drivers is not None:
         raise InvalidInput(
-            f"drivers is given with {body.action.value}", field="drivers", hint="drivers leave evacuated places only"
+            f"drivers is given with {body.action.value}", field="drivers", hint="only an evacuation moves drivers"
         )
     return EvacuatedDrivers.WAIT
 
@@ -125,9 +125,9 @@ async def unblock(call: CheckedRequest) -> web.StreamResponse:
 
 
 _PUT_DOC = (
-    "201: a new entry. 202: merged into the entry that was there (`allowMerge`): the stronger action, the earlier "
-    "start, the later end, both causes. 409: there is an entry, and `allowMerge` is false. From the answer on nothing "
-    "new is decided for that place, also by later JobManagers."
+    "201: a new entry. 202: merged into the existing entry (`allowMerge`): the stronger action, the earlier start, the "
+    "later end, both causes. 409: an entry exists, and `allowMerge` is false. From the reply on, no JobManager places "
+    "new work there, including later leaders."
 )
 
 

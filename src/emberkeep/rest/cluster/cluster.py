@@ -65,7 +65,7 @@ async def shut_down(call: CheckedRequest) -> msgspec.Struct:
 async def leader(call: CheckedRequest) -> msgspec.Struct:
     epoch = call.api.gateway.epoch()
     if epoch <= 0:
-        raise RetryLater("this JobManager does not lead", hint="ask the others")
+        raise RetryLater("this JobManager is not the leader", hint="ask the other JobManagers")
     return Probe(status="leader", epoch=epoch)
 
 
@@ -84,7 +84,7 @@ async def readiness(call: CheckedRequest) -> msgspec.Struct:
 
 ROUTES = (
     Route("GET", "/overview", overview, "Counts of jobs, task managers and slots", "Cluster", reply=ClusterOverview),
-    Route("GET", "/config", config, "What dashboards need to know", "Cluster", reply=DashboardConfiguration),
+    Route("GET", "/config", config, "Settings that dashboards need", "Cluster", reply=DashboardConfiguration),
     Route(
         "GET",
         "/jobmanager/config",
@@ -100,10 +100,16 @@ ROUTES = (
         "Shut the JobManager down",
         "Cluster",
         reply=Empty,
-        doc="Drivers and executors go on; a JobManager that starts again attaches to them.",
+        doc="Drivers and executors continue; the next JobManager attaches to them.",
     ),
     Route(
-        "GET", "/leader", leader, "200 where this JobManager leads, else 503", "Probes", reply=Probe, problems=(503,)
+        "GET",
+        "/leader",
+        leader,
+        "200 if this JobManager is the leader, else 503",
+        "Probes",
+        reply=Probe,
+        problems=(503,),
     ),
     Route("GET", "/liveness", liveness, "200 while the process answers", "Probes", reply=Probe),
     Route("GET", "/readiness", readiness, "200 when requests can be served", "Probes", reply=Probe, problems=(503,)),

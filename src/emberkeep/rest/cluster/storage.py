@@ -15,7 +15,7 @@ class PurgeStorage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Query parameters of a purge."""
 
     force: Annotated[
-        bool, Meta(description="Also while task managers of another job store run, whose jobs may use it.")
+        bool, Meta(description="Delete even while task managers of another job store run, whose jobs may use the data.")
     ] = False
 
 
@@ -37,7 +37,7 @@ ROUTES = (
         "GET",
         "/storage",
         status,
-        "Whose the shared storage is, and what lies there that no job needs",
+        "The owner of the shared storage, and the data there that no job needs",
         "Storage",
         reply=StorageInfo,
         operation="storage_status",
@@ -47,25 +47,25 @@ ROUTES = (
         "POST",
         "/storage/adopt",
         adopt,
-        "Say that what lies in the storage belongs to this cluster",
+        "Declare that the data in the storage belongs to this cluster",
         "Storage",
         reply=StorageInfo,
         operation="adopt_storage",
         problems=(409, 503, 507),
-        doc="Needed where the job store was emptied or exchanged. What no job needs is marked then, and deleted after "
-        "`high-availability.storage.unknown-delay`.",
+        doc="Needed if the job store was emptied or replaced. The JobManager then marks the data that no job needs, "
+        "and deletes it after `high-availability.storage.unknown-delay`.",
     ),
     Route(
         "POST",
         "/storage/purge",
         purge,
-        "Adopt the storage, and delete at once what belongs to no known job",
+        "Adopt the storage, and delete at once the data of all unknown jobs",
         "Storage",
         reply=StorageInfo,
         operation="purge_storage",
         query=PurgeStorage,
         problems=(409, 503, 507),
-        doc="Checkpoints and graphs are gone when this returns; BLOBs go with one of the next clean-ups. Savepoints "
-        "stay. 409: it is another cluster's, or `used-by` names task managers.",
+        doc="Checkpoints and graphs are deleted when the reply comes, BLOBs by one of the next clean-ups. Savepoints "
+        "stay. 409: the storage belongs to another cluster, or `used-by` names task managers.",
     ),
 )

@@ -21,8 +21,8 @@ class StopParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     drain: Annotated[
         float,
         Meta(
-            description="Seconds that its work has to go, from 0 to 604800: executors and streaming drivers move "
-            "elsewhere as far as there is room, other drivers end with their jobs."
+            description="Seconds for its work to leave, from 0 to 604800. Executors and streaming drivers move "
+            "elsewhere if there is room, other drivers end with their jobs."
         ),
     ] = 0.0
 
@@ -58,13 +58,14 @@ ROUTES = (
         "POST",
         "/taskmanagers/{taskmanagerid}/stop",
         stop,
-        "End a task manager for good",
+        "End a task manager permanently",
         "Task managers",
         status=202,
         reply=Empty,
         query=StopParameters,
         problems=(404,),
-        doc="It takes nothing new; after the drain its executors end and are replaced elsewhere, drivers get SIGTERM "
-        "and their jobs are restarted elsewhere. Then it gives its slots back, deletes its local state and ends.",
+        doc="The task manager takes no new work. After the drain its remaining executors end and are replaced "
+        "elsewhere, its remaining drivers get SIGTERM and their jobs restart elsewhere. Then the task manager returns "
+        "its slots, deletes its local state and ends.",
     ),
 )

@@ -38,7 +38,7 @@ class ReadExceptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class TerminateJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of a job's termination. Flink's other mode, ``stop``, is not offered."""
 
-    mode: Annotated[Literal["cancel"], Meta(description="How to end the job.")] = "cancel"
+    mode: Annotated[Literal["cancel"], Meta(description="How to end the job: `cancel`, the only mode.")] = "cancel"
     grace: Annotated[
         float | None,
         Meta(
@@ -99,7 +99,8 @@ ROUTES = (
         reply=Empty,
         query=TerminateJob,
         problems=(404, 409),
-        doc="Accepted at once; the job is CANCELED when its driver is gone. Repeats do no harm. 409: it has ended.",
+        doc="The reply comes at once; the job is CANCELED when its driver has ended. A repeated request does no harm. "
+        "409: the job has ended.",
     ),
     Route(
         "GET",
@@ -119,7 +120,8 @@ ROUTES = (
         "Jobs",
         reply=CheckpointStatistics,
         problems=(404,),
-        doc="As it is stored: another leader, and the next attempt, know as much. A query may be some batches ahead.",
+        doc="These are the stored records, which the next leader and the next attempt read. A query may be some "
+        "batches ahead of its record.",
     ),
     Route(
         "GET",
@@ -138,6 +140,7 @@ ROUTES = (
         "Jobs",
         media="text/event-stream",
         problems=(404, 503),
-        doc="Event `job` with the body of `/jobs/{jobid}` at first and after each change; at last event `end`.",
+        doc="First, and after each change, comes an event `job` with the body of `/jobs/{jobid}`; the last event is "
+        "`end`.",
     ),
 )

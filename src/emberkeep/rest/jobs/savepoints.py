@@ -88,7 +88,9 @@ def _trigger(api: Api, given: str | None) -> str:
         return api.system.ids.hex32()
     if not _TRIGGER.fullmatch(given):
         raise InvalidInput(
-            f"{given[:64]!r} is no trigger id", field="triggerId", hint="32 lower-case hex digits, or none at all"
+            f"{given[:64]!r} is not a trigger id",
+            field="triggerId",
+            hint="send 32 lower-case hex digits, or leave it out",
         )
     return given
 
@@ -97,7 +99,7 @@ def _checked_timeout(given: int) -> int:
     """Return ``given``, in milliseconds. Raises InvalidInput unless it is more than 0 and at most MAX_TIMEOUT."""
     if not 0 < given <= MAX_TIMEOUT:
         raise InvalidInput(
-            f"{given} ms is no timeout", field="timeout", hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
+            f"{given} ms is not a timeout", field="timeout", hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
         )
     return given
 
@@ -149,8 +151,8 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
         starts_from = view.graph.savepoint if view.graph is not None and not view.status.is_globally_terminal else ""
         if starts_from and is_same_place(starts_from, path):
             raise Conflict(
-                f"job {view.job_id} ({view.name}) has started from {path}, and may have to do so again",
-                hint="dispose of it once that job has ended, or stop that job with a savepoint of its own",
+                f"job {view.job_id} ({view.name}) was started from {path} and may need it for a restart",
+                hint="delete the savepoint when that job has ended, or stop that job with a savepoint of its own",
             )
     return await api.savepoints.dispose(path)
 
@@ -168,9 +170,9 @@ def _cause(error: EmberkeepError) -> FailureCause:
 
 
 _ASK_DOC = (
-    "Durable when this answers: a later JobManager, and the job's next attempt, carry it on. The same `triggerId` "
-    "again is the same request. 409: the job does another one, or is ending or has ended."
-    " When the micro-batches that run have not ended within `timeout`, it fails and the job goes on."
+    "The request is durable when the reply comes: a later JobManager and the job's next attempt continue it. A repeat "
+    "with the same `triggerId` is the same request. 409: the job is busy with another request, is ending or has ended. "
+    "If the running micro-batches do not end within `timeout`, the request fails and the job continues."
 )
 
 ROUTES = (
@@ -190,7 +192,7 @@ ROUTES = (
         "POST",
         "/jobs/{jobid}/savepoints",
         make_savepoint,
-        "Make a savepoint of a job, which runs on",
+        "Make a savepoint of a job, which continues to run",
         "Savepoints",
         status=202,
         reply=TriggerResponse,
@@ -202,23 +204,24 @@ ROUTES = (
         "GET",
         "/jobs/{jobid}/savepoints/{triggerid}",
         savepoint_of_job,
-        "How far a savepoint or stop has come",
+        "Progress of a savepoint or stop",
         "Savepoints",
         reply=SavepointStatus,
         problems=(404, 503),
-        doc="404 also for one that has failed while another JobManager led. Savepoints that were made stay known.",
+        doc="Also 404 for a request that failed under an earlier leader. Completed savepoints stay known.",
     ),
     Route("GET", "/savepoints", savepoints, "Savepoints of all jobs", "Savepoints", reply=SavepointList),
     Route(
         "GET",
         "/savepoints/manifest",
         manifest,
-        "What is in a savepoint",
+        "Contents of a savepoint",
         "Savepoints",
         reply=SavepointInfo,
         query=ReadSavepoint,
         problems=(404, 503),
-        doc="Read where it lies, whoever made it. 400: what lies there is damaged.",
+        doc="The JobManager reads the manifest in that directory, whichever cluster made it. 400: the manifest is "
+        "damaged.",
     ),
     Route(
         "POST",
@@ -229,7 +232,7 @@ ROUTES = (
         reply=SavepointCheck,
         body=SavepointFiles,
         problems=(404, 503),
-        doc="Answers when all is read, which takes its time.",
+        doc="The reply comes when all files have been read.",
     ),
     Route(
         "POST",
@@ -240,13 +243,14 @@ ROUTES = (
         reply=TriggerResponse,
         body=SavepointPath,
         problems=(503,),
-        doc="Only a directory with a savepoint's manifest is deleted, and none that a running job has started from.",
+        doc="Only a directory with a savepoint's manifest is deleted, and only if no unfinished job was started from "
+        "it.",
     ),
     Route(
         "GET",
         "/savepoint-disposal/{triggerid}",
         disposal,
-        "How far a deletion has come",
+        "Progress of a deletion",
         "Savepoints",
         reply=DisposalStatus,
         problems=(404,),

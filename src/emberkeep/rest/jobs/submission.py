@@ -80,7 +80,9 @@ def _chosen(text: str) -> JobId:
 
 def _blob_key(offloaded: OffloadedSubmission) -> BlobKey:
     if offloaded.blob.kind is not BlobKind.TRANSIENT:
-        raise InvalidInput("an off-loaded submission is a transient BLOB", field="blob.kind", hint="kind 't'")
+        raise InvalidInput(
+            "an off-loaded submission must be a transient BLOB", field="blob.kind", hint="use a key of kind 't'"
+        )
     if not 0 <= offloaded.blob.size <= SUBMISSION_BYTES:
         raise InvalidInput(
             f"a submission of {offloaded.blob.size} bytes: {SUBMISSION_BYTES} are allowed", field="blob.size"
@@ -134,11 +136,13 @@ ROUTES = (
         reply=JobSubmitted,
         body=JobSubmission,
         reference=OffloadedSubmission,
-        headers=(Header(IDEMPOTENCY_HEADER, "Repeats with the same key start one job; may be in the body instead."),),
+        headers=(
+            Header(IDEMPOTENCY_HEADER, "Requests with the same key start one job. The key may be in the body instead."),
+        ),
         problems=(409, 413, 415, 424, 503),
-        doc="The job is durable when this answers. Upload its artefacts before, as BLOBs below its id. A body of more "
-        "than 16 MiB has to be off-loaded: upload it as a transient BLOB of the same job and send its name. 424: a "
-        "BLOB is not here (any more), as after a change of the leader: announce the group again, upload what is "
-        "missing, submit again with the same job id and key.",
+        doc="The job is durable when the reply comes. Upload its artefacts first, as BLOBs below its id. A body of "
+        "more than 16 MiB must be off-loaded: upload it as a transient BLOB of the same job and send its name. 424: "
+        "the JobManager lacks a BLOB, for example after a change of the leader. Announce the group again, upload what "
+        "is missing, and submit again with the same job id and key.",
     ),
 )

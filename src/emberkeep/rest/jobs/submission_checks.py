@@ -27,7 +27,7 @@ def check_submission(submission: JobSubmission) -> None:
     _check_name(submission.name)
     if submission.artefacts and not submission.jobid:
         raise InvalidInput(
-            "a job with artefacts has an id before it is submitted: they are uploaded below it",
+            "a job with artefacts needs an id: the artefacts are uploaded below that id",
             field="jobid",
             hint="choose 32 random hex digits",
         )
@@ -44,7 +44,7 @@ def check_submission(submission: JobSubmission) -> None:
     if submission.savepoint:
         check_location(submission.savepoint, "savepoint")
     if not _PYTHON.fullmatch(submission.python):
-        raise InvalidInput(f"{submission.python[:20]!r} is no Python version such as '3.11'", field="python")
+        raise InvalidInput(f"{submission.python[:20]!r} is not a Python version such as '3.11'", field="python")
 
 
 def idempotency_key(in_body: str, header: str | None) -> str:
@@ -63,7 +63,7 @@ def idempotency_key(in_body: str, header: str | None) -> str:
         raise InvalidInput(
             "a submission needs an idempotency key",
             field=IDEMPOTENCY_HEADER,
-            hint="a new random one for each job; the same one when a submission is repeated",
+            hint="choose a random key for each job; use the same key to repeat a submission",
         )
     if not _KEY.fullmatch(key):
         raise InvalidInput("an idempotency key is 1 to 200 printable ASCII characters", field=IDEMPOTENCY_HEADER)
@@ -91,7 +91,7 @@ def _check_artefacts(artefacts: list[Artefact]) -> None:
         if not _SHA256.fullmatch(artefact.sha256):
             raise InvalidInput(f"{artefact.sha256[:80]!r} is not a SHA-256 (64 hex digits)", field=f"{field}.sha256")
         if artefact.size < 0:
-            raise InvalidInput(f"{artefact.size} is no size", field=f"{field}.size")
+            raise InvalidInput(f"{artefact.size} is not a size", field=f"{field}.size")
         seen_as = artefact.fragment or artefact.name
         if by_name.setdefault(seen_as, artefact.sha256) != artefact.sha256:
             raise InvalidInput(
@@ -135,7 +135,7 @@ def _check_resources(submission: JobSubmission) -> None:
     for name, minimum in minima.items():
         value = getattr(resources, name)
         if not minimum <= value < 2**31:
-            raise InvalidInput(f"{value} is less than {minimum} or far too much", field=f"resources.{name}")
+            raise InvalidInput(f"{value} is less than {minimum} or too large", field=f"resources.{name}")
 
 
 def _check_settings(settings: Mapping[str, str], field: str) -> None:

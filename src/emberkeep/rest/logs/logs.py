@@ -107,12 +107,12 @@ async def _registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
             return view
     if expected.may_still_come(api):
         raise RetryLater(
-            f"task manager {task_manager} has not registered with this JobManager, which leads only since a moment ago",
-            hint="ask for its logs again in a few seconds",
+            f"task manager {task_manager} has not registered yet: this JobManager has just become the leader",
+            hint="try again in a few seconds",
         )
     raise Absent(
         f"task manager {task_manager} is not registered, so its logs cannot be read",
-        hint="they are in its working directory, and here again once it is back",
+        hint="they are in its working directory; start it again to read them here",
     )
 
 

@@ -21,9 +21,11 @@ _FARTHEST = 2**53
 MAX_WAIT = 60
 
 LOG_REPLY_HEADERS = (
-    Header(LOG_OFFSET_HEADER, "Where the body's first byte stands in the log; add the body's length to read on."),
-    Header(LOG_SIZE_HEADER, "Bytes that the log holds now."),
-    Header(LOG_COMPLETE_HEADER, "`true`: the body reaches the end of the log and nothing will be added."),
+    Header(
+        LOG_OFFSET_HEADER, "Offset of the body's first byte in the log. Add the body's length to get the next offset."
+    ),
+    Header(LOG_SIZE_HEADER, "Size of the log in bytes."),
+    Header(LOG_COMPLETE_HEADER, "`true`: the body reaches the end of the log, and the log has ended."),
 )
 
 
@@ -31,15 +33,18 @@ class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Query parameters of a log. The reply waits only while there is no byte after ``offset`` and the log may grow."""
 
     offset: Annotated[
-        int, Meta(ge=-_FARTHEST, le=_FARTHEST, description="First byte; negative: this many before the end.")
+        int,
+        Meta(
+            ge=-_FARTHEST, le=_FARTHEST, description="Offset of the first byte; a negative number counts from the end."
+        ),
     ] = 0
-    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="Most bytes in the reply.")] = DEFAULT_LIMIT
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="Maximum number of bytes in the reply.")] = DEFAULT_LIMIT
     range: Annotated[
         str,
         Meta(
             pattern=BYTE_RANGE,
-            description="First and last byte, `1000-1999`; `1000-`: from there to the end; `-1000`: the last 1000. "
-            f"Instead of `offset` and `limit`. The reply holds the first {MAX_LIMIT} bytes of it at most.",
+            description="Instead of `offset` and `limit`: first and last byte, as in `1000-1999`; `1000-` is from "
+            f"there to the end, `-1000` the last 1000. The reply has at most the first {MAX_LIMIT} bytes of the range.",
         ),
     ] = ""
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for new bytes.")] = 0.0
@@ -52,7 +57,7 @@ class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if not self.range:
             return LogQuery(offset=self.offset, limit=self.limit, wait=self.wait, job_id=job_id)
         if self.offset != 0 or self.limit != DEFAULT_LIMIT:
-            raise InvalidInput("range stands instead of offset and limit", field="range")
+            raise InvalidInput("range cannot be combined with offset or limit", field="range")
         wanted = parse_byte_range(self.range)
         return LogQuery(
             offset=wanted.offset,

@@ -16,25 +16,29 @@ _SERVER_GAUGES = (
     ("emberkeep_blob_stored_bytes", "Bytes of the BLOBs that the BLOB server stores.", "bytes"),
 )
 _SERVER_COUNTERS = (
-    ("emberkeep_blob_uploads", "BLOBs that the BLOB server was given.", "uploads"),
-    ("emberkeep_blob_uploaded_bytes", "Bytes that the BLOB server was given.", "uploaded_bytes"),
-    ("emberkeep_blob_downloads", "BLOBs that the BLOB server gave out itself.", "downloads"),
-    ("emberkeep_blob_downloaded_bytes", "Bytes that the BLOB server gave out itself.", "downloaded_bytes"),
-    ("emberkeep_blob_redirects", "Downloads that the BLOB server sent on to a peer's cache.", "redirected"),
-    ("emberkeep_blob_misses", "BLOBs that the BLOB server was asked for and had nowhere.", "misses"),
-    ("emberkeep_blob_verify_failures", "Copies at the BLOB server whose bytes were wrong.", "verify_failures"),
+    ("emberkeep_blob_uploads", "BLOBs uploaded to the BLOB server.", "uploads"),
+    ("emberkeep_blob_uploaded_bytes", "Bytes uploaded to the BLOB server.", "uploaded_bytes"),
+    ("emberkeep_blob_downloads", "BLOBs that the BLOB server sent itself.", "downloads"),
+    ("emberkeep_blob_downloaded_bytes", "Bytes that the BLOB server sent itself.", "downloaded_bytes"),
+    ("emberkeep_blob_redirects", "Downloads that the BLOB server redirected to a peer's cache.", "redirected"),
+    ("emberkeep_blob_misses", "Requests for BLOBs that no store of the BLOB server has.", "misses"),
+    ("emberkeep_blob_verify_failures", "Damaged copies found at the BLOB server.", "verify_failures"),
     ("emberkeep_blob_cleanup_runs", "Staged clean-ups of the BLOB server.", "cleanup_runs"),
     ("emberkeep_blob_deleted", "BLOBs that the BLOB server deleted.", "deleted"),
 )
 _SERVER_HITS = (("local", "local_hits"), ("ha", "ha_hits"))
 
 _CACHE_COUNTERS = (
-    ("emberkeep_blob_cache_received_bytes", "Bytes that a BLOB cache was sent.", "received_bytes"),
-    ("emberkeep_blob_cache_misses", "Retrievals by a BLOB cache that failed.", "failures"),
-    ("emberkeep_blob_cache_verify_failures", "Copies, here or received, whose bytes were wrong.", "verify_failures"),
-    ("emberkeep_blob_cache_served", "BLOBs that a BLOB cache gave to its peers.", "served"),
-    ("emberkeep_blob_cache_cleanup_runs", "Staged clean-ups of a BLOB cache.", "cleanup_runs"),
-    ("emberkeep_blob_cache_deleted", "BLOBs that a BLOB cache's clean-up deleted.", "deleted"),
+    ("emberkeep_blob_cache_received_bytes", "Bytes that BLOB caches received.", "received_bytes"),
+    ("emberkeep_blob_cache_misses", "Failed retrievals by BLOB caches.", "failures"),
+    (
+        "emberkeep_blob_cache_verify_failures",
+        "Damaged copies that BLOB caches found on disk or received.",
+        "verify_failures",
+    ),
+    ("emberkeep_blob_cache_served", "BLOBs that BLOB caches sent to their peers.", "served"),
+    ("emberkeep_blob_cache_cleanup_runs", "Staged clean-ups of BLOB caches.", "cleanup_runs"),
+    ("emberkeep_blob_cache_deleted", "BLOBs that clean-ups of BLOB caches deleted.", "deleted"),
 )
 # Where a cache found a requested BLOB. A transfer comes from "ha" or "server", which includes the caches of peers.
 _CACHE_HITS = (("local", "hits"), ("shared", "shared"))
@@ -77,7 +81,7 @@ def _of_server(server: BlobStatistics) -> Iterator[Metric]:
 
 def _of_caches(views: Sequence[TaskManagerView]) -> Iterator[Metric]:
     reports = [(view.info.id, view.report.blobs) for view in views if view.report.blobs is not None]
-    stored = GaugeMetricFamily("emberkeep_blob_cache_stored", "BLOBs that a BLOB cache holds.", labels=[_TASK_MANAGER])
+    stored = GaugeMetricFamily("emberkeep_blob_cache_stored", "BLOBs in BLOB caches.", labels=[_TASK_MANAGER])
     for name, report in reports:
         stored.add_metric([name], report.blobs)
     yield stored
@@ -88,7 +92,7 @@ def _of_caches(views: Sequence[TaskManagerView]) -> Iterator[Metric]:
         yield family
     for metric, doc, label, sources in (
         ("emberkeep_blob_cache_hits", "BLOBs that were on the node already.", "where", _CACHE_HITS),
-        ("emberkeep_blob_cache_transfers", "BLOBs that were brought to the node.", "source", _CACHE_TRANSFERS),
+        ("emberkeep_blob_cache_transfers", "BLOBs that were downloaded to the node.", "source", _CACHE_TRANSFERS),
     ):
         family = CounterMetricFamily(metric, doc, labels=[_TASK_MANAGER, label])
         for name, report in reports:

@@ -50,34 +50,36 @@ class Metrics:
         self._jobs = Gauge("emberkeep_jobs", "Jobs by status.", ["status"], registry=registry)
         self._unreadable = Gauge(
             "emberkeep_num_unreadable_jobs",
-            "Jobs whose job graphs cannot be read at present: nothing is decided about them.",
+            "Jobs that wait because their job graphs cannot be read now.",
             registry=registry,
         )
         self._restarts = _Restarts(
             Counter(
-                "emberkeep_job_restarts_total", "Drivers started again since this JobManager leads.", registry=registry
+                "emberkeep_job_restarts_total",
+                "Drivers restarted since this JobManager became the leader.",
+                registry=registry,
             )
         )
         self._task_managers = Gauge("emberkeep_task_managers", "Registered task managers.", registry=registry)
         self._away = Gauge(
-            "emberkeep_task_managers_away", "Task managers that are silent while jobs go on there.", registry=registry
+            "emberkeep_task_managers_away", "Task managers without contact whose jobs continue.", registry=registry
         )
         self._adopted = Gauge(
             "emberkeep_adopted_processes",
-            "Drivers and executors that task managers have taken over from their former lives.",
+            "Drivers and executors that task managers have taken over from their previous instances.",
             registry=registry,
         )
         self._slots = Gauge("emberkeep_slots", "Slots of all task managers.", registry=registry)
         self._slots_free = Gauge("emberkeep_slots_free", "Slots that are not allocated.", registry=registry)
         self._places = Gauge("emberkeep_driver_places", "Driver places of all task managers.", registry=registry)
-        self._places_free = Gauge("emberkeep_driver_places_free", "Driver places not taken.", registry=registry)
+        self._places_free = Gauge("emberkeep_driver_places_free", "Driver places that are free.", registry=registry)
         # FLIP-224 calls it numBlockedNodes.
         self._blocked = Gauge(
             "emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.", registry=registry
         )
         self._storage_unowned = Gauge(
             "emberkeep_storage_unowned",
-            "1 where the shared storage may be another cluster's or job store's, so that nothing is deleted there.",
+            "1 if the shared storage may belong to another cluster or job store, so nothing is deleted there.",
             registry=registry,
         )
         self._storage_unneeded = Gauge(
@@ -93,7 +95,7 @@ class Metrics:
             self._submissions.labels(outcome)
         self._http = Histogram(
             "emberkeep_http_request_duration_seconds",
-            "Time to answer a request, by route; waits of long polls and event streams count.",
+            "Time to answer a request, by route, including the waits of long polls and event streams.",
             ["method", "route", "status"],
             buckets=_SECONDS,
             registry=registry,
@@ -109,7 +111,7 @@ class Metrics:
         self._state_gateways = StateGatewayMetrics(registry)
         self._lag = Histogram(
             "emberkeep_event_loop_lag_seconds",
-            "How late the event loop ran a timer.",
+            "Delay with which the event loop ran a timer.",
             buckets=_SECONDS,
             registry=registry,
         )

@@ -15,21 +15,21 @@ _LABEL = "task_manager"
 _PREFIX = "emberkeep_state_gateway_"
 _GAUGES = (
     ("copies", "State files with a copy on the node's disk."),
-    ("used_bytes", "Bytes that copies of state files take on the node's disk."),
+    ("used_bytes", "Bytes of copies of state files on the node's disk."),
 )
 _COUNTERS = (
-    ("hits", "State files opened that were read from the node's disk, at least in part."),
-    ("misses", "State files opened that were read from the durable store alone."),
+    ("hits", "Opened state files that were read at least partly from the node's disk."),
+    ("misses", "Opened state files that were read from the durable store alone."),
     ("local_read_bytes", "Bytes of state files read from the node's disk."),
     ("remote_read_bytes", "Bytes of state files read from the durable store."),
     ("written_bytes", "Bytes of state files written to the durable store."),
     ("kept_bytes", "Bytes of state files written to the durable store and kept on the node's disk."),
-    ("verify_failures", "Copies on the node's disk whose bytes were wrong."),
-    ("stale", "Copies on the node's disk of files that were replaced elsewhere."),
-    ("disk_failures", "Times that the node's disk refused a copy or a note of a rename."),
-    ("evictions", "Copies dropped for the quota."),
-    ("purged", "Copies dropped as their durable file was gone."),
-    ("fenced", "Requests of attempts that were over."),
+    ("verify_failures", "Damaged copies found on the node's disk."),
+    ("stale", "Outdated copies on the node's disk: the file was replaced in the durable store."),
+    ("disk_failures", "Failures to write a copy, or the record of a rename, to the node's disk."),
+    ("evictions", "Copies deleted to stay within the quota."),
+    ("purged", "Copies deleted because their durable file no longer exists."),
+    ("fenced", "Requests from attempts that were over."),
 )
 
 

@@ -21,7 +21,7 @@ def parse_holder(text: str) -> str:
         raise InvalidInput(
             f"{text[:80]!r} cannot name a holder",
             field="holder",
-            hint="letters, digits, '.', '_', '~', ':' and '-', 200 at most",
+            hint="use letters, digits, '.', '_', '~', ':' and '-', 200 at most",
         )
     return text
 
@@ -31,5 +31,5 @@ def parse_attempt(text: str | None) -> int:
     if text is None:
         return NO_ATTEMPT
     if not _ATTEMPT.fullmatch(text):
-        raise InvalidInput(f"{text[:80]!r} is no attempt of a job", field=ATTEMPT_HEADER, hint="a number from 1 on")
+        raise InvalidInput(f"{text[:80]!r} is not an attempt number", field=ATTEMPT_HEADER, hint="send a number from 1")
     return int(text)

@@ -22,9 +22,9 @@ def check_location(location: str, field: str) -> None:
         raise InvalidInput(f"{field} has {len(location)} characters", field=field, hint="choose a shorter one")
     if _CONTROL.search(location) or not _LOCATION.match(location):
         raise InvalidInput(
-            f"{field}: {location[:80]!r} is no directory",
+            f"{field}: {location[:80]!r} is not a directory",
             field=field,
-            hint="an absolute path, or a URI such as file:///path or s3://bucket/prefix",
+            hint="give an absolute path, or a URI such as file:///path or s3://bucket/prefix",
         )
 
 

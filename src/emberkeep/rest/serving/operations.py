@@ -54,7 +54,9 @@ class Operations:
         except EmberkeepError as error:
             operation.error = error
         except asyncio.CancelledError:
-            operation.error = RetryLater("the JobManager has stopped leading in the middle of it", hint="ask again")
+            operation.error = RetryLater(
+                "the JobManager lost leadership during the operation", hint="send the request again"
+            )
             raise
         except Exception as error:  # noqa: BLE001 - a bug fails this operation, not the process
             operation.error = EmberkeepError(f"internal error: {type(error).__name__}: {error}")
@@ -67,7 +69,7 @@ class Operations:
         if operation is None:
             raise Absent(
                 f"no operation {trigger_id} is known",
-                hint="this JobManager may have begun to lead since: ask for it again",
+                hint="an earlier leader may have received it: send the request again",
             )
         return operation
 

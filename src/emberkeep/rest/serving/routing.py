@@ -104,16 +104,16 @@ class Route:
 PATH_PARAMETERS: dict[str, PathParameter] = {
     "jobid": PathParameter("^[0-9a-f]{32}$", "Job id: 32 hex digits.", parse_job_id),
     "taskmanagerid": PathParameter(
-        "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "Task manager's resource id.", parse_task_manager_id
+        "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "Id of the task manager.", parse_task_manager_id
     ),
-    "nodeid": PathParameter("^.{1,253}$", "Node's id.", parse_node_id),
-    "triggerid": PathParameter("^[0-9a-f]{32}$", "The operation's trigger id.", parse_trigger_id),
+    "nodeid": PathParameter("^.{1,253}$", "Id of the node.", parse_node_id),
+    "triggerid": PathParameter("^[0-9a-f]{32}$", "Trigger id of the request.", parse_trigger_id),
     "key": PathParameter(
         "^[pt]-[0-9a-f]{64}$",
         "BLOB key: `p-` (permanent) or `t-` (transient) and the content's SHA-256.",
         parse_blob_key,
     ),
-    "holder": PathParameter(f"^{HOLDER_PATTERN}$", "Who gives its reference back.", parse_holder),
+    "holder": PathParameter(f"^{HOLDER_PATTERN}$", "The holder whose reference ends.", parse_holder),
     "name": PathParameter(f"^{LOG_ID_PATTERN}$", "`name` of a log in the list.", parse_log_id),
     "logid": PathParameter(f"^{JOB_LOG_ID_PATTERN}$", "`id` of a log in the job's list.", parse_job_log_id),
 }
@@ -154,7 +154,7 @@ def _route_query(request: web.Request, route: Route) -> msgspec.Struct | None:
     if route.query is not None:
         return parse_query(request, route.query)
     for name in request.query:
-        raise _unknown_parameter(name, "none is possible here")
+        raise _unknown_parameter(name, "this resource has no query parameters")
     return None
 
 

@@ -63,7 +63,7 @@ class TransferPlaces:
 
 
 def _busy() -> RetryLater:
-    return RetryLater("as many transfers are under way as there may be", hint="try again in a second")
+    return RetryLater("the limit of concurrent transfers is reached", hint="try again in a second")
 
 
 async def send_file(response: web.StreamResponse, request: web.Request, source: FileIO, offset: int, count: int) -> int:
@@ -85,7 +85,9 @@ async def send_file(response: web.StreamResponse, request: web.Request, source: 
                 sent = await loop.sendfile(transport, source, offset + done, size)
         except OSError as error:  # TimeoutError is one
             if not isinstance(error, ConnectionError):
-                _log.warning("download_cut_off", reason=str(error) or "the client does not read", path=request.path)
+                _log.warning(
+                    "download_cut_off", reason=str(error) or "the client does not read its reply", path=request.path
+                )
             transport.abort()
             return done
         if sent < size:  # the file was truncated: the client must not take this for the whole part

@@ -26,7 +26,9 @@ class WaitingRoom:
     def place(self) -> Iterator[None]:
         """Hold a place. Raises RetryLater if all places are taken."""
         if self._taken >= self._places:
-            raise RetryLater(f"{self._taken} requests wait already", hint="close live views, or ask without waiting")
+            raise RetryLater(
+                f"{self._taken} requests wait already", hint="close live views, or send the request without `wait`"
+            )
         self._taken += 1
         try:
             yield
