@@ -192,7 +192,7 @@ class MemoryBlobStorage(_Layout):
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:
         if within <= 0:
-            raise RetryLater(f"what was to be deleted is kept: {within:g} s are over")
+            raise RetryLater(f"the deletion was abandoned: it was decided more than {within:g} s ago")
         await super().delete(owner, keys)
 
     async def size(self, owner: JobId, key: BlobKey) -> int:

@@ -183,7 +183,7 @@ class BlobStorageContract:
     async def test_a_deletion_whose_time_is_over_deletes_nothing(self, place: Place, store: BlobStorage) -> None:
         key, content = blob("a")
         await store.put(ONE, key, place.new_file(content))
-        with pytest.raises(RetryLater, match="kept"):
+        with pytest.raises(RetryLater, match="abandoned"):
             await store.delete(ONE, [key], within=0.0)
         assert place.names() == {f"{ONE}/{key}"}
         await store.delete(ONE, [key], within=240.0)

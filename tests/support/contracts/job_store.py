@@ -171,7 +171,7 @@ class JobStoreContract:
     async def test_one_leads_at_a_time_and_the_epoch_grows(self, place: Place) -> None:
         first, second = place.store(), place.store()
         epoch = await first.open()
-        with pytest.raises(Conflict, match="leads"):
+        with pytest.raises(Conflict, match="another JobManager"):
             await second.open()
         with pytest.raises(Conflict):
             await first.open()

@@ -249,7 +249,7 @@ async def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
         threads.close()
         for result in await asyncio.gather(*downloads, return_exceptions=True):
             assert isinstance(result, RetryLater)
-        with pytest.raises(RetryLater, match="ending"):
+        with pytest.raises(RetryLater, match="shutting down"):
             await client.download(JOB, KEY, tmp_path / "blob")
     for thread in threading.enumerate():
         if thread.name.startswith("closing-test"):

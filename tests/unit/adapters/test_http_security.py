@@ -218,7 +218,7 @@ class TestAnswers:
 
     async def test_unknown_paths_and_methods_are_problems_too(self, site: Site) -> None:
         status, _, body = await site.request("GET", "/missing", **BEARER)
-        assert (status, msgspec.json.decode(body, type=Problem).detail) == (404, "there is nothing at /missing")
+        assert (status, msgspec.json.decode(body, type=Problem).detail) == (404, "nothing exists at /missing")
         status, headers, _ = await site.request("DELETE", "/", **BEARER)
         assert status == 405
         assert set(headers["Allow"].split(",")) == {"GET", "HEAD", "POST"}

@@ -185,7 +185,7 @@ async def test_a_message_whose_blob_is_gone_did_not_arrive(
 ) -> None:
     empty = MemoryMessageBlobs()
     service = replying(Ack())
-    with pytest.raises(RetryLater, match="gone"):
+    with pytest.raises(RetryLater, match="no longer exists"):
         await client.call(await serve(service, offload(empty)), LARGE, Ack, timeout=GENEROUS)
     assert service.requests == []
 
@@ -193,7 +193,7 @@ async def test_a_message_whose_blob_is_gone_did_not_arrive(
 async def test_a_reply_whose_blob_is_gone_is_an_unknown_outcome(blobs: MemoryMessageBlobs, serve: Serve) -> None:
     client = HttpRpcClient(TOKEN, offload(MemoryMessageBlobs()))
     service = replying(LARGE_REPLY)
-    with pytest.raises(UnknownOutcome, match="gone"):
+    with pytest.raises(UnknownOutcome, match="no longer exists"):
         await client.call(await serve(service), BEAT, SlotsReply, timeout=GENEROUS)
     assert service.requests == [BEAT]
     await client.close()

@@ -56,7 +56,7 @@ def test_nodes_lie_below_root_and_cluster(root: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "/", "a/b", "..", "zookeeper"])
 def test_a_cluster_needs_a_name_of_its_own(name: str) -> None:
-    with pytest.raises(InvalidInput, match="no name"):
+    with pytest.raises(InvalidInput, match="not a valid name"):
         zookeeper_layout(configured(cluster_id=name))
 
 

@@ -237,7 +237,7 @@ async def test_a_blob_that_was_cleaned_up_before_it_was_fetched(
         return await fetch(owner, key, holder)
 
     receiver.blobs.fetch = late  # type: ignore[method-assign]
-    with pytest.raises(RetryLater, match="gone"):
+    with pytest.raises(RetryLater, match="no longer exists"):
         await deploy(job_manager, receiver, message=start(2 * MIB))
     assert started(receiver) == []
 

@@ -160,7 +160,7 @@ def test_who_makes_a_root_at_the_first_start(tmp_path: Path) -> None:
     for name in ("beside", "not/made"):
         with pytest.raises(Unavailable):
             make(name, FirstStart.ELSEWHERE)
-    with pytest.raises(Unavailable, match="not is not there"):
+    with pytest.raises(Unavailable, match="not does not exist"):
         make("not/made", FirstStart.IN_PLACE)
     assert list(tmp_path.iterdir()) == []
     make("beside", FirstStart.IN_PLACE)
