@@ -100,7 +100,9 @@ def _parser() -> argparse.ArgumentParser:
         "--only", type=_names, default=list(MEASUREMENTS), metavar="NAME,…", help=f"some of {', '.join(MEASUREMENTS)}"
     )
     parser.add_argument("--repetitions", type=_positive, metavar="N", help="samples per figure (default 3)")
-    parser.add_argument("--quick", action="store_true", help="small sizes, one sample: to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes and one sample, to check that the measurements run"
+    )
     return parser
 
 
@@ -108,7 +110,7 @@ def _names(text: str) -> list[str]:
     names = text.split(",")
     unknown = [name for name in names if name not in MEASUREMENTS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(MEASUREMENTS)}")
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: unknown; choose from {', '.join(MEASUREMENTS)}")
     return names
 
 

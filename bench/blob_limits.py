@@ -52,12 +52,12 @@ def receive_file(connection: socket.socket, path: Path, size: int, sha256: str) 
             # A whole buffer at a time: each wake-up takes the processor from the one who sends.
             received = connection.recv_into(buffer[:left], 0, socket.MSG_WAITALL)
             if not received:
-                raise ConnectionError("the other side is gone")
+                raise ConnectionError("the other side has closed the connection")
             digest.update(buffer[:received])
             file.write(buffer[:received])
             left -= received
     if digest.hexdigest() != sha256:
-        raise SystemExit("other bytes have arrived: no measurement, but a bug")
+        raise SystemExit("other bytes have arrived: a bug, so there is no measurement")
 
 
 def send_file(connection: socket.socket, path: Path, size: int) -> None:
@@ -102,7 +102,7 @@ class Limits:
         self._connection.sendall(_HEAD.pack(PUT_TWICE if twice else PUT, size, sha256.encode()))
         send_file(self._connection, path, size)
         if self._connection.recv(1) != b"+":
-            raise SystemExit("the limit's server has refused a file: no measurement, but a bug")
+            raise SystemExit("the limit's server has refused a file: a bug, so there is no measurement")
 
     def get(self, path: Path, size: int, sha256: str) -> None:
         """Fetch a file of the server's directory."""

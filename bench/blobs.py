@@ -199,7 +199,7 @@ async def _put(bench: _Bench, owner: JobId, key: BlobKey, file: Path) -> None:
 
     status = await bench.threads.run(work)
     if status != 201:
-        raise SystemExit(f"an upload was answered with {status}: no measurement, but a bug")
+        raise SystemExit(f"an upload was answered with {status}: a bug, so there is no measurement")
 
 
 async def _into_cache(bench: _Bench, cache: BlobFiles, owner: JobId, key: BlobKey) -> None:

@@ -78,5 +78,5 @@ def _wait_for(log: Path, text: str, times: int) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while log.read_text(errors="replace").count(text) < times:
         if time.monotonic() > deadline:
-            raise SystemExit(f"the standalone cluster did not come up:\n{log.read_text(errors='replace')[-2000:]}")
+            raise SystemExit(f"the standalone cluster did not start:\n{log.read_text(errors='replace')[-2000:]}")
         time.sleep(0.1)

@@ -71,7 +71,7 @@ def _emberkeep(directory: Path, size: int, results: _Side) -> None:
         def node(*words: str) -> None:
             execute([EMBERKEEP, "node", words[0], *cluster, *words[1:]], directory, environment)
 
-        node("block", other, "--cause", "the job is to begin elsewhere")
+        node("block", other, "--cause", "the job must begin elsewhere")
         command = [EMBERKEEP, "run", "--quiet", *cluster, "--num-executors", "2", *_OPTIONS]
         with _Job(command, directory, size, environment) as job:
             assert job.hosts() == first, "both executors are where they were to be"

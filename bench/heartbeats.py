@@ -135,7 +135,7 @@ def _request(server: Server, message: Message, *, echo: bool = False) -> bytes:
 
 def _check(answer: bytes) -> None:
     if not msgspec.msgpack.decode(answer, type=TaskManagerHeartbeatReply).known:
-        raise SystemExit("the JobManager does not know a task manager that has registered: no measurement, but a bug")
+        raise SystemExit("the JobManager does not know a registered task manager: a bug, so there is no measurement")
 
 
 def _reply_bytes() -> int:

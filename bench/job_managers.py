@@ -98,7 +98,7 @@ class JobManagers:
                     continue
                 return next(member for member in self.members if member.server.address == address)
             await asyncio.sleep(_POLL)
-        raise SystemExit(f"no JobManager leads after {LIMIT_SECONDS:g} s")
+        raise SystemExit(f"no JobManager is the leader after {LIMIT_SECONDS:g} s")
 
     def kill(self, member: Member) -> None:
         """SIGKILL."""

@@ -49,7 +49,7 @@ async def until_known(
                     return Takeover(answered, time.perf_counter() - begin)
                 break
             await asyncio.sleep(_POLL)
-    raise SystemExit(f"not all jobs were {status.value} after {limit:g} s: no measurement, but a bug")
+    raise SystemExit(f"not all jobs were {status.value} after {limit:g} s: a bug, so there is no measurement")
 
 
 async def _overview(session: aiohttp.ClientSession, endpoint: Endpoint) -> ClusterOverview | None:

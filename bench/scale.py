@@ -169,4 +169,4 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
 def _expect(found: int, wanted: int) -> None:
     """A fast wrong answer is no measurement."""
     if found != wanted:
-        raise SystemExit(f"the slot manager decided {found}, not {wanted}: this is no measurement but a bug")
+        raise SystemExit(f"the slot manager decided {found}, not {wanted}: a bug, so there is no measurement")

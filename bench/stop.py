@@ -95,12 +95,12 @@ def _stop(place: Path, where: list[str], environment: Mapping[str, str], *, drai
 async def _stop_it(state: Path, job_id: JobId, checkpoint: Path, *, drain: bool) -> Stopped:
     record = read_cluster(state / "cluster.json")
     if record is None:
-        raise SystemExit("there is no cluster")
+        raise SystemExit("no cluster runs")
     async with RestClient(local_endpoint(record, state)) as client:
         deadline = time.monotonic() + _WAIT_SECONDS
         while len(list((checkpoint / "commits").glob("[0-9]*"))) < _BATCHES:
             if time.monotonic() > deadline:
-                raise SystemExit(f"the job has not come to batch {_BATCHES}: {await client.job(job_id)}")
+                raise SystemExit(f"the job has not reached batch {_BATCHES}: {await client.job(job_id)}")
             await asyncio.sleep(_POLL)
         asked = time.time()
         trigger = await client.savepoints.stop(job_id, drain=drain, target=f"{checkpoint}-savepoints")

@@ -91,7 +91,7 @@ class StubNode:
 
     async def serve(self, request: Message) -> Message:
         if not isinstance(request, StartDriver):
-            raise InvalidInput(f"this task manager has nothing but drivers: {type(request).__name__} is refused")
+            raise InvalidInput(f"this task manager runs drivers only and refuses {type(request).__name__}")
         self.starts += 1
         graph = request.graph
         identity = Identity(
@@ -163,7 +163,7 @@ class _StubJobMaster:
         pass
 
     async def take_refusal(self, message: str) -> None:
-        raise SystemExit(f"the JobManager ends a job that runs ({message}): no measurement, but a bug")
+        raise SystemExit(f"the JobManager ends a running job ({message}): a bug, so there is no measurement")
 
 
 @asynccontextmanager

@@ -99,7 +99,7 @@ async def submit_all(server: Server, clients: int, jobs: int) -> Load:
                 accepted = await client.submit(submission)
                 latencies.append(time.perf_counter() - begin)
                 if not accepted.created:
-                    raise SystemExit("the JobManager took a new job for an old one: no measurement, but a bug")
+                    raise SystemExit("the JobManager took a new job for an old one: a bug, so there is no measurement")
 
         begin = time.perf_counter()
         async with asyncio.TaskGroup() as group:

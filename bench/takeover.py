@@ -98,7 +98,7 @@ async def _round(
         for _ in range(kills):
             takeovers.append(await _kill(managers, jobs, number))
             if node.starts != jobs:
-                raise SystemExit("a driver was started again: no measurement, but a bug")
+                raise SystemExit("a driver was restarted: a bug, so there is no measurement")
             await managers.add()
         return takeovers
 

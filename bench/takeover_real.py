@@ -94,7 +94,7 @@ def _kills(directory: Path, environment: dict[str, str], jobs: int, kills: int) 
             say(f"takeover, real jobs: {turn + 1} of {kills}")
             found.append(_kill(state, outputs))
             if asyncio.run(_pids(state)) != pids:
-                raise SystemExit("a driver or executor was replaced: no measurement, but a bug")
+                raise SystemExit("a driver or executor was replaced: a bug, so there is no measurement")
             execute(up, directory, environment)
         return found
     finally:
@@ -121,7 +121,7 @@ def batch_times(output: Path) -> list[float]:
     lines = [line.split() for line in output.read_text().splitlines() if re.fullmatch(r"\d+ [\d.]+ \d+", line)]
     numbers = [int(number) for number, *_ in lines]
     if numbers != list(range(len(numbers))) or any(count != "10" for _, _, count in lines[1:]):
-        raise SystemExit(f"micro-batches were lost or repeated in {output}: no measurement, but a bug")
+        raise SystemExit(f"micro-batches were lost or repeated in {output}: a bug, so there is no measurement")
     return [*(float(moment) for _, moment, _ in lines), time.time()]
 
 
@@ -138,14 +138,14 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit(f"{what} was not at work after {_START_SECONDS:g} s")
+            raise SystemExit(f"{what} did not work after {_START_SECONDS:g} s")
         time.sleep(0.1)
 
 
 def _record(state: Path) -> ClusterRecord:
     record = read_cluster(state / "cluster.json")
     if record is None:
-        raise SystemExit("there is no cluster")
+        raise SystemExit("no cluster runs")
     return record
 
 

@@ -97,7 +97,7 @@ async def _recovery(directory: Path, handles: int) -> tuple[float, float]:
             found = len(await store.recover())
             read = time.perf_counter() - begin
         if found != handles:
-            raise SystemExit(f"{found} of {handles} jobs were recovered: no measurement, but a bug")
+            raise SystemExit(f"{found} of {handles} jobs were recovered: a bug, so there is no measurement")
         for _ in range(2):
             await managers.add()
         leader = await managers.leader()
@@ -125,7 +125,7 @@ async def _store(configuration: Configuration) -> AsyncIterator[ZooKeeperJobStor
         deadline = time.monotonic() + LIMIT_SECONDS
         while session.state is not SessionState.CONNECTED:
             if time.monotonic() > deadline:
-                raise SystemExit("ZooKeeper does not take a session")
+                raise SystemExit("ZooKeeper accepts no session")
             await asyncio.sleep(_POLL)
         await store.open()
         yield store

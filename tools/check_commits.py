@@ -24,7 +24,7 @@ def faults(message: str) -> list[str]:
     if not subject.strip():
         return ["has no subject"]
     if len(subject) > SUBJECT_CHARACTERS:
-        found.append(f"subject has {len(subject)} characters, {SUBJECT_CHARACTERS} are allowed")
+        found.append(f"subject has {len(subject)} characters, more than {SUBJECT_CHARACTERS}")
     if rest and rest[0].strip():
         found.append("no empty line between subject and body")
     elif not any(line.strip() and not _TRAILER.match(line) for line in rest):

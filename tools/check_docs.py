@@ -67,11 +67,11 @@ def broken_links(root: Path, page: Path) -> Iterator[Problem]:
         name, _, anchor = target.partition("#")
         linked = (page.parent / name).resolve() if name else page
         if not linked.exists():
-            yield _problem(root, page, number, f"link to {target}: there is no {name} beside this page")
+            yield _problem(root, page, number, f"link to {target}: {name} does not exist next to this page")
         elif not linked.is_relative_to(root):
             yield _problem(root, page, number, f"link to {target} leaves the project")
         elif anchor and linked.suffix == ".md" and anchor not in _anchors(linked):
-            yield _problem(root, page, number, f"link to {target}: no heading there makes the anchor #{anchor}")
+            yield _problem(root, page, number, f"link to {target}: no heading there has the anchor #{anchor}")
 
 
 def unknown_make_targets(root: Path, page: Path) -> Iterator[Problem]:
@@ -103,7 +103,7 @@ def private_paths(root: Path, file: Path) -> Iterator[Problem]:
         return
     for number, line in enumerate(text.splitlines(), 1):
         if found := _PRIVATE_PATHS.search(line):
-            yield _problem(root, file, number, f"{found.group(0)!r} is a path of one machine")
+            yield _problem(root, file, number, f"{found.group(0)!r} is a path that exists on one machine only")
 
 
 def stale_references(root: Path, generated: dict[str, str]) -> Iterator[Problem]:

@@ -58,7 +58,7 @@ def messages(page: Path) -> Iterator[Finding]:
     for name in sorted(REQUESTS.keys() - named):
         yield page, number, f"the table of messages lacks {name}"
     for name in sorted(named - REQUESTS.keys()):
-        yield page, number, f"the table of messages has {name}, which is no request"
+        yield page, number, f"the table of messages has {name}, which is not a request"
 
 
 def packages(root: Path, page: Path) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ def fetch() -> Path:
             member = next(each for each in archive if Path(each.name).match("deps/lib/flink-dist-*.jar"))
             source = archive.extractfile(member)
             if source is None:
-                sys.exit(f"{member.name} in {package.name} is no file")
+                sys.exit(f"{member.name} in {package.name} is not a file")
             aside = Path(place) / "jar"
             with aside.open("wb") as target:
                 while chunk := source.read(_CHUNK):

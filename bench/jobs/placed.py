@@ -38,7 +38,7 @@ def run() -> list[str]:
         if query.lastProgress is not None and first is None:
             first = query.lastProgress["batchId"]
         if time.monotonic() > give_up:
-            raise SystemExit(f"the query stands still: {query.lastProgress}")
+            raise SystemExit(f"the query makes no progress: {query.lastProgress}")
         time.sleep(0.05)
     root = query._jsq.streamingQuery().resolvedCheckpointRoot() + "/state"
     run_id = spark._jvm.java.util.UUID.fromString(str(query.runId))

@@ -45,7 +45,7 @@ for turn in range(turns + 1):
         seconds = time.perf_counter() - begin
         found = spark.read.parquet(str(output))
         if (found.count(), found.select("id").distinct().count()) != (rows * batches, rows * batches):
-            raise SystemExit(f"{name}: rows are missing or there twice")
+            raise SystemExit(f"{name}: rows are missing or duplicated")
         if turn > 0:
             print(name, f"{seconds:.3f}", len(list(output.glob("*.parquet"))), flush=True)
 spark.stop()

@@ -62,10 +62,12 @@ def publish(
     Raises FeedError when `directory` holds files already, or when there are fewer flights than files.
     """
     if files < 1 or len(flights) < files:
-        raise FeedError(f"{len(flights)} flights do not make {files} files: choose 1 to {len(flights)}")
+        raise FeedError(f"{files} files are too many or too few for {len(flights)} flights: choose 1 to {len(flights)}")
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise FeedError(f"{directory} is not empty: rows fed twice would count twice. Choose an empty directory")
+        raise FeedError(
+            f"{directory} is not empty: choose an empty directory, as rows that are fed twice would count twice"
+        )
     started = clock()
     modified_ns = 0
     for number in range(files):
@@ -100,7 +102,7 @@ def _publish(text: str, path: Path, modified_ns: int | None = None) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Feed the New York flights of 2013 as CSV files in event-time order.")
-    parser.add_argument("--output", type=Path, required=True, help="directory to fill; made if absent, else empty")
+    parser.add_argument("--output", type=Path, required=True, help="directory to fill: an empty one, or one to create")
     parser.add_argument("--files", type=int, default=200, help="number of files (default: 200)")
     parser.add_argument("--duration", type=float, default=0.0, help="seconds to spread them over (default: 0)")
     options = parser.parse_args(arguments)

@@ -106,10 +106,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Hourly delays per origin airport and carrier.")
     parser.add_argument("--input", type=Path, required=True, help="directory with the flights")
     parser.add_argument("--output", type=Path, required=True, help="directory for the Parquet files")
-    parser.add_argument("--checkpoint", help="checkpoint location (default: left to Spark)")
+    parser.add_argument("--checkpoint", help="checkpoint location (default: Spark's)")
     parser.add_argument("--trigger", help="shortest time between micro-batches, such as '2 seconds' (default: none)")
-    parser.add_argument("--files-per-batch", type=int, default=4, help="files that a micro-batch takes (default: 4)")
-    parser.add_argument("--until-stopped", action="store_true", help="go on after _DONE, until the query is stopped")
+    parser.add_argument("--files-per-batch", type=int, default=4, help="files for each micro-batch (default: 4)")
+    parser.add_argument("--until-stopped", action="store_true", help="continue after _DONE until the query is stopped")
     options = parser.parse_args()
 
     spark = (

@@ -59,7 +59,7 @@ def read_input(directory: Path) -> pd.DataFrame:
     """All rows of a finished feed. Raises NothingToCompareError when it is not there, or not whole."""
     marker = directory / "_DONE"
     if not marker.exists():
-        raise NothingToCompareError(f"the feed into {directory} is not finished: there is no {marker.name}")
+        raise NothingToCompareError(f"the feed into {directory} is not finished: {marker.name} does not exist")
     announced = json.loads(marker.read_text())
     if announced.get("version") != 1:
         raise NothingToCompareError(f"{marker} has version {announced.get('version')}, this program reads version 1")
@@ -97,7 +97,7 @@ def read_output(directory: Path) -> pd.DataFrame:
     """All rows that the pipeline wrote. Raises NothingToCompareError when there are none, or not as Parquet files."""
     files = sorted(directory.glob("batch=*/*.parquet"))
     if not files:
-        raise NothingToCompareError(f"there is no Parquet file below {directory}/batch=*: has the pipeline run?")
+        raise NothingToCompareError(f"no Parquet file below {directory}/batch=*: run the pipeline first")
     tables = []
     for file in files:
         try:
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Compare the pipeline's output with a batch answer.")
     parser.add_argument("--input", type=Path, required=True, help="directory that the feed wrote")
     parser.add_argument("--output", type=Path, required=True, help="directory that the pipeline wrote")
-    parser.add_argument("--drained", action="store_true", help="the pipeline was drained: no window is left open")
+    parser.add_argument("--drained", action="store_true", help="the pipeline was drained: expect no open window")
     options = parser.parse_args(arguments)
     try:
         answer = batch_answer(read_input(options.input), drained=options.drained)

@@ -176,7 +176,7 @@ def test_input_without_any_file_is_not_compared(fed: Path) -> None:
 
 def test_absent_output_is_not_compared(fed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = verdict(fed, tmp_path / "out", capsys)
-    assert (code, "has the pipeline run?" in text) == (2, True)
+    assert (code, "run the pipeline first" in text) == (2, True)
 
 
 def test_torn_output_is_named(

@@ -45,10 +45,10 @@ def test_links_that_lead_somewhere_pass(root: Path, link: str) -> None:
 @pytest.mark.parametrize(
     ("link", "reason"),
     [
-        ("docs/absent.md", "there is no docs/absent.md"),
-        ("docs/guide.md#absent", "no heading there makes the anchor #absent"),
-        ("docs/guide.md#again-2", "no heading there makes the anchor #again-2"),
-        ("#absent", "no heading there makes the anchor #absent"),
+        ("docs/absent.md", "docs/absent.md does not exist"),
+        ("docs/guide.md#absent", "no heading there has the anchor #absent"),
+        ("docs/guide.md#again-2", "no heading there has the anchor #again-2"),
+        ("#absent", "no heading there has the anchor #absent"),
         ("..", "leaves the project"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_table_of_messages_has_each_request_and_no_other(tmp_path: Path) -> 
     page.write_text(f"# A\n## Messages\n\n| a → b | {names}, `Invented` |\n\n## Flows\n`Other`\n")
     assert list(check_facts.messages(page)) == [
         (page, 2, "the table of messages lacks AskLeader"),
-        (page, 2, "the table of messages has Invented, which is no request"),
+        (page, 2, "the table of messages has Invented, which is not a request"),
     ]
 
 
