@@ -205,9 +205,9 @@ class MoveMachine:
         self._noted = driver.attempt
         why = f" The driver could not leave by itself: {leaving.obstacle}" if leaving and leaving.obstacle else ""
         message = (
-            f"the driver is restarted, as it has to leave node {home.node_id or home.task_manager}, without the state "
-            f"of these functions: {', '.join(driver.functions)}. They go on with what they had in the newest savepoint "
-            f"or planned move.{why}"
+            f"the driver must leave node {home.node_id or home.task_manager} and is restarted without the current "
+            f"state of these functions: {', '.join(driver.functions)}. They continue with their state in the newest "
+            f"savepoint or planned move.{why}"
         )
         return [NoteStateLost(driver.attempt, home.task_manager, message)]
 

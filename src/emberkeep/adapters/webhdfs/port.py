@@ -50,7 +50,7 @@ def remembered_port(memory: Path) -> int | None:
         return None
     except (Unavailable, Fatal, msgspec.DecodeError) as error:
         log.warning(
-            "cannot record the port of the state gateway: processes that are running now will not find the next gateway",
+            "cannot record the port of the state gateway: running processes will not find the next gateway",
             reason=str(error),
         )
         return None

@@ -55,7 +55,7 @@ class ManagedJob:
         procedure = view_of_newest(self.job_id, self.requests, self.state.waiting())
         leaving, held = self.move.leaving(self.state.attempt), self.held
         if leaving is not None and leaving.obstacle and not (held or self.state.waiting()):
-            held = f"its driver to leave its node; not possible so far: {leaving.obstacle}"
+            held = f"its driver to leave its node, which was not possible so far: {leaving.obstacle}"
         moving = leaving is not None
         return view_of(self.state, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
 

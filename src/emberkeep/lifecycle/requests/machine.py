@@ -24,7 +24,7 @@ from emberkeep.lifecycle.requests.transitions import TRANSITIONS, RequestPhase
 STEPS_KEPT = 30  # for the message of an illegal event
 
 _DOING = {
-    Procedure.SAVEPOINT: "a savepoint of it is being made",
+    Procedure.SAVEPOINT: "a savepoint is being made",
     Procedure.SUSPEND: "it is being suspended",
     Procedure.DRAIN: "it is being drained",
     Procedure.MOVE: "it is being moved",
@@ -142,7 +142,7 @@ class RequestMachine:
         if newest is not None and not self._gives_way(newest, event):
             raise Conflict(
                 f"job {self._job_id} is busy: {_DOING[newest.procedure]} (request {newest.trigger_id})",
-                hint="wait for its end, and ask again",
+                hint="wait until that request has ended, then try again",
             )
 
     def _gives_way(self, newest: ProcedureRequest, event: ev.Asked) -> bool:
@@ -204,7 +204,7 @@ class RequestMachine:
             return []
         if not current.deadline_ms or now_ms < current.deadline_ms:
             return []
-        reason = f"the job had no driver when the request's time was over ({event.waits_for}); it goes on as before"
+        reason = f"the job had no driver when the request's time was over ({event.waits_for}); the job continues"
         failed = ProcedureProgress(
             trigger_id=current.trigger_id,
             phase=ProcedurePhase.FAILED,
