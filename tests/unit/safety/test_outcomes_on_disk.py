@@ -20,8 +20,9 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import own_identity
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
 from emberkeep.daemons.taskmanager import process_ends
-from emberkeep.daemons.taskmanager.launcher import LaunchNode, ProcessLauncher
+from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.libraries.cache import LibraryCache

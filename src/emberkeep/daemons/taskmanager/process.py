@@ -58,9 +58,10 @@ from emberkeep.daemons.log_catalogue import TaskManagerLogs
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
-from emberkeep.daemons.taskmanager.launcher import LaunchNode, ProcessLauncher
+from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.log_retention import prune_logs
 from emberkeep.daemons.taskmanager.log_uploads import LogUploads
+from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.protocol.messages import BlobCacheReport

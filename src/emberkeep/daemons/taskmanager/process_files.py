@@ -1,0 +1,106 @@
+"""The files that processes of a task manager are bound to, held in its library cache while they run.
+
+A record beside each process lists its files, so that the next task manager process holds them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.daemons.records.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.jobs.model import Artefact
+from emberkeep.taskmanager.libraries.cache import BoundFile, LibraryCache
+from emberkeep.taskmanager.ports import ProcessKey
+
+log = structlog.get_logger(__name__)
+
+
+class ProcessFiles:
+    """Binds and releases the files of processes, each at most once at a time."""
+
+    def __init__(self, places: ProcessPlaces, libraries: LibraryCache) -> None:
+        self._places = places
+        self._libraries = libraries
+        self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
+        self._rebinding: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def holding(self, key: ProcessKey) -> AsyncIterator[None]:
+        """Release the files that are bound to a process if its start fails."""
+        try:
+            yield
+        except BaseException:
+            self.release(key)
+            raise
+
+    async def bind(
+        self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str
+    ) -> tuple[BoundFile, ...]:
+        """Fetch the files of a process; ``cancel`` ends this. Raises Fatal, RetryLater."""
+        name = process_name(key)
+        binding = asyncio.create_task(self._bring(key, artefacts, directory, python), name=f"bind {name}")
+        self._binding[name] = binding
+        try:
+            await asyncio.wait({binding})
+        except asyncio.CancelledError:
+            # Wait until it has ended: otherwise it could release files of the next process with this name.
+            binding.cancel()
+            await asyncio.wait({binding})
+            raise
+        finally:
+            del self._binding[name]
+        if binding.cancelled():
+            raise Fatal("its end was requested before it was started")
+        return binding.result()
+
+    def cancel(self, key: ProcessKey) -> None:
+        """End ``bind`` for a process that must not start any more."""
+        binding = self._binding.get(process_name(key))
+        if binding is not None:
+            binding.cancel()
+
+    def release(self, key: ProcessKey) -> None:
+        """Let go of the files of a process that has ended or does not start."""
+        self._libraries.release(key.job_id, process_name(key))
+
+    def take_back(self, key: ProcessKey, still_runs: Callable[[], bool]) -> None:
+        """Begin to hold the files of an adopted process again.
+
+        Adoption does not wait for this: the process has its files already, and holding them only prevents their
+        clean-up.
+        """
+        task = asyncio.create_task(self._take_back(key, still_runs), name=f"files of {process_name(key)}")
+        self._rebinding.add(task)
+        task.add_done_callback(self._rebinding.discard)
+
+    async def leave(self) -> None:
+        """Stop taking files back. Processes keep theirs."""
+        for task in self._rebinding:
+            task.cancel()
+        await asyncio.gather(*self._rebinding, return_exceptions=True)
+
+    async def _bring(
+        self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str
+    ) -> tuple[BoundFile, ...]:
+        try:
+            await asyncio.to_thread(write_artefacts, self._places.directory(key) / ARTEFACTS_FILE, artefacts)
+        except OSError as error:
+            raise Fatal(f"cannot create the process's directory: {error.strerror} ({error.filename})") from error
+        return await self._libraries.bind(key.job_id, process_name(key), artefacts, directory, python=python)
+
+    async def _take_back(self, key: ProcessKey, still_runs: Callable[[], bool]) -> None:
+        name = process_name(key)
+        try:
+            artefacts = await asyncio.to_thread(read_artefacts, self._places.directory(key) / ARTEFACTS_FILE)
+            await self._libraries.take_back(key.job_id, name, artefacts)
+        except EmberkeepError as error:
+            log.warning("cannot hold all files of an adopted process", process=name, reason=str(error))
+        if not still_runs():  # it has ended in the meantime
+            self.release(key)

@@ -1,0 +1,167 @@
+"""How a driver or an executor is started: its command line, environment, directories and log files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.adapters.processes.start import StartRequest
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Fatal
+from emberkeep.daemons.leader_following import is_highly_available
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.jobs.model import ArtefactRole
+from emberkeep.local_state.model import DRIVER
+from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
+from emberkeep.spark.jvm.executor_command import ExecutorLaunch, executor_command
+from emberkeep.taskmanager.libraries.cache import BoundFile
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessEnvironment, ProcessKey
+
+# Not passed on to jobs: these variables configure this process.
+_PRIVATE_PREFIX = "EMBERKEEP_"
+
+
+@dataclass(frozen=True)
+class LaunchNode:
+    """The node on which the launcher starts processes, and the task manager for which it does."""
+
+    task_manager: str
+    host: str
+    directory: WorkingDirectory
+    token_file: Path
+    java: JavaRuntime
+    configuration: Configuration
+
+
+class ProcessStarts:
+    """Prepares the starts of processes on one node. ``environment`` adds variables to each; None adds none."""
+
+    def __init__(self, node: LaunchNode, places: ProcessPlaces, environment: ProcessEnvironment | None) -> None:
+        self._node = node
+        self._places = places
+        self._environment = environment
+
+    def added_environment(self, key: ProcessKey) -> dict[str, str]:
+        """Return the variables that this process adds for a process with this key."""
+        if self._environment is None:
+            return {}
+        allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else DRIVER
+        return self._environment.environ(key.job_id, key.attempt, allocation_id)
+
+    def driver(self, key: DriverKey, request: StartDriver, files: tuple[BoundFile, ...]) -> StartRequest:
+        """Prepare a driver's directory, with the spec that it reads at its start. Raises Fatal."""
+        directory = self._places.directory(key)
+        try:
+            spec_file = self._write_spec(request, directory, files)
+        except OSError as error:
+            raise Fatal(f"cannot prepare the driver's directory: {error.strerror} ({error.filename})") from error
+        return self._request(
+            key,
+            (sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)),
+            {**self._driver_environment(directory), **self.added_environment(key)},
+            _working_directory(request) or directory,
+        )
+
+    def executor(self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...]) -> StartRequest:
+        """Prepare an executor's directory. Raises Fatal."""
+        try:
+            launch = self._executor_launch(key, request, files)
+            argv, environ = executor_command(launch)
+        except OSError as error:
+            raise Fatal(f"cannot prepare the executor's directory: {error.strerror} ({error.filename})") from error
+        return self._request(key, tuple(argv), environ, launch.work_dir)
+
+    def _request(
+        self, key: ProcessKey, argv: tuple[str, ...], environ: dict[str, str], directory: Path
+    ) -> StartRequest:
+        log_stem = self._places.log_stem(key)
+        log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return StartRequest(
+            name=process_name(key),
+            argv=argv,
+            environ=environ,
+            directory=directory,
+            stdout=log_stem.with_name(f"{log_stem.name}.stdout"),
+            stderr=self._places.stderr(key),
+        )
+
+    def _write_spec(self, request: StartDriver, directory: Path, files: tuple[BoundFile, ...]) -> Path:
+        node, graph = self._node, request.graph
+        logs = node.directory.attempt_logs(graph.job_id, request.attempt)
+        for path in (directory / "scratch", logs):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (directory / OUTCOME_FILE).unlink(missing_ok=True)
+        spec = DriverSpec(
+            graph=graph,
+            attempt=request.attempt,
+            host=node.host,
+            task_manager=node.task_manager,
+            agent=str(node.directory.agent_record),
+            leader=str(node.directory.leader_record) if is_highly_available(node.configuration) else "",
+            job_manager=request.job_manager,
+            token_file=str(node.token_file),
+            checkpoint_root=f"{request.checkpoint_root}/{graph.job_id}",
+            directory=str(directory),
+            logs=str(logs),
+            files=files,
+            options=node.configuration.texts(),
+            checkpoints_recorded=request.checkpoints_recorded,
+            checkpoints=request.checkpoints,
+            procedure=request.procedure,
+        )
+        write_spec(directory / "spec.record", spec)
+        return directory / "spec.record"
+
+    def _driver_environment(self, directory: Path) -> dict[str, str]:
+        scratch = directory / "scratch"
+        return {
+            **_inherited(),
+            # the hashes of the driver and its workers must agree
+            "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+            "PYTHONUNBUFFERED": "1",  # the script's output appears at once, not when a buffer is full
+            "JAVA_HOME": str(self._node.java.home) if self._node.java.home else os.environ.get("JAVA_HOME", ""),
+            "SPARK_LOCAL_IP": self._node.host,
+            "SPARK_LOCAL_DIRS": str(scratch / "local"),
+        }
+
+    def _executor_launch(
+        self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...]
+    ) -> ExecutorLaunch:
+        directory = self._places.directory(key)
+        return ExecutorLaunch(
+            driver_url=request.driver_url,
+            executor_id=request.executor_id,
+            host=self._node.host,
+            cores=request.cores,
+            heap_mb=request.heap_mb,
+            app_id=request.app_id,
+            java=self._node.java.executable,
+            java_options=request.java_options,
+            extra_class_path=request.extra_class_path,
+            python=sys.executable,
+            environ={**_inherited(), **request.environ, **self.added_environment(key)},
+            work_dir=directory / "work",
+            local_dir=directory / "local",
+            temporary_dir=directory / "tmp",
+            auth_secret=request.auth_secret or None,
+            python_path=request.python_path,
+            jars=tuple(Path(file.path) for file in files if file.role is ArtefactRole.JAR),
+            jars_first=request.jars_first,
+            class_archive=find_class_archive(self._node.java, default_directory(os.environ), os.environ),
+        )
+
+
+def _working_directory(request: StartDriver) -> Path | None:
+    """Return the directory in which the job was submitted, if it exists here."""
+    wanted = Path(request.graph.working_directory)
+    return wanted if request.graph.working_directory and wanted.is_dir() else None
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIX)}
