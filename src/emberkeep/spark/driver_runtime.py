@@ -21,6 +21,7 @@ from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.job_files import add_to_path
 from emberkeep.spark.files.state_locations import DirectLocations, GatewayLocations, StateLocations
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.hooks import FunctionHooks
 from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.functions.user_functions import DriverFunctions
 from emberkeep.spark.jvm.context_hook import ContextHook
@@ -235,7 +236,8 @@ def install(
     seconds = settings.function_seconds
     executors = ExecutorFunctions(settings.host, attempt, restored, seconds)
     functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
-    functions.install()
+    FunctionHooks(functions, REGISTRY).install()
+    functions.follow()
     return DriverRuntime(contexts, queries, placement, procedures, functions)
 
 

@@ -32,6 +32,7 @@ from emberkeep.api.function_link import (
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.functions.instance_losses import InstanceLosses
+from emberkeep.spark.functions.kept_states import KeptStates, numbered
 from emberkeep.spark.functions.remote_instance import RemoteInstance
 
 log = structlog.get_logger(__name__)
@@ -43,7 +44,6 @@ _UNSEEN_LOOKS = 2  # consecutive checks without the executor: the first may be o
 _LOOK_SECONDS = 0.5
 _MOST_INSTANCES = 4_096
 _SNAPSHOT = "snapshot_state"
-_SEPARATOR = "@"  # between a function's name and the number of its state
 
 
 class ExecutorFunctions:
@@ -74,10 +74,9 @@ class ExecutorFunctions:
         self._farewell_seconds = farewell_seconds
         self._host = host
         self._attempt = attempt
-        self._restored = restored
         self._changed = threading.Condition()
         self._remotes: list[RemoteInstance] = []
-        self._kept: dict[str, list[bytes]] | None = None  # states without an instance; None: not read yet
+        self._kept = KeptStates(restored)
         self._in_snapshot: list[RemoteInstance] = []  # instances whose state the newest snapshot has
         self._losses = InstanceLosses()
         self._numbers = 0
@@ -104,8 +103,7 @@ class ExecutorFunctions:
     def names(self) -> set[str]:
         """Return the names of functions that have an instance, or a state that waits for one."""
         with self._changed:
-            waiting = {name for name, states in (self._kept or {}).items() if states}
-            return waiting | {remote.name for remote in self._remotes}
+            return self._kept.names() | {remote.name for remote in self._remotes}
 
     def losses(self) -> list[str]:
         """Return a text for each lost instance that no complete savepoint has reported."""
@@ -127,14 +125,14 @@ class ExecutorFunctions:
             # Copy both under one lock: an instance that leaves from now on replies with its farewell, and the state
             # that it leaves behind must not be in `found` as well.
             remotes = list(self._remotes)
-            found = {name: list(states) for name, states in self._states().items()}
+            found = self._kept.all()
         answers = self._ask(remotes, _SNAPSHOT, [])
         for remote, reply in answers:
             found.setdefault(remote.name, []).extend(_states_in(reply))
         with self._changed:
             self._in_snapshot = [remote for remote, _ in answers]
             self._losses.snapshot_taken()
-        return {f"{name}{_SEPARATOR}{n}": state for name, states in found.items() for n, state in enumerate(states)}
+        return numbered(found)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Notify the instances whose state the savepoint has. Raises UserFunctionFailed."""
@@ -307,7 +305,7 @@ class ExecutorFunctions:
             raise UserFunctionFailed(
                 f"this job has {_MOST_INSTANCES} instances of functions on executors already, the most possible"
             )
-        remote = RemoteInstance(channel, hello, self._states().pop(hello.name, []))
+        remote = RemoteInstance(channel, hello, self._kept.take(hello.name))
         self._remotes.append(remote)
         log.info("a function on an executor has connected", function=remote.place, states=len(remote.taken))
         return remote
@@ -323,14 +321,14 @@ class ExecutorFunctions:
                 return
             self._remove(remote)
             if reply.state is not None:
-                self._states().setdefault(remote.name, []).append(reply.state)
+                self._kept.keep(remote.name, [reply.state])
 
     def _not_begun(self, remote: RemoteInstance, reply: Reply) -> None:
         log.warning("an instance failed to start", function=remote.place, reason=reply.error)
         with self._changed:
             if not remote.is_gone:
                 self._remove(remote)
-                self._states().setdefault(remote.name, []).extend(remote.taken)
+                self._kept.keep(remote.name, remote.taken)
         remote.channel.close()
 
     def _broken(self, remote: RemoteInstance, channel: Channel, error: EmberkeepError) -> None:
@@ -350,7 +348,7 @@ class ExecutorFunctions:
 
     def _lose(self, remote: RemoteInstance, reason: str) -> None:
         self._remove(remote)
-        self._states().setdefault(remote.name, []).extend(remote.taken)
+        self._kept.keep(remote.name, remote.taken)
         self._losses.add(f"{remote.place}: {reason}")
         log.error(
             "an instance is lost, and the state that it had gathered since its last snapshot",
@@ -362,15 +360,6 @@ class ExecutorFunctions:
         remote.is_gone = True
         self._remotes = [other for other in self._remotes if other is not remote]
         self._changed.notify_all()
-
-    def _states(self) -> dict[str, list[bytes]]:
-        if self._kept is None:
-            self._kept = {}
-            for key, state in sorted(self._restored().items()):
-                name, separator, _ = key.rpartition(_SEPARATOR)
-                if separator:
-                    self._kept.setdefault(name, []).append(state)
-        return self._kept
 
 
 def _states_in(reply: Reply) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Find user functions when the script passes them to Spark, and call their lifecycle methods.
+"""The user functions of a job's driver: begin them, and call their lifecycle methods.
 
 A function is any object with at least one of the methods of ``emberkeep.api``; each method is optional (END-10).
 """
@@ -6,8 +6,6 @@ A function is any object with at least one of the methods of ``emberkeep.api``; 
 from __future__ import annotations
 
 import functools
-import os
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -15,15 +13,13 @@ from typing import Any
 import structlog
 
 from emberkeep.api.executor_functions import serve_link
-from emberkeep.api.foreach_functions import ForeachObjects
 from emberkeep.api.function_state import decode_state, encode_state
 from emberkeep.api.functions import FollowsQueries, close_once, keeps_state, open_once
-from emberkeep.api.registry import Registered, Registry, outlives_batches, takes_part
+from emberkeep.api.registry import Registered, Registry
 from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
-from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
-from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.functions.calls import FunctionCalls
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
@@ -48,7 +44,7 @@ class DriverFunctions:
         failed: Callable[[], bool] = lambda: False,
         seconds: float = 600.0,
     ) -> None:
-        """Create the functions' owner; it does nothing before ``install`` or ``follow``.
+        """Create the functions' owner; it does nothing before ``follow``.
 
         - ``restored``: returns the states that functions begin with, by name; raises SparkUnavailable while there is no
           SparkContext.
@@ -59,7 +55,6 @@ class DriverFunctions:
         self._registry = registry
         self._restored = restored
         self._executors = executors
-        self._foreach = ForeachObjects()
         self._ended_on_request = ended_on_request
         self._failed = failed
         self._seconds = seconds
@@ -72,29 +67,6 @@ class DriverFunctions:
         self._ended: set[str] = set()
         self._ending = threading.RLock()  # only one thread at a time runs the end of the sources
         self._ended_badly = False
-        self._pid = os.getpid()
-
-    def install(self) -> None:
-        """Patch PySpark, after all other hooks are installed. Raises SparkInternalsMissing."""
-        from pyspark.core.context import SparkContext
-        from pyspark.sql.streaming.query import StreamingQueryManager
-        from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-        places: tuple[tuple[Any, str, Any], ...] = (
-            (DataStreamWriter, "foreachBatch", self._around_function),
-            (DataStreamWriter, "foreach", self._around_foreach),
-            (DataStreamWriter, "start", self._around_start),
-            (DataStreamWriter, "toTable", self._around_start),
-            (StreamingQueryManager, "addListener", self._around_function),
-            (SparkContext, "stop", self._around_stop),
-        )
-        for kind, name, around in places:
-            if not hasattr(kind, name):
-                raise SparkInternalsMissing(
-                    f"this PySpark has no {kind.__name__}.{name}", hint="Emberkeep works with PySpark 4.3"
-                )
-            setattr(kind, name, around(getattr(kind, name)))
-        self.follow()
 
     def follow(self) -> None:
         """Begin each function that is registered from now on, and accept connections from executors."""
@@ -178,12 +150,31 @@ class DriverFunctions:
                 if not self.has_other_end():  # the job may be cancelled between two steps
                     step()
 
+    def spark_stops(self, *, failed: bool) -> None:
+        """Run the end of the sources while Spark still runs. ``failed``: Spark stops because of an exception.
+
+        A stop during an exception, or after a query failed, is not a good end.
+        """
+        if self._has_any():
+            if failed or self._query_failed():
+                self.ended_badly()
+            self.sources_ended()
+            self._executors.close()  # after any kind of end: executors end with Spark
+
     # --- finding and calling ------------------------------------------------------------------------------------------
 
     def begin_all(self) -> None:
         """Begin the functions that could not begin before, because there was no SparkContext."""
         for entry in self._registry.entries():
             self._begin(entry)
+
+    def query_started(self, query_id: str, checkpoint: Callable[[], object]) -> None:
+        """Tell the functions that follow queries. ``checkpoint``: returns the place of this query's checkpoint."""
+        following = [entry.function for entry in self._living() if isinstance(entry.function, FollowsQueries)]
+        if following:
+            place = checkpoint()
+            for function in following:
+                function.query_started(query_id, str(place))
 
     def _living(self) -> list[Registered]:
         with self._changed:
@@ -261,63 +252,6 @@ class DriverFunctions:
         """True if the function was closed: by us, or by the script if it is a RichFunction."""
         with self._changed:
             return entry.name in self._ended or getattr(entry.function, "_life", "") == "closed"
-
-    def _around_function(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def given(owner: Any, function: Any) -> Any:
-            if os.getpid() == self._pid:
-                # For a bound method, register its object, if that has lifecycle methods other than `close`.
-                target = getattr(function, "__self__", function)
-                if takes_part(target) and (target is function or hasattr(target, "prepare_to_shutdown")):
-                    self._registry.add(target)
-            return original(owner, function)
-
-        return given
-
-    def _around_foreach(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def foreach(writer: Any, function: Any) -> Any:
-            if os.getpid() == self._pid and outlives_batches(function):
-                function = self._foreach.stand_in(function)
-            return original(writer, function)
-
-        return foreach
-
-    def _around_start(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def start(writer: Any, *positional: Any, **named: Any) -> Any:
-            if os.getpid() != self._pid:
-                return original(writer, *positional, **named)
-            self.begin_all()
-            query = original(writer, *positional, **named)
-            self._tell_of(query)
-            return query
-
-        return start
-
-    def _tell_of(self, query: Any) -> None:
-        following = [entry.function for entry in self._living() if isinstance(entry.function, FollowsQueries)]
-        if following:
-            place = call("checkpoint of a query", lambda: query._jsq.streamingQuery().resolvedCheckpointRoot())
-            for function in following:
-                function.query_started(str(query.id), str(place))
-
-    def _around_stop(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def stop(context: Any) -> None:
-            # Do this while Spark still runs. A stop during an exception, or after a query failed, is not a good end.
-            if os.getpid() == self._pid and self._has_any():
-                if _is_failure(sys.exc_info()[1]) or self._query_failed():
-                    self.ended_badly()
-                self.sources_ended()
-                self._executors.close()  # after any kind of end: executors end with Spark
-            original(context)
-
-        return stop
-
-
-def _is_failure(error: BaseException | None) -> bool:
-    return error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0))
 
 
 def _end_queries() -> None:

@@ -1,0 +1,45 @@
+"""States of functions on executors that no instance has now: each waits for the next instance of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+_SEPARATOR = "@"  # between a function's name and the number of its state
+
+
+class KeptStates:
+    """``restored`` returns the states that the job begins with; it is read at the first use. Not thread-safe."""
+
+    def __init__(self, restored: Callable[[], Mapping[str, bytes]]) -> None:
+        self._restored = restored
+        self._kept: dict[str, list[bytes]] | None = None  # None: not read yet
+
+    def names(self) -> set[str]:
+        """Return the functions for which a state waits. Before the first use there is none."""
+        return {name for name, states in (self._kept or {}).items() if states}
+
+    def all(self) -> dict[str, list[bytes]]:
+        """Return a copy of all states, by function."""
+        return {name: list(states) for name, states in self._states().items()}
+
+    def take(self, name: str) -> list[bytes]:
+        """Hand over all states of a function to a new instance."""
+        return self._states().pop(name, [])
+
+    def keep(self, name: str, states: Iterable[bytes]) -> None:
+        """Keep states that an instance has left behind."""
+        self._states().setdefault(name, []).extend(states)
+
+    def _states(self) -> dict[str, list[bytes]]:
+        if self._kept is None:
+            self._kept = {}
+            for key, state in sorted(self._restored().items()):
+                name, separator, _ = key.rpartition(_SEPARATOR)
+                if separator:
+                    self._kept.setdefault(name, []).append(state)
+        return self._kept
+
+
+def numbered(states: Mapping[str, list[bytes]]) -> dict[str, bytes]:
+    """Return states of functions as a savepoint has them, by function and number."""
+    return {f"{name}{_SEPARATOR}{n}": state for name, found in states.items() for n, state in enumerate(found)}
