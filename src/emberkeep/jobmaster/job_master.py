@@ -46,7 +46,7 @@ from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
 from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
 from emberkeep.jobmaster.procedures import Procedures
-from emberkeep.jobmaster.spark_contact import SparkContact
+from emberkeep.jobmaster.spark_watch import SparkWatch
 from emberkeep.jobmaster.status import AttemptStatus
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
 from emberkeep.lifecycle.machine import StepDone, StepFailed
@@ -114,7 +114,7 @@ class JobMaster(Actor):
         calls = TaskManagerCalls(system, rpc, rpc_timeout=rpc_timeout, silence_timeout=silence_timeout)
         self._orders = ExecutorOrders(self, identity, self.pool, calls, self._decide)
         self._beats = Beats(self, identity, self.pool, calls, self._decide, self.link.wake)
-        self._contact = SparkContact(spark, self.pool, system.clock, patience=rpc_timeout)
+        self._watch = SparkWatch(spark, self.pool, system.clock, patience=rpc_timeout)
         self._status = AttemptStatus(identity.attempt)
         self._ending = False
         self._abandoned = False
@@ -127,7 +127,7 @@ class JobMaster(Actor):
         self.start_effect("job-manager-link", self.link.run(), deadline=None)
         self.start_effect("beats", self._every(self._interval, self._beats.send_due), deadline=None)
         self.start_effect("ticks", self._every(self._interval / TICKS_PER_HEARTBEAT, self._tick), deadline=None)
-        self.start_effect("spark-views", self._contact.watch(self._interval, self._spark_viewed), deadline=None)
+        self.start_effect("spark-views", self._watch.run(self._interval, self._spark_viewed), deadline=None)
         await super().run()
 
     # --- from task managers -------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class JobMaster(Actor):
                     if not effect.orderly:
                         log.warning("executor lost", job=self.identity.job_id, reason=effect.reason)
                         self._status.note_lost(effect, self._system.clock.now_ms())
-                    self.start_effect("remove-executor", self._contact.remove_executor(effect), deadline=None)
+                    self.start_effect("remove-executor", self._watch.remove_executor(effect), deadline=None)
                 case pool.FailAttempt():
                     log.error("the attempt fails", job=self.identity.job_id, reason=effect.message)
                     self.start_effect("fail", self._spark.fail(effect.message), deadline=None)

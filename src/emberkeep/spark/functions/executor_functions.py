@@ -32,8 +32,8 @@ from emberkeep.api.function_link import (
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.functions.instance_losses import InstanceLosses
-from emberkeep.spark.functions.kept_states import KeptStates, numbered
 from emberkeep.spark.functions.remote_instance import RemoteInstance
+from emberkeep.spark.functions.waiting_states import WaitingStates, numbered
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class ExecutorFunctions:
         self._attempt = attempt
         self._changed = threading.Condition()
         self._remotes: list[RemoteInstance] = []
-        self._kept = KeptStates(restored)
+        self._waiting = WaitingStates(restored)
         self._in_snapshot: list[RemoteInstance] = []  # instances whose state the newest snapshot has
         self._losses = InstanceLosses()
         self._numbers = 0
@@ -103,7 +103,7 @@ class ExecutorFunctions:
     def names(self) -> set[str]:
         """Return the names of functions that have an instance, or a state that waits for one."""
         with self._changed:
-            return self._kept.names() | {remote.name for remote in self._remotes}
+            return self._waiting.names() | {remote.name for remote in self._remotes}
 
     def losses(self) -> list[str]:
         """Return a text for each lost instance that no complete savepoint has reported."""
@@ -125,7 +125,7 @@ class ExecutorFunctions:
             # Copy both under one lock: an instance that leaves from now on replies with its farewell, and the state
             # that it leaves behind must not be in `found` as well.
             remotes = list(self._remotes)
-            found = self._kept.all()
+            found = self._waiting.all()
         answers = self._ask(remotes, _SNAPSHOT, [])
         for remote, reply in answers:
             found.setdefault(remote.name, []).extend(_states_in(reply))
@@ -305,7 +305,7 @@ class ExecutorFunctions:
             raise UserFunctionFailed(
                 f"this job has {_MOST_INSTANCES} instances of functions on executors already, the most possible"
             )
-        remote = RemoteInstance(channel, hello, self._kept.take(hello.name))
+        remote = RemoteInstance(channel, hello, self._waiting.take(hello.name))
         self._remotes.append(remote)
         log.info("a function on an executor has connected", function=remote.place, states=len(remote.taken))
         return remote
@@ -321,14 +321,14 @@ class ExecutorFunctions:
                 return
             self._remove(remote)
             if reply.state is not None:
-                self._kept.keep(remote.name, [reply.state])
+                self._waiting.keep(remote.name, [reply.state])
 
     def _not_begun(self, remote: RemoteInstance, reply: Reply) -> None:
         log.warning("an instance failed to start", function=remote.place, reason=reply.error)
         with self._changed:
             if not remote.is_gone:
                 self._remove(remote)
-                self._kept.keep(remote.name, remote.taken)
+                self._waiting.keep(remote.name, remote.taken)
         remote.channel.close()
 
     def _broken(self, remote: RemoteInstance, channel: Channel, error: EmberkeepError) -> None:
@@ -348,7 +348,7 @@ class ExecutorFunctions:
 
     def _lose(self, remote: RemoteInstance, reason: str) -> None:
         self._remove(remote)
-        self._kept.keep(remote.name, remote.taken)
+        self._waiting.keep(remote.name, remote.taken)
         self._losses.add(f"{remote.place}: {reason}")
         log.error(
             "an instance is lost, and the state that it had gathered since its last snapshot",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 _SEPARATOR = "@"  # between a function's name and the number of its state
 
 
-class KeptStates:
+class WaitingStates:
     """``restored`` returns the states that the job begins with; it is read at the first use. Not thread-safe."""
 
     def __init__(self, restored: Callable[[], Mapping[str, bytes]]) -> None:

@@ -16,7 +16,7 @@ from emberkeep.slots.pool.machine import SlotPool
 log = structlog.get_logger(__name__)
 
 
-class SparkContact:
+class SparkWatch:
     """Calls Spark with a timeout of ``patience`` seconds: a JVM that does not answer delays nothing else."""
 
     def __init__(self, spark: SparkDriver, pool: SlotPool, clock: Clock, *, patience: float) -> None:
@@ -25,7 +25,7 @@ class SparkContact:
         self._clock = clock
         self._patience = patience
 
-    async def watch(self, interval: float, viewed: Callable[[SparkView | None], Awaitable[None]]) -> None:
+    async def run(self, interval: float, viewed: Callable[[SparkView | None], Awaitable[None]]) -> None:
         """Give Spark's state to ``viewed`` every ``interval`` seconds, until cancelled."""
         while True:
             try:
