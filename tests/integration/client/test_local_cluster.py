@@ -12,10 +12,11 @@ from emberkeep.base.configuration.layout import state_layout
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput
 from emberkeep.base.process_identity import identify
-from emberkeep.client.clusters import daemon_process, local_cluster
+from emberkeep.client.clusters import cluster_end, daemon_process, daemon_starts
 from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape
 from emberkeep.client.clusters.leftovers import wait_gone
-from emberkeep.client.clusters.local_cluster import LocalCluster, node_addresses
+from emberkeep.client.clusters.local_cluster import LocalCluster
+from emberkeep.client.clusters.shapes import node_addresses
 from tests.integration.client import fake_daemon
 
 pytestmark = pytest.mark.integration
@@ -55,7 +56,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(daemon_process, "daemon_program", fake_program)
-    monkeypatch.setattr(local_cluster, "STOP_MARGIN", 1.0)
+    monkeypatch.setattr(cluster_end, "STOP_MARGIN", 1.0)
     made = Cluster(tmp_path / "state")
     yield made
     made.make().down()
@@ -92,7 +93,7 @@ async def test_up_starts_everything_once_and_down_ends_it(cluster: Cluster) -> N
 async def test_several_task_managers_share_the_machines_memory(cluster: Cluster) -> None:
     await cluster.make().up(shape("127.0.0.2", "127.0.0.3"))
     size = cluster.settings("tm-127.0.0.2")["taskmanager.memory.process.size"]
-    assert int(size.removesuffix("m")) <= local_cluster.machine_memory_mb() // 2
+    assert int(size.removesuffix("m")) <= daemon_starts.machine_memory_mb() // 2
 
 
 async def test_another_shape_is_refused_while_one_runs(cluster: Cluster) -> None:

@@ -169,7 +169,7 @@ def _shape(
 ) -> ClusterShape:
     from emberkeep.base.configuration.options import MEMORY, RESOURCE_MANAGER_TYPE, SLOTS
     from emberkeep.client.clusters.cluster_file import ClusterShape
-    from emberkeep.client.clusters.local_cluster import node_addresses
+    from emberkeep.client.clusters.shapes import node_addresses
 
     configuration = config.load()
     if slots is not None:

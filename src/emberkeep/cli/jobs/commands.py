@@ -145,8 +145,8 @@ def run(
             say("--keep-logs has no effect: the cluster keeps the logs of its jobs")
         return asyncio.run(run_on_cluster(job, endpoint, quiet=quiet))
     from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
+    from emberkeep.client.clusters.cluster_end import STOP_MARGIN
     from emberkeep.client.clusters.embedded import EmbeddedOptions
-    from emberkeep.client.clusters.local_cluster import STOP_MARGIN
     from emberkeep.client.clusters.private_storage import PrivateStorage
 
     options = EmbeddedOptions(

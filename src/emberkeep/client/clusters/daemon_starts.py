@@ -1,0 +1,123 @@
+"""Starts single daemons of a local cluster, each with the settings of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import CORES, MEMORY, REST_BIND_ADDRESS, WORKING_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape, DaemonRecord, ZooKeeperRecord
+from emberkeep.client.clusters.daemon_process import Announcement, Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.zookeeper_ensemble import quorum_of
+from emberkeep.client.endpoint import join_host_port
+
+JOB_MANAGER = "jobmanager"
+_MEMORY_SHARE = 0.8
+
+
+class DaemonStarts:
+    """``config_file``: what the daemons read as well; None for no file. ``say`` gets each start as a line of text."""
+
+    def __init__(
+        self, configuration: Configuration, layout: StateLayout, config_file: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self._configuration = configuration
+        self._layout = layout
+        self._config_file = config_file
+        self._say = say
+
+    async def job_manager(
+        self, shape: ClusterShape, name: str, port: int, zookeepers: tuple[ZooKeeperRecord, ...]
+    ) -> tuple[Daemon, DaemonRecord, Announcement]:
+        """Start a JobManager at ``port``, and wait until it has announced itself. Raises Fatal."""
+        check_port_free(self._configuration[REST_BIND_ADDRESS], port)
+        self._say("starting the JobManager" if name == JOB_MANAGER else f"starting {name}")
+        directory = self._layout.root / "jobmanagers" / name if zookeepers else self._layout.job_manager
+        own = {"rest.port": str(port), **_high_availability(zookeepers)}
+        if not shape.nodes:  # the JobManager itself starts task managers when jobs need them
+            own["taskmanager.numberOfTaskSlots"] = str(shape.slots)
+            own |= {"taskmanager.memory.process.size": shape.memory} if shape.memory else {}
+        if zookeepers:
+            own["jobmanager.resource-id"] = name
+        daemon = start_daemon(DaemonCommand("jobmanager", self._arguments(shape, own), directory / "logs"))
+        daemon.outlive()
+        try:
+            ready = await daemon.ready()
+        except asyncio.CancelledError:
+            daemon.kill()
+            raise
+        return daemon, DaemonRecord(name=name, identity=daemon.identity, directory=str(directory)), ready
+
+    def task_manager(self, record: ClusterRecord, node: str) -> tuple[Daemon, DaemonRecord]:
+        """Start the task manager of a node. It registers later."""
+        shape = record.shape
+        name = f"tm-{node}"
+        directory = self._layout.working_directory(TaskManagerId(name))
+        if self._configuration[WORKING_DIRECTORY]:
+            directory /= name  # task managers cannot share a directory
+        url = urlsplit(record.url)
+        own = {
+            "taskmanager.resource-id": name,
+            "taskmanager.host": node,
+            "taskmanager.numberOfTaskSlots": str(shape.slots),
+            "jobmanager.rpc.address": join_host_port(url.hostname or "", url.port or 0),
+            "security.token-file": record.token_file,
+            "process.taskmanager.working-dir": str(directory),
+            **_high_availability(record.zookeepers),
+        }
+        if shape.memory:
+            own["taskmanager.memory.process.size"] = shape.memory
+        elif len(shape.nodes) > 1 and not self._configuration[MEMORY]:
+            own["taskmanager.memory.process.size"] = f"{machine_memory_mb() * _MEMORY_SHARE / len(shape.nodes):.0f}m"
+        if not self._configuration[CORES]:
+            # Make every slot of a local cluster usable, even if the machine has fewer cores than slots.
+            own["taskmanager.cpu.cores"] = str(max(os.cpu_count() or 1, shape.slots))
+        self._say(f"starting task manager {name}")
+        command = DaemonCommand("taskmanager", self._arguments(shape, own), directory / "logs")
+        daemon = start_daemon(command)
+        daemon.outlive()
+        return daemon, DaemonRecord(name=name, identity=daemon.identity, directory=str(directory))
+
+    def _arguments(self, shape: ClusterShape, own: dict[str, str]) -> tuple[str, ...]:
+        arguments = ["--state-dir", str(self._layout.root)]
+        if self._config_file is not None:
+            arguments += ["--config", str(self._config_file)]
+        for definition in (*shape.definitions, *(f"{key}={value}" for key, value in own.items())):
+            arguments += ["-D", definition]
+        return tuple(arguments)
+
+
+def check_port_free(address: str, port: int) -> None:
+    """Raise Fatal if the port cannot be bound, e.g. because another process listens there. 0 means any free port."""
+    if port == 0:
+        return
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise Fatal(
+                f"port {port} of {address} cannot be used: {error.strerror}",
+                hint="choose another with -D rest.port=PORT; 0 takes any free port",
+            ) from None
+
+
+def machine_memory_mb() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024**2
+
+
+def _high_availability(zookeepers: tuple[ZooKeeperRecord, ...]) -> dict[str, str]:
+    """Return the settings that every process of the cluster gets."""
+    if not zookeepers:
+        return {}
+    quorum = quorum_of(tuple(zookeeper.server for zookeeper in zookeepers))
+    return {"high-availability.type": "zookeeper", "high-availability.zookeeper.quorum": quorum}
