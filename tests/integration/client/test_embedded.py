@@ -73,7 +73,7 @@ async def test_a_killed_child_comes_back_at_the_same_place(cluster: EmbeddedClus
         assert await client.jobs() == []
     supervising.cancel()
     assert len(notices) == 1
-    assert "was killed by signal 9; starting it again" in notices[0]
+    assert "was killed by signal 9; restarting it" in notices[0]
 
 
 async def test_a_child_that_keeps_dying_is_given_up(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ async def test_a_child_that_keeps_dying_is_given_up(cluster: EmbeddedCluster, mo
 
 async def test_a_child_that_cannot_start_is_told(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DAEMON", json.dumps({"local": {"exit": 5}}))
-    with pytest.raises(Fatal, match=r"local ended with exit code 5:\n  some trouble \(run it with --keep-logs"):
+    with pytest.raises(Fatal, match=r"local ended with exit code 5:\n  some trouble \(run with --keep-logs"):
         await cluster.start()
 
 
