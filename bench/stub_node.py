@@ -16,8 +16,6 @@ from aiohttp import web
 
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.server import bind_port, serve_http
-from emberkeep.base.beacon import answer_timeout
-from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
@@ -56,23 +54,12 @@ class StubNode:
         self._rpc = rpc
         self.job_manager = leader
         self.on_silence: Callable[[], None] = lambda: None
-        self._interval = configuration[HEARTBEAT_INTERVAL]
-        self._silence = configuration[HEARTBEAT_TIMEOUT]
-        self._rpc_timeout = answer_timeout(configuration[RPC_TIMEOUT], self._silence)
+        self._configuration = configuration
         self._info = _info(address, places)
         self._drivers: dict[JobId, tuple[DriverReport, _StubJobMaster]] = {}
         self._services = Services()
         self._sequence = 0
-        self._link = taskmanager_link.JobManagerLink(
-            self._system,
-            rpc,
-            self._info,
-            self,
-            leader,
-            interval=self._interval,
-            rpc_timeout=self._rpc_timeout,
-            silence_timeout=self._silence,
-        )
+        self._link = taskmanager_link.JobManagerLink(self._system, configuration, rpc, self._info, self, leader)
 
     def start(self) -> None:
         self._services.start("task manager", self._link.run())
@@ -103,13 +90,7 @@ class StubNode:
         )
         job_master = _StubJobMaster()
         job_master.link = jobmaster_link.JobManagerLink(
-            self._system,
-            self._rpc,
-            identity,
-            job_master,
-            self.job_manager,
-            interval=self._interval,
-            rpc_timeout=self._rpc_timeout,
+            self._system, self._configuration, self._rpc, identity, job_master, self.job_manager
         )
         report = DriverReport(
             job_id=graph.job_id,

@@ -11,7 +11,6 @@ from emberkeep.base.system import System
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.gateway import LeaderGateway
 from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
-from emberkeep.jobmanager.jobs.driver_calls import DriverSurroundings
 from emberkeep.jobmanager.leader import Leader, LeaderSeat
 from emberkeep.jobmanager.nodes.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.nodes.blocklist_recovery import FoundBlocklist, find_blocklist
@@ -99,14 +98,12 @@ class JobManagerService:
         dispatcher = Dispatcher(
             system,
             configuration,
-            around.rpc,
+            around,
             self._store,
             self._blobs,
             resources=resources,
             term=term,
-            surroundings=DriverSurroundings(around.address, around.checkpoint_root, around.checkpoints_recorded()),
             blocked=places,
-            storage_problem=lambda: around.storage.problem,
         )
         resources.listen(dispatcher.cluster)
         blocklist = BlocklistHandler(system, found, reads, resources, dispatcher.moves)

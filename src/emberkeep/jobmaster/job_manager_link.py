@@ -8,7 +8,9 @@ from typing import Protocol
 
 import structlog
 
-from emberkeep.base.beacon import Beacon
+from emberkeep.base.beacon import Beacon, answer_timeout
+from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
@@ -44,21 +46,19 @@ class JobManagerLink:
     def __init__(
         self,
         system: System,
+        configuration: Configuration,
         rpc: RpcClient,
         identity: Identity,
         owner: LinkOwner,
         job_manager: str,
-        *,
-        interval: float,
-        rpc_timeout: float,
     ) -> None:
         self.registered = asyncio.Event()  # set at the first registration, never cleared
         self._rpc = rpc
         self._identity = identity
         self._owner = owner
         self.job_manager = job_manager  # its address now
-        self._rpc_timeout = rpc_timeout
-        self._beacon = Beacon(interval, system.rng)
+        self._answer_timeout = answer_timeout(configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT])
+        self._beacon = Beacon(configuration[HEARTBEAT_INTERVAL], system.rng)
         self._known = False  # True if the JobManager knows this attempt
         self.epoch = 0  # of the newest JobManager that has replied
         self._older_answers = False
@@ -93,7 +93,7 @@ class JobManagerLink:
         in_doubt = self.lease is not None and self.lease.look()
         request = self._request(status, in_doubt=in_doubt)
         try:
-            reply = await self._rpc.call(self.job_manager, request, JobMasterReply, timeout=self._rpc_timeout)
+            reply = await self._rpc.call(self.job_manager, request, JobMasterReply, timeout=self._answer_timeout)
         except Conflict as error:
             self._known = False
             await self._owner.take_refusal(error.message)

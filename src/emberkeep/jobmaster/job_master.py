@@ -14,7 +14,6 @@ from functools import partial
 import structlog
 
 from emberkeep.base.actors import Actor, asked, told
-from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.configuration.options import (
     DETECTION_DURATION,
     DETECTION_MAX_SHARE,
@@ -101,15 +100,7 @@ class JobMaster(Actor):
                 max_share=configuration[DETECTION_MAX_SHARE],
                 seconds=configuration[DETECTION_DURATION],
             )
-        self.link = JobManagerLink(
-            system,
-            rpc,
-            identity,
-            self,
-            job_manager,
-            interval=self._interval,
-            rpc_timeout=answer_timeout(rpc_timeout, silence_timeout),
-        )
+        self.link = JobManagerLink(system, configuration, rpc, identity, self, job_manager)
         self.registered = self.link.registered
         calls = TaskManagerCalls(system, rpc, rpc_timeout=rpc_timeout, silence_timeout=silence_timeout)
         self._orders = ExecutorOrders(self, identity, self.pool, calls, self._decide)

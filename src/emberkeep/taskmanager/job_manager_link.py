@@ -12,8 +12,9 @@ from typing import Protocol
 
 import structlog
 
-from emberkeep.base.beacon import Beacon
-from emberkeep.base.configuration.options import STORAGE_DIRECTORY
+from emberkeep.base.beacon import Beacon, answer_timeout
+from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT, STORAGE_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
@@ -58,23 +59,19 @@ class LinkOwner(Protocol):
 class JobManagerLink:
     """Registers a task manager at a JobManager and sends it reports.
 
-    ``job_manager``: its current address. The link raises Fatal after Conflict replies for more than twice
-    ``silence_timeout`` (seconds), if the owner holds nothing. A process that was refused and never registered waits
-    ``silence_timeout`` before it registers at the next JobManager, so that a process that holds the same id registers
-    first.
+    ``job_manager``: its current address. The link raises Fatal after Conflict replies for more than twice the heartbeat
+    timeout, if the owner holds nothing. A process that was refused and never registered waits one heartbeat timeout
+    before it registers at the next JobManager, so that a process that holds the same id registers first.
     """
 
     def __init__(
         self,
         system: System,
+        configuration: Configuration,
         rpc: RpcClient,
         info: TaskManagerInfo,
         owner: LinkOwner,
         job_manager: str,
-        *,
-        interval: float,
-        rpc_timeout: float,
-        silence_timeout: float,
     ) -> None:
         self.registered = False
         # the JobManager has not replied, or is not the newest leader
@@ -84,10 +81,10 @@ class JobManagerLink:
         self.info = info
         self._owner = owner
         self.job_manager = job_manager
-        self._rpc_timeout = rpc_timeout
-        self._silence_timeout = silence_timeout
+        self._silence_timeout = configuration[HEARTBEAT_TIMEOUT]
+        self._answer_timeout = answer_timeout(configuration[RPC_TIMEOUT], self._silence_timeout)
         self._registers_from = 0.0  # on the monotonic clock
-        self._beacon = Beacon(interval, system.rng)
+        self._beacon = Beacon(configuration[HEARTBEAT_INTERVAL], system.rng)
         self._refused_since: float | None = None
         self._silent = False
         self._welcomed = False  # a JobManager has registered this process
@@ -160,7 +157,7 @@ class JobManagerLink:
             lineage=self._owner.followed_lineage(),
             known_epoch=self._owner.followed_epoch(),
         )
-        reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._rpc_timeout)
+        reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._answer_timeout)
         await self._owner.take_reply(reply)
         if reply.heartbeat_interval > 0:
             self._beacon.interval = reply.heartbeat_interval
@@ -175,7 +172,7 @@ class JobManagerLink:
             lineage=self._owner.followed_lineage(),
             known_epoch=self._owner.followed_epoch(),
         )
-        reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._rpc_timeout)
+        reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._answer_timeout)
         if not reply.known:  # such a reply has nothing else
             self.registered = False
             self._beacon.wake()

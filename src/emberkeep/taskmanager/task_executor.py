@@ -14,7 +14,6 @@ import msgspec
 import structlog
 
 from emberkeep.base.actors import Actor, asked, told
-from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.configuration.options import (
     ADOPT_LEADER,
     DRIVER_START_TIMEOUT,
@@ -86,16 +85,7 @@ class TaskExecutor(Actor):
         self._job_masters = JobMasterCalls(ports.rpc, configuration[RPC_TIMEOUT])
         self._offers = SlotOffers(self, info, self._kept, self._job_masters)
         self._follower = JobManagerFollower(self, self._kept, ports.usage, adopts_leader=configuration[ADOPT_LEADER])
-        self.link = JobManagerLink(
-            system,
-            ports.rpc,
-            info,
-            self._follower,
-            job_manager,
-            interval=configuration[HEARTBEAT_INTERVAL],
-            rpc_timeout=answer_timeout(configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT]),
-            silence_timeout=configuration[HEARTBEAT_TIMEOUT],
-        )
+        self.link = JobManagerLink(system, configuration, ports.rpc, info, self._follower, job_manager)
         ports.launcher.on_exit(self.process_exited)
 
     @property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import structlog
 
 from emberkeep.base.actors import INBOX_LIMIT, Actor, asked
@@ -19,7 +17,7 @@ from emberkeep.jobmanager.jobs.attempt_hold import AttemptHold
 from emberkeep.jobmanager.jobs.cancellations import Cancellations
 from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.jobs.cluster_changes import ClusterChanges
-from emberkeep.jobmanager.jobs.driver_calls import DriverCalls, DriverSurroundings
+from emberkeep.jobmanager.jobs.driver_calls import DriverCalls
 from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.driver_orders import DriverOrders
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
@@ -31,6 +29,7 @@ from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
 from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, ResourceManager
 from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobView
@@ -45,7 +44,6 @@ from emberkeep.jobs.restart import restart_strategy
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine
-from emberkeep.protocol.transport import RpcClient
 
 log = structlog.get_logger(__name__)
 
@@ -63,15 +61,13 @@ class Dispatcher(Actor):
         self,
         system: System,
         configuration: Configuration,
-        rpc: RpcClient,
+        surroundings: Surroundings,
         store: JobStore,
         blobs: BlobServerGateway,
         *,
         resources: ResourceManager,
         term: Term,
-        surroundings: DriverSurroundings,
         blocked: BlockedPlaces,
-        storage_problem: Callable[[], str],
     ) -> None:
         super().__init__("dispatcher", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS])
         self._configuration = configuration
@@ -82,8 +78,8 @@ class Dispatcher(Actor):
         self._machines = JobMachines(self, self._table, term, system.rng, self)
         self._answers = Answers()
         writes = StoreWrites(store, system.rng, term.authority.suspect)
-        hold = AttemptHold(storage_problem)
-        calls = DriverCalls(rpc, configuration[options.RPC_TIMEOUT], term, surroundings)
+        hold = AttemptHold(lambda: surroundings.storage.problem)
+        calls = DriverCalls(surroundings, configuration[options.RPC_TIMEOUT], term)
         self._records = JobRecords(self, self._machines, writes, hold, self._attempt_begun)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import structlog
 
 from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.admission import driver_need
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
+from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
 from emberkeep.protocol.messages import Ack, StartDriver, StopDriver
-from emberkeep.protocol.transport import RpcClient
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class DriverSurroundings:
-    """What every driver learns at its start: where the JobManager is, and where to keep checkpoints."""
-
-    job_manager: str
-    checkpoint_root: str
-    checkpoints_recorded: bool
 
 
 class DriverCalls:
     """One call for each order. A machine repeats its order until the driver does what it was ordered to."""
 
-    def __init__(self, rpc: RpcClient, timeout: float, term: Term, surroundings: DriverSurroundings) -> None:
-        self._rpc = rpc
+    def __init__(self, surroundings: Surroundings, timeout: float, term: Term) -> None:
+        self._surroundings = surroundings
+        self._rpc = surroundings.rpc
+        self._checkpoints_recorded = surroundings.checkpoints_recorded()
         self._timeout = timeout
         self._term = term
-        self._surroundings = surroundings
 
     async def start(self, job: ManagedJob, attempt: int, place: ev.DriverPlace) -> ev.Event | None:
         """Order a driver's start. Return the task manager's reply, or None if the order must be repeated."""
@@ -43,9 +33,9 @@ class DriverCalls:
             graph=job.state.graph,
             attempt=attempt,
             memory_mb=driver_need(job.state.graph).memory_mb,
-            job_manager=self._surroundings.job_manager,
+            job_manager=self._surroundings.address,
             checkpoint_root=self._surroundings.checkpoint_root,
-            checkpoints_recorded=self._surroundings.checkpoints_recorded,
+            checkpoints_recorded=self._checkpoints_recorded,
             checkpoints=job.pointers.queries,
             procedure=job.requests.current,
             lineage=self._term.lineage,
