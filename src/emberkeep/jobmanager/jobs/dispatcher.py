@@ -151,7 +151,7 @@ class Dispatcher(Actor):
         self.requests.begin(job, stored)
         if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
-        self._resources.add_job(graph.job_id, job.order, attempt)
+        self._resources.needs.add_job(graph.job_id, job.order, attempt)
         if stored.trouble is Trouble.AWAY:
             log.warning("job waits for its job graph", job=graph.job_id, reason=stored.problem)
             self._machines.apply(graph.job_id, ev.BeginWithoutGraph(stored.problem))
@@ -217,11 +217,11 @@ class Dispatcher(Actor):
             case ev.RequestPlace():
                 job.report = None
                 need = driver_need(job.state.graph, job.state.starts.nodes)
-                resources.request_place(job_id, need, job.state.attempt + 1)
+                resources.needs.request_place(job_id, need, job.state.attempt + 1)
             case ev.ExplainPlace():
                 resources.explain_place(job_id)
             case ev.WithdrawPlace():
-                resources.withdraw_place(job_id)
+                resources.needs.withdraw_place(job_id)
             case ev.RecordAttempt(attempt):
                 self._records.begin_attempt(job, attempt)
             case ev.AdoptAttempt(attempt):
@@ -231,17 +231,17 @@ class Dispatcher(Actor):
             case ev.StopDriver(attempt, place, grace):
                 self._orders.stop(job_id, attempt, place, grace)
             case ev.DropRequirements(attempt):
-                resources.close_requirements(job_id, attempt)
+                resources.needs.close_requirements(job_id, attempt)
             case ev.AttemptOver(attempt):
-                resources.end_attempt(job_id, attempt)
+                resources.needs.end_attempt(job_id, attempt)
             case ev.RecordResult(result):
                 self._records.end_job(result)
             case ev.JobOver():
-                resources.remove_job(job_id)
+                resources.needs.remove_job(job_id)
                 self._table.remove(job_id)
 
     def _attempt_begun(self, job: ManagedJob, attempt: int) -> None:
-        self._resources.begin_attempt(job.job_id, attempt)
+        self._resources.needs.begin_attempt(job.job_id, attempt)
         self.requests.attempt_recorded(job)
 
     def _checkpoints_written(self, job_id: JobId, pointers: JobPointers) -> None:

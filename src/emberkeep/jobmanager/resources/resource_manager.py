@@ -14,6 +14,7 @@ from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.resources.announcer import Announcer, ClusterListener
+from emberkeep.jobmanager.resources.job_needs import JobNeeds
 from emberkeep.jobmanager.resources.slot_orders import SlotOrders
 from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
 from emberkeep.jobmanager.resources.task_manager_ends import TaskManagerEnds
@@ -51,8 +52,8 @@ class StatusReply:
 class ResourceManager(Actor):
     """The only owner of slots and registered task managers.
 
-    Every public method puts a call in the inbox; nothing else touches the state. ``suspects`` blocks bad nodes, and
-    ``ends`` orders task managers to end.
+    Every public method puts a call in the inbox; nothing else touches the state. ``needs`` is what the Dispatcher says
+    of jobs, ``suspects`` blocks bad nodes, and ``ends`` orders task managers to end.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class ResourceManager(Actor):
         self.suspects = SuspectedNodes(self, self._clock)
         self._reports = TaskManagerReports(slots, self.suspects, self._announcer, term)
         self._registrations = self._reports.registrations
+        self.needs = JobNeeds(self, slots.jobs, self._reports.lost, self._clock)
         self._orders = SlotOrders(self, slots, rpc, term, timeout=rpc_timeout)
         self.ends = TaskManagerEnds(self, self._registrations, slots.restrictions, rpc, term, timeout=rpc_timeout)
         self._match_due = False
@@ -108,36 +110,6 @@ class ResourceManager(Actor):
         return reply
 
     # --- what the Dispatcher tells ------------------------------------------------------------------------------------
-
-    @told
-    def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
-        self._slots.jobs.add(job_id, order, attempt)
-
-    @told
-    def begin_attempt(self, job_id: JobId, attempt: int) -> None:
-        self._reports.lost.forget(job_id)
-        self._slots.jobs.begin_attempt(job_id, attempt)
-
-    @told
-    def end_attempt(self, job_id: JobId, attempt: int) -> None:
-        self._slots.jobs.end_attempt(job_id, attempt)
-
-    @told
-    def close_requirements(self, job_id: JobId, attempt: int) -> None:
-        self._slots.jobs.close_requirements(job_id, attempt)
-
-    @told
-    def remove_job(self, job_id: JobId) -> None:
-        self._reports.lost.forget(job_id)
-        self._slots.jobs.remove(job_id)
-
-    @told
-    def request_place(self, job_id: JobId, need: DriverNeed, attempt: int) -> None:
-        self._slots.jobs.request_place(job_id, need, attempt, self._clock.now())
-
-    @told
-    def withdraw_place(self, job_id: JobId) -> None:
-        self._slots.jobs.withdraw_place(job_id)
 
     @told
     def explain_place(self, job_id: JobId) -> None:

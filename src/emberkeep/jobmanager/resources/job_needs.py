@@ -1,0 +1,53 @@
+"""What the ResourceManager learns from the Dispatcher: the jobs, their attempts, and who waits for a driver place."""
+
+from __future__ import annotations
+
+from emberkeep.base.actors import Actor, ActorPart, told
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.resources.lost_instances import LostInstances
+from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.slots.job_accounts import JobAccounts
+from emberkeep.slots.ledger import DriverNeed
+
+
+class JobNeeds(ActorPart):
+    """Keeps the accounts of jobs. Lost instances are forgotten with the attempt that they belonged to."""
+
+    def __init__(self, owner: Actor, accounts: JobAccounts, lost: LostInstances, clock: SteadyClock) -> None:
+        super().__init__(owner)
+        self._accounts = accounts
+        self._lost = lost
+        self._clock = clock
+
+    @told
+    def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
+        """Add a job. ``attempt``: the newest one recorded, 0 for none."""
+        self._accounts.add(job_id, order, attempt)
+
+    @told
+    def begin_attempt(self, job_id: JobId, attempt: int) -> None:
+        self._lost.forget(job_id)
+        self._accounts.begin_attempt(job_id, attempt)
+
+    @told
+    def end_attempt(self, job_id: JobId, attempt: int) -> None:
+        self._accounts.end_attempt(job_id, attempt)
+
+    @told
+    def close_requirements(self, job_id: JobId, attempt: int) -> None:
+        """Give this attempt no more slots."""
+        self._accounts.close_requirements(job_id, attempt)
+
+    @told
+    def remove_job(self, job_id: JobId) -> None:
+        self._lost.forget(job_id)
+        self._accounts.remove(job_id)
+
+    @told
+    def request_place(self, job_id: JobId, need: DriverNeed, attempt: int) -> None:
+        """Look for a place for this attempt's driver, until one is granted or the request is withdrawn."""
+        self._accounts.request_place(job_id, need, attempt, self._clock.now())
+
+    @told
+    def withdraw_place(self, job_id: JobId) -> None:
+        self._accounts.withdraw_place(job_id)
