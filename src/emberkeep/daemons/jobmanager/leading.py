@@ -32,6 +32,7 @@ from emberkeep.base.configuration.options import (
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
+from emberkeep.blobs.ports import BlobStorage
 from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
@@ -46,6 +47,7 @@ from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.ports import JobStore
 from emberkeep.leadership.ports import LeaderLocator
+from emberkeep.protocol.transport import RpcClient
 from emberkeep.rest.application import build_application
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogKind
@@ -97,6 +99,24 @@ def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | No
     return LocalProcesses(settings.configuration, settings.layout, settings.address)
 
 
+def _surroundings(settings: JobManagerSettings, rpc: RpcClient) -> Surroundings:
+    return Surroundings(
+        rpc=rpc,
+        address=settings.address,
+        checkpoint_root=str(settings.layout.checkpoints),
+        savepoint_root=str(settings.layout.savepoints),
+        storage=settings.storage,
+        checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
+        resource_driver=_resource_driver(settings),
+    )
+
+
+def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:
+    """Open the BLOB storage, which refuses to work while it may be another cluster's. Raises Fatal."""
+    storage, place = open_blob_storage(settings.layout.ha_blobs), settings.owned_storage.blobs
+    return OwnedBlobs(storage, place) if place.location else WatchedBlobs(storage, lambda: settings.storage.problem)
+
+
 class DurableStore(JobStore, StoreOfStorage, Protocol):
     """A job store that records which storage belongs to it."""
 
@@ -141,9 +161,7 @@ async def leadership(
     """
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
-        ha = open_blob_storage(layout.ha_blobs)
-        place = settings.owned_storage.blobs
-        ha = OwnedBlobs(ha, place) if place.location else WatchedBlobs(ha, lambda: settings.storage.problem)
+        ha = _open_ha_blobs(settings)
         stack.push_async_callback(ha.close)
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
         blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
@@ -153,15 +171,7 @@ async def leadership(
         # Readers that follow logs wait long and must not use up the connections of other requests.
         log_rpc = HttpRpcClient(settings.token, offload, connections_per_peer=MAX_WAITING)
         stack.push_async_callback(log_rpc.close)
-        surroundings = Surroundings(
-            rpc=rpc,
-            address=settings.address,
-            checkpoint_root=str(layout.checkpoints),
-            savepoint_root=str(layout.savepoints),
-            checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
-            resource_driver=_resource_driver(settings),
-            storage=settings.storage,
-        )
+        surroundings = _surroundings(settings, rpc)
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)

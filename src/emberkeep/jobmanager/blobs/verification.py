@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -17,6 +18,14 @@ LOCAL = "local"
 _MISSING = "it is missing"
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """Which stores have a sound copy of a BLOB now."""
+
+    in_ha: bool
+    in_local: bool
 
 
 class Verification:
@@ -49,7 +58,8 @@ class Verification:
             local = await self._local_problem(owner, key)
             in_local = not local
             if key.is_permanent:
-                in_ha, in_local = await self._verify_ha(owner, key, copy, local)
+                sound = await self._verify_ha(owner, key, copy, local)
+                in_ha, in_local = sound.in_ha, sound.in_local
             elif local:
                 self._find(owner, key, LOCAL, local, healed=False)
         except EmberkeepError as error:  # a store does not answer: nothing is known about its copy
@@ -76,11 +86,8 @@ class Verification:
         self._bytes += size
         return ""
 
-    async def _verify_ha(self, owner: JobId, key: BlobKey, copy: Path, local: str) -> tuple[bool, bool]:
-        """Verify the HA store's copy and replace a bad copy in either store.
-
-        Returns True for each store that has a sound copy now: the HA store, then the local store.
-        """
+    async def _verify_ha(self, owner: JobId, key: BlobKey, copy: Path, local: str) -> _Sound:
+        """Verify the HA store's copy and replace a bad copy in either store."""
         core = self._core
         ha = await self._ha_problem(owner, key, copy)
         if ha:
@@ -91,8 +98,8 @@ class Verification:
             if not ha:
                 await core.local.adopt(owner, key, copy, sha256=key.sha256)
             self._find(owner, key, LOCAL, local, healed=not ha)
-            return not ha, not ha
-        return not (ha and local), not local
+            return _Sound(in_ha=not ha, in_local=not ha)
+        return _Sound(in_ha=not (ha and local), in_local=not local)
 
     async def _ha_problem(self, owner: JobId, key: BlobKey, copy: Path) -> str:
         """Fetch the HA store's copy into ``copy``. Return what is wrong with it; "" if it is sound."""

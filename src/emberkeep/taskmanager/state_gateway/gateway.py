@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable, UnknownOutcome
@@ -27,6 +28,18 @@ from emberkeep.taskmanager.state_gateway.roots import StateRoots
 from emberkeep.taskmanager.state_gateway.writes import GatewayWrite
 
 _MOST_FILES_SUMMED = 100_000
+
+
+@dataclass(frozen=True)
+class _EarlierRename:
+    """What the journal has about an earlier request for the same rename. ``unreadable``: it cannot be read now."""
+
+    begun: bool
+    unreadable: Unavailable | None = None
+
+    @property
+    def may_be_begun(self) -> bool:
+        return self.begun or self.unreadable is not None
 
 
 class StateGateway:
@@ -136,22 +149,22 @@ class StateGateway:
         durable = self._admitted(caller, source)
         self._check(caller)
         rename = Rename(caller=caller, root=source.root, source=source.name, target=target.name)
-        repeated, unknown = self._is_repeated(rename)
+        before = self._begun_before(rename)
         self._count(self._journal.begin(rename))
         try:
             status = durable.rename(source.name, target.name, overwrite=overwrite)
         except (Absent, Exists):
-            status_before = self._renamed_before(durable, rename) if repeated or unknown else None
-            if status_before is None or unknown:
+            status_before = self._renamed_before(durable, rename) if before.may_be_begun else None
+            if status_before is None or before.unreadable:
                 self._count(self._journal.void(rename))
-                if status_before is not None and unknown:
-                    raise unknown from None  # the rename may have been done before: a later retry finds out
+                if status_before is not None and before.unreadable:
+                    raise before.unreadable from None  # the rename may have been done before: a later retry finds out
                 raise
             status = status_before
         except UnknownOutcome as error:
             raise RetryLater(error.message, hint=error.hint) from error  # the retry finds out
         except EmberkeepError:
-            if not repeated:
+            if not before.begun:
                 self._count(self._journal.void(rename))
             raise
         self._check(caller)
@@ -204,12 +217,11 @@ class StateGateway:
     def _is_kept(self, caller: Caller) -> bool:
         return (caller.job_id, caller.allocation_id) in self.held
 
-    def _is_repeated(self, rename: Rename) -> tuple[bool, Unavailable | None]:
-        """Return True if the rename was begun before; with the error if the journal is unreadable now."""
+    def _begun_before(self, rename: Rename) -> _EarlierRename:
         try:
-            return self._journal.knows(rename), None
+            return _EarlierRename(begun=self._journal.knows(rename))
         except Unavailable as error:
-            return False, error
+            return _EarlierRename(begun=False, unreadable=error)
 
     def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
         """Return the target's status if an earlier request has done this rename: the source is gone, the target exists.
