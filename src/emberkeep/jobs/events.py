@@ -6,7 +6,7 @@ current one are dropped. The other events come from the JobManager itself, each 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, JobGraph, JobResult
@@ -14,8 +14,7 @@ from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import RestartStrategy
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """The time and chance that come with an event.
 
     ``at``: monotonic seconds. ``ms``: Unix milliseconds. ``chance``: a random number in [0, 1). ``hears_since``:
@@ -28,8 +27,7 @@ class Moment:
     hears_since: float | None = 0.0
 
 
-@dataclass(frozen=True)
-class DriverPlace:
+class DriverPlace(msgspec.Struct, frozen=True):
     """The place of a driver: an instance of a task manager."""
 
     task_manager: TaskManagerId
@@ -46,8 +44,7 @@ class DriverPlace:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """The machine is in service.
 
     ``problem``: why the job can never be started (damaged graph); "" if it can. ``recovered``: the job comes from the
@@ -58,8 +55,7 @@ class Begin:
     recovered: bool = False
 
 
-@dataclass(frozen=True)
-class BeginWithoutGraph:
+class BeginWithoutGraph(msgspec.Struct, frozen=True):
     """The machine is in service with a placeholder for the job's graph, which cannot be read now.
 
     ``reason`` says why, and where the graph is stored.
@@ -68,8 +64,7 @@ class BeginWithoutGraph:
     reason: str
 
 
-@dataclass(frozen=True)
-class GraphRead:
+class GraphRead(msgspec.Struct, frozen=True):
     """Reply to ReadGraph: the graph, and the settings from the job's own options."""
 
     graph: JobGraph
@@ -77,22 +72,19 @@ class GraphRead:
     strategy: RestartStrategy
 
 
-@dataclass(frozen=True)
-class GraphStillAway:
+class GraphStillAway(msgspec.Struct, frozen=True):
     """A further attempt to read the graph has failed. ReadGraph stays in effect, and another reply to it follows."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class GraphDamaged:
+class GraphDamaged(msgspec.Struct, frozen=True):
     """Reply to ReadGraph: the job can never be started, for the reason ``problem``."""
 
     problem: str
 
 
-@dataclass(frozen=True)
-class PlaceGranted:
+class PlaceGranted(msgspec.Struct, frozen=True):
     """Reply to RequestPlace: the driver has a place.
 
     ``only_node``: no other node could take the driver, even if nothing else ran there. Computed only after a failed
@@ -103,26 +95,22 @@ class PlaceGranted:
     only_node: bool = False
 
 
-@dataclass(frozen=True)
-class PlaceExplained:
+class PlaceExplained(msgspec.Struct, frozen=True):
     """Reply to ExplainPlace: a text that says why there is no place. ``blocked``: True if unblocking nodes may help."""
 
     text: str
     blocked: bool = False
 
 
-@dataclass(frozen=True)
-class AttemptRecorded:
+class AttemptRecorded(msgspec.Struct, frozen=True):
     """The attempt number is durable."""
 
 
-@dataclass(frozen=True)
-class AttemptUnknown:
+class AttemptUnknown(msgspec.Struct, frozen=True):
     """The result of writing the attempt number is unknown. A new attempt takes the next number."""
 
 
-@dataclass(frozen=True)
-class AttemptSeen:
+class AttemptSeen(msgspec.Struct, frozen=True):
     """A task manager or a driver knows of this attempt.
 
     If it is newer than the newest attempt in the job store, another leader began it, and the store was restored from an
@@ -132,13 +120,11 @@ class AttemptSeen:
     number: int
 
 
-@dataclass(frozen=True)
-class ResultRecorded:
+class ResultRecorded(msgspec.Struct, frozen=True):
     """The result is durable and the handle removed."""
 
 
-@dataclass(frozen=True)
-class CancelRequested:
+class CancelRequested(msgspec.Struct, frozen=True):
     """The job must be canceled.
 
     ``grace``: seconds until the driver is killed, or None for the configured time. A repeated request may shorten it.
@@ -147,30 +133,25 @@ class CancelRequested:
     grace: float | None = None
 
 
-@dataclass(frozen=True)
-class MoveDriver:
+class MoveDriver(msgspec.Struct, frozen=True):
     """End this attempt's driver and start the next one elsewhere, because its node is evacuated. Not a failure."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class StopRecorded:
+class StopRecorded(msgspec.Struct, frozen=True):
     """The job's suspension or drain is durable: no attempt follows the current one."""
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """Time has passed; sent when ``deadline()`` is due. Early or repeated ticks do no harm."""
 
 
-@dataclass(frozen=True)
-class TaskManagerLost:
+class TaskManagerLost(msgspec.Struct, frozen=True):
     instance: InstanceId
 
 
-@dataclass(frozen=True)
-class PlaceBlocked:
+class PlaceBlocked(msgspec.Struct, frozen=True):
     """This instance of a task manager gets nothing new any more.
 
     Sent for a place whose driver was not ordered yet, and for a place where no order to start it is under way and none
@@ -180,23 +161,20 @@ class PlaceBlocked:
     instance: InstanceId
 
 
-@dataclass(frozen=True)
-class StartAccepted:
+class StartAccepted(msgspec.Struct, frozen=True):
     """The task manager has accepted the order to start the driver."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class StartRefused:
+class StartRefused(msgspec.Struct, frozen=True):
     """The task manager refuses to start the driver, because it has no room or knows of a newer attempt."""
 
     attempt: int
     message: str
 
 
-@dataclass(frozen=True)
-class DriverListed:
+class DriverListed(msgspec.Struct, frozen=True):
     """A task manager's report lists the driver as starting or running."""
 
     attempt: int
@@ -204,23 +182,20 @@ class DriverListed:
     pid: int
 
 
-@dataclass(frozen=True)
-class DriverExited:
+class DriverExited(msgspec.Struct, frozen=True):
     attempt: int
     place: DriverPlace
     outcome: AttemptOutcome
 
 
-@dataclass(frozen=True)
-class DriverVanished:
+class DriverVanished(msgspec.Struct, frozen=True):
     """The task manager instance that listed the driver does not list it any more."""
 
     attempt: int
     instance: InstanceId
 
 
-@dataclass(frozen=True)
-class DriverNotAtHome:
+class DriverNotAtHome(msgspec.Struct, frozen=True):
     """A task manager has reported everything that it holds to this leader, and the driver is not in the report.
 
     So the driver does not run there and will not be started there any more. ``continues``: this instance has taken over
@@ -232,28 +207,24 @@ class DriverNotAtHome:
     continues: bool
 
 
-@dataclass(frozen=True)
-class JobMasterRegistered:
+class JobMasterRegistered(msgspec.Struct, frozen=True):
     attempt: int
     task_manager: TaskManagerId
     pid: int
 
 
-@dataclass(frozen=True)
-class JobMasterHeard:
+class JobMasterHeard(msgspec.Struct, frozen=True):
     attempt: int
 
 
-@dataclass(frozen=True)
-class ExceptionsNoted:
+class ExceptionsNoted(msgspec.Struct, frozen=True):
     """Failures that the attempt survived, such as a lost executor."""
 
     attempt: int
     entries: tuple[ExceptionEntry, ...]
 
 
-@dataclass(frozen=True)
-class OutcomeReported:
+class OutcomeReported(msgspec.Struct, frozen=True):
     """The JobMaster reports that the script has ended and Spark is stopped. Its process exits next."""
 
     attempt: int
@@ -294,78 +265,66 @@ Event = (
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ReadGraph:
+class ReadGraph(msgspec.Struct, frozen=True):
     """Read the graph, repeatedly until that succeeds; answered by GraphRead or GraphDamaged eventually."""
 
 
-@dataclass(frozen=True)
-class RequestPlace:
+class RequestPlace(msgspec.Struct, frozen=True):
     """Ask for a driver place; answered by PlaceGranted eventually."""
 
 
-@dataclass(frozen=True)
-class ExplainPlace:
+class ExplainPlace(msgspec.Struct, frozen=True):
     """Ask why there is no place yet; answered by PlaceExplained at once."""
 
 
-@dataclass(frozen=True)
-class WithdrawPlace:
+class WithdrawPlace(msgspec.Struct, frozen=True):
     """No place is needed: cancel the request, or release the granted place."""
 
 
-@dataclass(frozen=True)
-class RecordAttempt:
+class RecordAttempt(msgspec.Struct, frozen=True):
     """Write the number; answered by AttemptRecorded or AttemptUnknown."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class AdoptAttempt:
+class AdoptAttempt(msgspec.Struct, frozen=True):
     """Write the number of an attempt that another leader has begun; answered by AttemptRecorded."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class StartDriver:
+class StartDriver(msgspec.Struct, frozen=True):
     """Order the driver's start; answered by StartAccepted, StartRefused or not at all."""
 
     attempt: int
     place: DriverPlace
 
 
-@dataclass(frozen=True)
-class StopDriver:
+class StopDriver(msgspec.Struct, frozen=True):
     attempt: int
     place: DriverPlace
     grace: float
 
 
-@dataclass(frozen=True)
-class DropRequirements:
+class DropRequirements(msgspec.Struct, frozen=True):
     """The attempt needs no more slots; its JobMaster returns those that it has."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class AttemptOver:
+class AttemptOver(msgspec.Struct, frozen=True):
     """End the attempt's slots, place and driver, wherever they are reported."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class RecordResult:
+class RecordResult(msgspec.Struct, frozen=True):
     """Write the result; answered by ResultRecorded."""
 
     result: JobResult
 
 
-@dataclass(frozen=True)
-class JobOver:
+class JobOver(msgspec.Struct, frozen=True):
     """The result is durable, and the driver is gone or its time has passed: forget the job's resources."""
 
 

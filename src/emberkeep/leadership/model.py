@@ -9,8 +9,9 @@ disturbing each other; safety comes from the epoch alone.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 
 class Session(enum.Enum):
@@ -39,16 +40,14 @@ class Standing(enum.Enum):
         return self in (Standing.LEADING, Standing.PAUSED, Standing.CONFIRMING, Standing.STOPPING)
 
 
-@dataclass(frozen=True)
-class LeaderAddress:
+class LeaderAddress(msgspec.Struct, frozen=True):
     """The leader's address ("host:port") and epoch. Of two such records, the one with the higher epoch is right."""
 
     epoch: int
     address: str
 
 
-@dataclass(frozen=True)
-class LeaderNews:
+class LeaderNews(msgspec.Struct, frozen=True):
     """What a process knows about the leader.
 
     ``job_managers``: known addresses of JobManagers, most recently reported first. Those that are not leading can also
@@ -62,73 +61,62 @@ class LeaderNews:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Connected:
+class Connected(msgspec.Struct, frozen=True):
     """The session exists: the first one, a new one after Lost, or the old one after Suspended."""
 
 
-@dataclass(frozen=True)
-class Suspended:
+class Suspended(msgspec.Struct, frozen=True):
     """The connection broke; the session may still exist."""
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """The session has ended. Another JobManager may already be first in the queue."""
 
 
-@dataclass(frozen=True)
-class Granted:
+class Granted(msgspec.Struct, frozen=True):
     """It is this latch's turn: it is first in the queue, or the next one after a leader whose process is gone."""
 
     latch: int
 
 
-@dataclass(frozen=True)
-class Revoked:
+class Revoked(msgspec.Struct, frozen=True):
     """The latch was removed by someone else, although the session still exists."""
 
     latch: int
 
 
-@dataclass(frozen=True)
-class EpochWritten:
+class EpochWritten(msgspec.Struct, frozen=True):
     """The claim succeeded: this JobManager is the leader with ``epoch``."""
 
     claim: int
     epoch: int
 
 
-@dataclass(frozen=True)
-class ClaimRefused:
+class ClaimRefused(msgspec.Struct, frozen=True):
     """The claim failed: another JobManager wrote the next epoch first."""
 
     claim: int
 
 
-@dataclass(frozen=True)
-class Confirmed:
+class Confirmed(msgspec.Struct, frozen=True):
     """After a reconnect, ``epoch`` proved to be still the newest."""
 
     epoch: int
 
 
-@dataclass(frozen=True)
-class Deposed:
+class Deposed(msgspec.Struct, frozen=True):
     """The store refused a transaction of ``epoch``, or a newer epoch was seen."""
 
     epoch: int
 
 
-@dataclass(frozen=True)
-class ServiceEnded:
+class ServiceEnded(msgspec.Struct, frozen=True):
     """The service of ``epoch`` has ended, with everything that it had started."""
 
     epoch: int
 
 
-@dataclass(frozen=True)
-class StorageSeen:
+class StorageSeen(msgspec.Struct, frozen=True):
     """Who can use the shared storage. Sent repeatedly.
 
     ``own``: this JobManager can read the storage, and finds there what this cluster has stored. ``elsewhere``: another
@@ -139,8 +127,7 @@ class StorageSeen:
     elsewhere: bool
 
 
-@dataclass(frozen=True)
-class Shutdown:
+class Shutdown(msgspec.Struct, frozen=True):
     """This JobManager must end. Other processes keep running."""
 
 
@@ -162,8 +149,7 @@ Event: TypeAlias = (
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TakeLatch:
+class TakeLatch(msgspec.Struct, frozen=True):
     """Join the queue at its end.
 
     Answered by Granted or Revoked, each time that the latch's turn comes or the latch is gone.
@@ -172,57 +158,49 @@ class TakeLatch:
     latch: int
 
 
-@dataclass(frozen=True)
-class GiveUpLatch:
+class GiveUpLatch(msgspec.Struct, frozen=True):
     """Leave the queue."""
 
     latch: int
 
 
-@dataclass(frozen=True)
-class WriteEpoch:
+class WriteEpoch(msgspec.Struct, frozen=True):
     """Write the next epoch, retrying without limit. Answered by EpochWritten or ClaimRefused."""
 
     claim: int
 
 
-@dataclass(frozen=True)
-class AbandonClaim:
+class AbandonClaim(msgspec.Struct, frozen=True):
     """Stop trying to write the epoch; if the write has succeeded after all, close the store. Not answered."""
 
     claim: int
 
 
-@dataclass(frozen=True)
-class StartService:
+class StartService(msgspec.Struct, frozen=True):
     """Recover the jobs and start leading with ``epoch``."""
 
     epoch: int
 
 
-@dataclass(frozen=True)
-class PauseService:
+class PauseService(msgspec.Struct, frozen=True):
     """Take no decisions until resumed; running processes continue."""
 
     epoch: int
 
 
-@dataclass(frozen=True)
-class ConfirmEpoch:
+class ConfirmEpoch(msgspec.Struct, frozen=True):
     """Check that ``epoch`` is still the newest. Answered by Confirmed or Deposed."""
 
     epoch: int
 
 
-@dataclass(frozen=True)
-class ResumeService:
+class ResumeService(msgspec.Struct, frozen=True):
     """Take decisions again."""
 
     epoch: int
 
 
-@dataclass(frozen=True)
-class StopService:
+class StopService(msgspec.Struct, frozen=True):
     """Stop leading at once. Answered by ServiceEnded."""
 
     epoch: int

@@ -53,7 +53,7 @@ class TestRecoveredWithoutDriver:
     def test_other_task_managers_prove_nothing(self) -> None:
         world = self.recovered()
         world.report_completely(place(2))
-        elsewhere = dataclasses.replace(place(1, 2), node_id="another machine")
+        elsewhere = msgspec.structs.replace(place(1, 2), node_id="another machine")
         world.report_completely(elsewhere)
         forgetful = place(1, 2)  # started anew, with nothing of what its former life knew
         world.tell(ev.DriverNotAtHome(1, forgetful, continues=False))
