@@ -36,7 +36,12 @@ def _property(*names: str) -> tuple[str, ...]:
 
 PACKAGES = {
     "jobs": Package(
-        ("jobs",), (_unit("jobs"), _property("job_machine"), (*_unit("jobmanager", "safety"), *_SIMULATION))
+        ("jobs",),
+        (
+            _unit("jobs", "safety/test_start_failures.py", "safety/test_attempts_of_an_older_copy.py"),
+            _property("job_machine"),
+            (*_unit("jobmanager", "safety"), *_SIMULATION),
+        ),
     ),
     "blobs": Package(
         ("blobs",),

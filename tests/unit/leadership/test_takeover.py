@@ -92,3 +92,13 @@ def test_the_oldest_lives_are_forgotten() -> None:
         assert prober.rule.is_gone("a", prober.now)
         prober.rule.probed(number, PortProbe.ACCEPTED, prober.now)
     assert not prober.rule.is_gone("a", prober.now)
+
+
+def test_an_answer_after_a_mistaken_takeover_counts_once() -> None:
+    prober = Prober()
+    prober.sees(PortProbe.ACCEPTED)
+    assert prober.seconds_until_gone() == (REFUSALS - 1) * STEP + STEP
+    prober.rule.took_over(["a"])
+    prober.sees(*[PortProbe.ACCEPTED] * 4)
+    patience = prober.seconds_until_gone()
+    assert FIRST_PATIENCE <= patience <= FIRST_PATIENCE + 2 * STEP, "not longer for each answer"
