@@ -108,6 +108,8 @@ class RestClient:
 
     A call without a reply is repeated for ``patience`` seconds. Calls raise InvalidInput, Absent, Conflict, RetryLater
     and Fatal as the JobManager reports them; Unreachable; NotAuthorised.
+
+    It is a facade: one method for each request of the REST API. So it may have many.
     """
 
     def __init__(self, endpoint: Endpoint, *, patience: float = 3.0) -> None:

@@ -48,7 +48,10 @@ _SEEN = "seen"  # generation that the first request of an OPEN has found
 
 
 class WebHdfs:
-    """Serve StateFiles over WebHDFS, see ``application``. Belongs to one event loop."""
+    """Serve StateFiles over WebHDFS, see ``application``. Belongs to one event loop.
+
+    It has one method for each operation of the protocol, so it may have many.
+    """
 
     def __init__(
         self,

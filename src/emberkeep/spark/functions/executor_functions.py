@@ -89,9 +89,9 @@ class ExecutorFunctions:
                 listening = socket.create_server((self._host, 0), backlog=256)
                 port = int(listening.getsockname()[1])
                 self._link = Link(self._host, port, self._attempt, secrets.token_hex(32))
-                arguments = (listening, self._link)
+                arguments = (listening, self._link, self._serve)
                 name = "emberkeep-executor-functions"
-                threading.Thread(target=self._accept, args=arguments, name=name, daemon=True).start()
+                threading.Thread(target=_accept, args=arguments, name=name, daemon=True).start()
             return self._link
 
     def instances(self) -> list[str]:
@@ -226,13 +226,6 @@ class ExecutorFunctions:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _accept(self, listening: socket.socket, link: Link) -> None:
-        while True:
-            connection, _ = listening.accept()
-            threading.Thread(
-                target=self._serve, args=(connection, link), name="emberkeep-executor-function", daemon=True
-            ).start()
-
     def _serve(self, connection: socket.socket, link: Link) -> None:
         try:
             channel, hello = recognise(connection, link)
@@ -360,6 +353,13 @@ class ExecutorFunctions:
         remote.is_gone = True
         self._remotes = [other for other in self._remotes if other is not remote]
         self._changed.notify_all()
+
+
+def _accept(listening: socket.socket, link: Link, serve: Callable[[socket.socket, Link], None]) -> None:
+    """Give each connection a thread of its own, which runs ``serve``."""
+    while True:
+        connection, _ = listening.accept()
+        threading.Thread(target=serve, args=(connection, link), name="emberkeep-executor-function", daemon=True).start()
 
 
 def _states_in(reply: Reply) -> list[bytes]:
