@@ -1,1 +1,1 @@
-"""What all other packages build on: ids, clock, randomness, configuration, errors, durable files, actors."""
+"""Foundation of all other packages: ids, clock, randomness, configuration, errors, durable files, actors."""

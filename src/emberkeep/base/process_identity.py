@@ -26,7 +26,7 @@ class ProcessIdentity(Compatible, frozen=True, kw_only=True):
 
 
 class ProcessStat(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel reports about a process at one moment."""
+    """The kernel's report about a process at one moment."""
 
     pid: int
     state: str  # one letter: R, S, D, Z, …

@@ -29,7 +29,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheDeletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What clean-up must delete for one owner. ``whole``: the owner's directory with everything in it."""
+    """Files that clean-up must delete for one owner. ``whole``: the owner's directory with everything in it."""
 
     owner: JobId
     keys: tuple[BlobKey, ...]

@@ -11,7 +11,7 @@ from emberkeep.blobs.server_state import ServerState
 
 
 class StagedCleanUp:
-    """What happens to BLOBs that nothing keeps. Part of the ServerMachine."""
+    """Stages and deletes BLOBs that nothing keeps. Part of the ServerMachine."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""What BLOBs are called and who owns them.
+"""Names and owners of BLOBs.
 
 A BLOB is an immutable byte string that belongs to one job and exists at most as long as the job: an artefact, an
 off-loaded message or a piece of a log. The SHA-256 of its content is its only name. Every store keeps it as

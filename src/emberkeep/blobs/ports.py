@@ -1,4 +1,4 @@
-"""What the BLOB server and the BLOB cache need from outside: a local store and, for permanent BLOBs, an HA store.
+"""Ports of the BLOB server and the BLOB cache: a local store and, for permanent BLOBs, an HA store.
 
 Both stores keep BLOBs as ``<owner>/<key>``. Neither counts, decides or retries: they hold bytes and report what they
 hold.

@@ -1,4 +1,4 @@
-"""What the BLOB server knows of one BLOB and of one owner: plain state that only the server's machine changes."""
+"""The BLOB server's records of one BLOB and of one owner: plain state that only the server's machine changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emberkeep.blobs.model import BlobKey
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be deleted in both stores. ``whole``: the owner's directory with everything in it (BLOB-11)."""
+    """Files to delete in both stores. ``whole``: the owner's directory with everything in it (BLOB-11)."""
 
     owner: JobId
     keys: tuple[BlobKey, ...]

@@ -17,7 +17,7 @@ ENDED_REMEMBERED = 10_000  # jobs
 
 @dataclass(eq=False, kw_only=True)
 class ServerState:
-    """What the BLOB server knows. Only its machine and the machine's parts change it.
+    """The BLOB server's state. Only its machine and the machine's parts change it.
 
     ``remembered``: number of ended jobs that are remembered, so that nothing can be uploaded for them.
     """

@@ -75,7 +75,7 @@ class _Work:
 
 @dataclass
 class _Record:
-    """What is known of one job, by node, since its first failure."""
+    """Facts about one job, by node, since its first failure."""
 
     failures: dict[str, _Failures] = field(default_factory=dict)
     work: dict[str, _Work] = field(default_factory=dict)

@@ -44,7 +44,7 @@ class BlockedPlaces:
         return tuple(str(place) for place in self._actions if place not in there)
 
     def restarts_drivers(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """True if all drivers there must leave, even those that lose their work by it."""
+        """True if all drivers there must leave, even those that have to start again from the beginning."""
         return any(place in self._restarting for place in _places(task_manager, node_id))
 
 

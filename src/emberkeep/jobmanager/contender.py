@@ -117,7 +117,7 @@ class Contender(Actor):
             await self.turn.retire()
 
     async def leave(self) -> None:
-        """Stop leading, if it does, and leave the election. Returns when that is done."""
+        """Release leadership, if this process is the leader, and leave the election. Returns when that is done."""
         self.take(Shutdown())
         await self.closed.wait()
 

@@ -15,7 +15,7 @@ from emberkeep.jobs.ports import JobStore
 
 @dataclass(frozen=True)
 class Term:
-    """What the actors of one leader share, from the opening of its job store until it stops leading.
+    """The facts that the actors of one leader share, from the opening of its job store to the end of its leadership.
 
     ``lineage`` names the job store. ``clock`` stops while ``authority`` is in doubt.
     """

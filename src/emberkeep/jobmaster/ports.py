@@ -1,4 +1,4 @@
-"""What a JobMaster needs from the Spark driver in its process."""
+"""Ports of a JobMaster to the Spark driver in its process."""
 
 from __future__ import annotations
 

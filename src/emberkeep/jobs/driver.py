@@ -37,7 +37,7 @@ class DriverEnd(enum.Enum):
 
 @dataclass
 class Driver:
-    """What the JobManager knows of the current attempt's driver. Times are monotonic seconds."""
+    """Facts about the current attempt's driver. Times are monotonic seconds."""
 
     attempt: int
     since: float  # when it was ordered to start, or recovered

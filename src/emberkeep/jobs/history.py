@@ -63,7 +63,7 @@ class JobHistory:
         self._exceptions.append(entry)
 
     def note(self, entries: Iterable[ExceptionEntry]) -> None:
-        """Add the new ones of these entries, because a JobMaster repeats its newest entries in each heartbeat."""
+        """Add those entries that are new: a JobMaster repeats its newest entries in each heartbeat."""
         for entry in entries:
             if entry not in self._exceptions:
                 self._exceptions.append(entry)

@@ -74,7 +74,7 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """It is this latch's turn: it is first in the queue, or the next one after a leader whose process is gone."""
+    """This latch's turn has come: it is first in the queue, or next after a leader whose process has ended."""
 
     latch: int
 

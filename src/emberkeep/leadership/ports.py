@@ -25,7 +25,7 @@ class Election(Protocol):
 
 
 class LeaderLocator(Protocol):
-    """What this process knows about the leader. Every component that calls the leader uses it."""
+    """This process's knowledge of the leader. Every component that calls the leader uses it."""
 
     def leader(self) -> LeaderAddress | None:
         """Return the newest known leader. Its process may have ended without a known successor."""

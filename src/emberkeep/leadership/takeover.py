@@ -20,7 +20,7 @@ MOST_LIVES = 64  # sessions remembered; the oldest is forgotten first
 
 
 class PortProbe(enum.Enum):
-    """How a port responded to a connection attempt."""
+    """Response of a port to a connection attempt."""
 
     ACCEPTED = "ACCEPTED"
     REFUSED = "REFUSED"

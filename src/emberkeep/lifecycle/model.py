@@ -1,4 +1,4 @@
-"""What a running job is asked to do and how far it has come: small values that are sent and stored.
+"""Requests to a running job and their progress: small values that are sent and stored.
 
 Source: Flink FLIP-34 (stop with savepoint: suspend and drain) and FLIP-46 (the order of calls to user functions).
 """

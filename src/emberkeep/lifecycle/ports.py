@@ -1,4 +1,4 @@
-"""What a procedure needs from outside: the user's functions, wherever they run, and object stores for savepoints."""
+"""Ports of a procedure: the user's functions, wherever they run, and object stores for savepoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process shows to the state gateway: its job, attempt and allocation, signed with the node's secret.
+"""Credentials for the state gateway: a process's job, attempt and allocation, signed with the node's secret.
 
 ``<job id>.<attempt>.<allocation id, or "driver">.<HMAC-SHA256 of the text before it, in hex>``
 """

@@ -1,4 +1,4 @@
-"""How a job's state is addressed: one URI that the gateway of every node resolves to the same durable location.
+"""Addresses of a job's state: one URI that the gateway of every node resolves to the same durable location.
 
 ```
 webhdfs://localhost/<job id>/own/<rest>              <rest> below the job's own root

@@ -116,7 +116,7 @@ class Rename(Compatible, frozen=True, kw_only=True):
 class RenameJournal(Protocol):
     """The renames that were begun recently. The journal survives the end of the process, but not a power loss.
 
-    A client that lost the answer asks again, and its source no longer exists then. Only the journal can tell such a
+    A client that lost the answer repeats its request, whose source no longer exists. Only the journal can tell such a
     request from a rename of a file that never existed.
     """
 
@@ -124,7 +124,7 @@ class RenameJournal(Protocol):
         """Note a rename before it is done. False if the note is only in memory, until this process ends."""
 
     def void(self, rename: Rename) -> bool:
-        """Note that a rename was refused and nothing was done. False as with ``begin``."""
+        """Note that a rename was refused and changed nothing. Returns False as ``begin`` does."""
 
     def knows(self, rename: Rename) -> bool:
         """True if the rename was begun within the last minutes and is not void.

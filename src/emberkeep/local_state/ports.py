@@ -1,4 +1,4 @@
-"""What the state gateway needs from outside: the durable store of each root, and copies on this node's disk.
+"""Ports of the state gateway: the durable store of each root, and copies on this node's disk.
 
 Methods block. They are called from worker threads, any number at once, unless said otherwise. Names are those of
 ``StatePath.name``; a name that is absolute or has a part "." or ".." raises InvalidInput everywhere. Durable means that

@@ -50,7 +50,7 @@ class BlobList(Kebab, frozen=True, kw_only=True):
 
 
 class BlobProblem(Kebab, frozen=True, kw_only=True):
-    """What is wrong with one BLOB in one store."""
+    """A fault of one BLOB in one store."""
 
     jobid: JobId
     key: str

@@ -43,7 +43,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class HeldReport:
-    """What a task manager reports that it holds. ``sequence`` grows with each report of one instance."""
+    """A task manager's report of everything that it holds. ``sequence`` grows with each report of one instance."""
 
     sequence: int
     allocations: tuple[Allocation, ...] = ()
@@ -51,7 +51,7 @@ class HeldReport:
 
 
 class BlockState(enum.Enum):
-    """What the blocklist says about a task manager."""
+    """A task manager's state on the blocklist."""
 
     NONE = "none"
     BLOCKED = "blocked"  # it gets nothing new
@@ -59,7 +59,7 @@ class BlockState(enum.Enum):
 
 
 class EndingState(enum.Enum):
-    """How far a task manager is on the way to its end. It gets nothing new unless it stays."""
+    """Progress of a task manager's end. Only a task manager that stays gets new work."""
 
     STAYS = "stays"
     RETIRING = "retiring"  # idle and asked to end, which a failed request revokes
@@ -112,7 +112,7 @@ class Member:
 
     @property
     def stays_open(self) -> bool:
-        """True if nothing longer than a moment keeps new work away: neither silence, the blocklist nor its end."""
+        """True if the task manager may take new work, now or soon: it is not silent, not blocked and not ending."""
         return not (self.away or self.is_blocked) and self.ending is EndingState.STAYS
 
     @property

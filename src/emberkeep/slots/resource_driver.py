@@ -54,7 +54,7 @@ class NoFreeNode(RetryLater):
 
 
 class ResourceManagerDriver(Protocol):
-    """Called once at a time. Each call returns within a few seconds or raises RetryLater."""
+    """Starts and ends task managers. Calls never overlap. Each returns within a few seconds or raises RetryLater."""
 
     @property
     def spec(self) -> TaskManagerSpec:

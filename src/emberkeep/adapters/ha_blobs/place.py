@@ -51,7 +51,7 @@ class Binding(Compatible, frozen=True, kw_only=True):
 
 
 class StorageOfBlobs(Protocol):
-    """What a place of BLOBs needs from the storage that it belongs to."""
+    """The part of the shared storage that a place of BLOBs uses."""
 
     @property
     def cluster(self) -> str: ...

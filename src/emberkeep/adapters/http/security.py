@@ -1,4 +1,4 @@
-"""Who may use our HTTP ports, and how refusals and errors look.
+"""Access control of our HTTP ports, and the form of refusals and errors.
 
 Every request passes three checks, even on loopback, where any local program and any web page may connect:
 
@@ -50,7 +50,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """Who may use a port.
+    """The callers that may use a port.
 
     ``token`` is what every caller must present. ``hosts`` are names, without ports, that this server answers to besides
     loopback ones. ``public`` are routes that need no token, by their declared pattern ("/static/{name}", or a static

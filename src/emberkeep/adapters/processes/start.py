@@ -38,7 +38,7 @@ REAPING = threading.Lock()
 
 @dataclass(frozen=True)
 class StartRequest:
-    """What to start.
+    """A process to start.
 
     ``environ`` is the whole environment. Output is appended to ``stdout`` and ``stderr``, which may be the same file.
     """

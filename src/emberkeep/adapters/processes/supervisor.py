@@ -39,7 +39,7 @@ from emberkeep.base.errors import Conflict, Fatal, RetryLater
 from emberkeep.base.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
-"""How long the rest of a session may go on after its leader has ended (a JVM runs its shutdown hooks then)."""
+"""Seconds for which a session may outlive its leader, in which a JVM runs its shutdown hooks."""
 _SWEEP_SECONDS = 2.0  # between two searches for orphans while no process is ending
 _FIRST_POLL, _LAST_POLL = 0.02, 0.25  # seconds between two checks of a session that is ending
 

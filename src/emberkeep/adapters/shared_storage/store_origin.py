@@ -1,4 +1,4 @@
-"""What a job store records of its own identity and its storage's, so that either is recognised if exchanged."""
+"""The record of a job store's own identity and its storage's, which reveals that either was exchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RELEASE_BEFORE = "release-before"
 
 @dataclass(frozen=True)
 class StoreOrigin:
-    """What a job store knows of itself.
+    """A job store's record of itself.
 
     ``identity``: drawn when the store was created. ``storage``: identity of the storage that it was used with; "" if
     none yet. ``was_led``: a leader of an older release, which kept no such records, has used the store, and no storage

@@ -1,4 +1,4 @@
-"""What a file system's errors mean for state in a shared directory."""
+"""Translation of a file system's errors, for state in a shared directory."""
 
 from __future__ import annotations
 

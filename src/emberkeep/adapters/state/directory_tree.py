@@ -19,10 +19,9 @@ _MOST_KNOWN = 10_000
 
 
 class FirstStart(enum.Enum):
-    """Who creates a root that does not exist.
+    """The process that creates a root at the first start.
 
-    A process never creates a root again that it has seen before: a missing root means then that its file system is
-    away.
+    A process never creates a root that it has seen before. If such a root is missing, its file system is unavailable.
     """
 
     ELSEWHERE = "elsewhere"  # another process, before this one needs the root

@@ -81,7 +81,7 @@ async def show_job_logs(
 
 
 async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, reading: Reading) -> None:
-    """Print a log that a task manager holds: its own newest, or the one of that name. Raises Absent."""
+    """Print a log that a task manager holds: its own newest log, or the log called ``name``. Raises Absent."""
     logs = (await client.task_manager_logs(task_manager)).logs
     log = None if reading.names else _pick(logs, "taskmanager", name)
     if log is None:
@@ -91,7 +91,7 @@ async def show_task_manager_log(client: RestClient, task_manager: str, name: str
 
 
 async def show_job_manager_log(client: RestClient, name: str | None, reading: Reading) -> None:
-    """Print the JobManager's own log, or the one of that name. Raises Absent."""
+    """Print the JobManager's own log, or the log called ``name``. Raises Absent."""
     logs = (await client.job_manager_logs()).logs
     log = None if reading.names else _pick(logs, "jobmanager", name)
     if log is None:
@@ -101,7 +101,7 @@ async def show_job_manager_log(client: RestClient, name: str | None, reading: Re
 
 
 def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
-    """The log of that name; without one, the daemon's own that is being written; None where that is not clear."""
+    """Return the log of that name; without a name, the daemon's current log, or None if there are several."""
     if name is not None:
         for log in logs:
             if log.name == name:
@@ -115,7 +115,7 @@ def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
 
 
 def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> list[LogInfo]:
-    """Both streams of the driver, or of one executor, of one attempt (the newest that left logs)."""
+    """Return both logs of the driver, or of one executor, in one attempt: by default the newest that has logs."""
     prefix = "driver-" if executor is None else "executor-"
     own = [log for log in logs if log.kind.startswith(prefix) and log.executor_id == (executor or "")]
     newest = max((log.attempt for log in own), default=0) if attempt is None else attempt
@@ -123,7 +123,7 @@ def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> l
 
 
 async def _print(client: RestClient, path: str, log: LogInfo, reading: Reading) -> None:
-    """To the stream that the process wrote it to."""
+    """Print a log to standard output, or to standard error if its process wrote it there."""
     stream = sys.stderr.buffer if log.kind.endswith("stderr") else sys.stdout.buffer
     offset, end = 0, None
     if reading.byte_range is not None:

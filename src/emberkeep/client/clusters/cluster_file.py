@@ -41,7 +41,7 @@ class ZooKeeperRecord(Compatible, frozen=True, kw_only=True):
 
 
 class ClusterShape(Compatible, frozen=True, kw_only=True):
-    """What a local cluster consists of.
+    """The parts of a local cluster.
 
     ``memory`` is that of each task manager, ``definitions`` are the ``-D`` given.
     """

@@ -45,7 +45,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class DaemonCommand:
-    """How to start a daemon. ``module`` is below ``emberkeep.daemons``.
+    """The command of a daemon. ``module`` is below ``emberkeep.daemons``.
 
     Output goes to ``<module>.out`` and ``<module>.err`` in ``directory``. If the daemon fails, ``output_hint`` says
     where to read more; empty: in ``<module>.err``.

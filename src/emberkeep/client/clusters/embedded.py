@@ -41,7 +41,7 @@ _KEEP_HINT = "run with --keep-logs to keep all logs"
 
 @dataclass(frozen=True)
 class EmbeddedOptions:
-    """How to start the child.
+    """Settings for the start of the child.
 
     ``parent`` is the directory below which private directories are made. ``definitions`` are "key=value" of ``-D``.
     ``stop_timeout`` is the seconds that the child gets to end its jobs and itself. ``storage`` is where it keeps its

@@ -30,7 +30,7 @@ MAX_NAME = 256  # characters
 
 @dataclass(frozen=True)
 class Program:
-    """What to run: either a script's path or a module, with its arguments."""
+    """The program to run: a script's path or a module, with its arguments."""
 
     script: str | None
     module: str | None

@@ -58,7 +58,7 @@ class AgentWatch:
         return life is not None and is_alive(life.process)
 
     def look(self, lives: bool) -> float:
-        """Note the result of a check. Return for how many seconds the task manager has been away; 0 if it is alive."""
+        """Note the result of a check. Return the seconds since the task manager was last alive; 0 if it is alive."""
         now = self._clock.monotonic()
         if lives:
             if self._away_since is not None:

@@ -1,4 +1,4 @@
-"""What a task manager hands to a driver process and gets back: two records on disk, with checksums.
+"""The two records that a task manager and its driver process exchange, on disk and with checksums.
 
 The records are in the attempt's directory (mode 0600). So no argument list has secrets, and a driver's outcome is known
 even if no process watched when the driver ended.

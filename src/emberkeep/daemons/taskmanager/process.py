@@ -148,7 +148,7 @@ class _Site:
 
 @dataclass(frozen=True)
 class _Holdings:
-    """What a task manager keeps on its node: a port, BLOBs, unpacked libraries, local state, processes."""
+    """The things that a task manager keeps on its node: a port, BLOBs, unpacked libraries, local state, processes."""
 
     port: BoundPort
     blobs: BlobLink

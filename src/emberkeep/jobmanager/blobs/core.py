@@ -1,4 +1,4 @@
-"""What the BLOB server's parts share: its machine, its two stores, its counters, and the queue of deletions."""
+"""The core of the BLOB server's parts: its machine, its two stores, its counters, and the queue of deletions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Counters:
 
 
 class Disk(Protocol):
-    """What the server itself does with files and long byte strings, without blocking the event loop."""
+    """The server's own work on files and long byte strings, which does not block the event loop."""
 
     async def digest(self, file: Path) -> tuple[str, int]:
         """Return the SHA-256 and the size in bytes of a file. Raises Fatal."""

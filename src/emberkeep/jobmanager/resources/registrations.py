@@ -1,4 +1,4 @@
-"""What each registered task manager has reported last."""
+"""The latest report of each registered task manager."""
 
 from __future__ import annotations
 

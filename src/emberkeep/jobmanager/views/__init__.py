@@ -1,1 +1,1 @@
-"""What REST, metrics and the other edges see of a JobManager."""
+"""Views of a JobManager for REST, metrics and the other edges."""

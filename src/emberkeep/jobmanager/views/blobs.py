@@ -150,7 +150,7 @@ class BlobServerGateway(BlobLifecycle, Protocol):
     def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
         """Return the address of a cache to redirect a download to; None: serve it here, then call ``download_ended``.
 
-        ``requester``: address of the cache that asks. Raises Absent, and RetryLater if it must ask again shortly
+        ``requester``: address of the cache that asks. Raises Absent, and RetryLater if it must try again soon
         (BLOB-22).
         """
 

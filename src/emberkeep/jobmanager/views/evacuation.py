@@ -1,4 +1,4 @@
-"""How far an evacuation is: what still runs on a task manager whose work must move elsewhere."""
+"""Progress of an evacuation: the work that still runs on a task manager and must move elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the edges see of savepoints, suspends, drains and moves, and how they request them."""
+"""Views of savepoints, suspends, drains and moves for the edges, which also request them here."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What all REST resources share: routes, bodies, bounds."""
+"""Foundation of all REST resources: routes, bodies, bounds."""

@@ -1,4 +1,4 @@
-"""Which caches downloads may be sent on to (BLOB-22): those of registered task managers, whoever else is named."""
+"""The BLOB caches to which downloads may be redirected: those of registered task managers only (BLOB-22)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class BlobPeers:
         self._known_until = float("-inf")
 
     async def known(self, requester: str | None) -> str:
-        """The requesting cache's address, "" when it names none or one that is not registered."""
+        """Return the requesting cache's address; "" if the request names none, or one that is not registered."""
         return requester if requester and requester in await self._registered() else ""
 
     async def instead(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        """Address of the cache that the known ``requester`` is to ask; None: serve it here.
+        """Return the address of the cache that the known ``requester`` must ask; None: serve the BLOB here.
 
-        Raises Absent; RetryLater: as many are being served as may be.
+        Raises Absent, RetryLater (the limit of concurrent downloads is reached).
         """
         peer = self._blobs.peer_for(owner, key, requester)
         if peer is None or (peer != requester and peer in await self._registered()):

@@ -21,7 +21,7 @@ from emberkeep.slots.pool.state import ClosedPlaces, PoolState
 
 
 class Departures:
-    """What happens to slots on closed places. Part of the SlotPool."""
+    """Replaces and empties slots on closed places. Part of the SlotPool."""
 
     def __init__(self, pool: PoolState, slot_end: SlotEnd) -> None:
         self._pool = pool

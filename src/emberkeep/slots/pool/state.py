@@ -35,7 +35,7 @@ class ClosedPlaces(NamedTuple):
 
 
 class PoolState:
-    """What one attempt needs and holds. Only the slot pool and its parts change it."""
+    """The slots that one attempt needs and holds. Only the slot pool and its parts change it."""
 
     def __init__(self, limits: PoolLimits) -> None:
         self.limits = limits

@@ -1,4 +1,4 @@
-"""What the cluster cannot provide to an attempt, and the time that the attempt waits for its first slot."""
+"""The slots that the cluster cannot provide to an attempt, and the attempt's wait for its first slot."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class OutcomeKind(Enum):
 
 @dataclass(frozen=True)
 class ScriptOutcome:
-    """How the script ended. What plain Python would print has been printed. ``exit_code``: 0 to 255."""
+    """The script's end. Everything that plain Python prints then has been printed. ``exit_code``: 0 to 255."""
 
     exit_code: int
     kind: OutcomeKind

@@ -45,7 +45,7 @@ class SupplyCounters:
 
 @dataclass
 class _Tried:
-    """What each place replied about one BLOB; the newest reply counts. ``damage`` survives later rounds."""
+    """Replies of all places about one BLOB; the newest reply of each place counts. ``damage`` survives later rounds."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     damage: dict[str, str] = field(default_factory=dict)

@@ -47,7 +47,7 @@ class _Lane:
 
 
 class _Job:
-    """What is known of a job's attempts."""
+    """Facts about a job's attempts."""
 
     def __init__(self) -> None:
         self.newest = -1
