@@ -7,22 +7,21 @@ process: a new leader starts from zero, as in Flink.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """Start again after ``delay`` seconds."""
 
     delay: float
 
 
-@dataclass(frozen=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """The job fails. ``reason`` completes the sentence "not restarted: …"."""
 
     reason: str

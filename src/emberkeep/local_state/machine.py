@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import CopyRecord, disk_bytes
 
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HandOver:
+class HandOver(msgspec.Struct, frozen=True):
     """Copies of ``source`` belong to ``target`` from now on."""
 
     job_id: JobId
@@ -27,14 +28,12 @@ class HandOver:
     target: AllocationId
 
 
-@dataclass(frozen=True)
-class DropAllocation:
+class DropAllocation(msgspec.Struct, frozen=True):
     job_id: JobId
     allocation_id: AllocationId
 
 
-@dataclass(frozen=True)
-class DropJob:
+class DropJob(msgspec.Struct, frozen=True):
     job_id: JobId
 
 

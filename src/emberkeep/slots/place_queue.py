@@ -10,7 +10,8 @@ claim follows for as long.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots import shortage
@@ -21,8 +22,7 @@ from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.shelves import Due, Shelves
 
 
-@dataclass(frozen=True)
-class DriverPlaceGranted:
+class DriverPlaceGranted(msgspec.Struct, frozen=True):
     """A driver place that was granted on the task manager ``info``.
 
     ``only_node``: after failed starts, no other node could take the driver even if nothing else ran there.

@@ -7,7 +7,8 @@ Task managers report what they hold, and their reports are the truth. Decisions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots import invariants, shortage
@@ -27,16 +28,14 @@ from emberkeep.slots.supply import Supply, demand_of, standing_of
 UNASSIGNED = -1  # slot index of an allocation that the task manager has not placed yet
 
 
-@dataclass(frozen=True)
-class Allotted:
+class Allotted(msgspec.Struct, frozen=True):
     """A slot to allocate on the task manager ``info``."""
 
     allocation: Allocation
     info: TaskManagerInfo
 
 
-@dataclass(frozen=True)
-class Matches:
+class Matches(msgspec.Struct, frozen=True):
     places: tuple[DriverPlaceGranted, ...]
     slots: tuple[Allotted, ...]
 
