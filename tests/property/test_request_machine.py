@@ -65,7 +65,7 @@ class RequestLife(RuleBasedStateMachine):
         # which write came first; the machine cannot know. At worst the next attempt moves once more.
         self.crossed: set[str] = set()
         self.numbers = itertools.count(1)
-        self._feed(ev.Begin())
+        self._feed(ev.TakenOver())
 
     def _feed(self, event: ev.Event) -> None:
         for effect in self.machine.handle(event, self.now_ms):
@@ -103,7 +103,7 @@ class RequestLife(RuleBasedStateMachine):
         caller, before = next(self.numbers), self.machine.phase
         self.asking[caller] = asked
         try:
-            self._feed(ev.Asked(asked, caller, has_driver=self.driver))
+            self._feed(ev.RequestMade(asked, caller, has_driver=self.driver))
         except Conflict:
             del self.asking[caller]
             assert self.machine.phase is before, "a refusal changes nothing"
@@ -206,7 +206,7 @@ class RequestLife(RuleBasedStateMachine):
     @rule()
     def attempt_is_reported(self) -> None:
         self.begun = None
-        self._feed(ev.AttemptRecorded())
+        self._feed(ev.NextAttemptRecorded())
 
     @precondition(lambda self: self.driver and self.begun is None and self.machine.current is not None)
     @rule(phase=st.sampled_from([ProcedurePhase.COPYING, *FINAL]))
@@ -246,7 +246,7 @@ class RequestLife(RuleBasedStateMachine):
         self.machine, self.write, self.asking = RequestMachine(JOB), None, {}
         self.begun = None
         stopped = None if store.stopped is None else ev.Ended(trigger_id=store.stopped.trigger_id, request=None)
-        self._feed(ev.Begin(store.request, stopped))
+        self._feed(ev.TakenOver(store.request, stopped))
 
     # --- what always holds --------------------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ Original = Callable[..., Any]
 
 
 def gives_way_while_its_end_is_written(_: Original) -> Original:
-    def gives_way(self: RequestMachine, newest: ProcedureRequest, event: ev.Asked) -> bool:
+    def gives_way(self: RequestMachine, newest: ProcedureRequest, event: ev.RequestMade) -> bool:
         written = self.phase in (RequestPhase.OPEN, RequestPhase.RECORDING_END)
         return written and newest.procedure is Procedure.MOVE and not event.has_driver
 
@@ -299,7 +299,7 @@ def everything_gives_way(_: Original) -> Original:
 
 
 def acknowledged_at_once(original: Original) -> Original:
-    def ask(self: RequestMachine, event: ev.Asked, now_ms: int) -> list[ev.Effect]:
+    def ask(self: RequestMachine, event: ev.RequestMade, now_ms: int) -> list[ev.Effect]:
         effects: list[ev.Effect] = original(self, event, now_ms)
         if self._callers:
             self._callers = ()
@@ -389,8 +389,8 @@ def test_every_phase_can_be_left_or_is_the_end() -> None:
 
 def test_an_impossible_event_names_state_event_and_history() -> None:
     machine = RequestMachine(JOB)
-    machine.handle(ev.Asked(REQUESTS[0]), 1)
+    machine.handle(ev.RequestMade(REQUESTS[0]), 1)
     with pytest.raises(IllegalTransition) as error:
         machine.handle(ev.EndWritten(), 2)
     assert "EndWritten is illegal in state RECORDING_REQUEST" in str(error.value)
-    assert error.value.history == ("Asked: IDLE → RECORDING_REQUEST",)
+    assert error.value.history == ("RequestMade: IDLE → RECORDING_REQUEST",)

@@ -24,7 +24,7 @@ from emberkeep.lifecycle.machine import ProcedureMachine, StepFailed
 from emberkeep.slots.ledger import JobAccount, Member
 from emberkeep.slots.matching import PlaceRound, SlotRound, _Wish
 from emberkeep.slots.place_queue import PlaceQueue
-from emberkeep.taskmanager.state_gateway.fences import AttemptFences
+from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from tests.simulation import planted_worlds as worlds
 from tests.simulation import test_planted_bugs
 from tests.simulation.plants import Method, Plant, Spoil, answering, check, returning
@@ -118,7 +118,7 @@ def never_unreserved(_: Method) -> Method:
 
 
 def known_marks_are_enough(original: Method) -> Method:
-    def listed(self: AttemptFences, job_id: Any) -> int:
+    def listed(self: GatewayFences, job_id: Any) -> int:
         newest: int = self._job(job_id).newest
         return newest if newest > 0 else original(self, job_id)
 
@@ -126,7 +126,7 @@ def known_marks_are_enough(original: Method) -> Method:
 
 
 def own_mark_is_cleared(_: Method) -> Method:
-    def clear(self: AttemptFences, caller: Any) -> None:
+    def clear(self: GatewayFences, caller: Any) -> None:
         for attempt in self._marks(caller.job_id):
             self._own_state(caller.job_id).delete(f".attempts/{attempt}", recursive=False)
 
@@ -203,14 +203,14 @@ PLANTS = {
     "a reserved driver place stays reserved": Plant(PlaceQueue, "unreserve", never_unreserved, ("f",), "calm"),
     # fences of the state gateway
     "a gateway does not ask which attempts have begun": Plant(
-        AttemptFences, "check", returning(None), ("fence",), worlds.gateways
+        GatewayFences, "check", returning(None), ("fence",), worlds.gateways
     ),
     "a gateway trusts what it has listed before": Plant(
-        AttemptFences, "_listed", known_marks_are_enough, ("fence",), worlds.gateways
+        GatewayFences, "_listed", known_marks_are_enough, ("fence",), worlds.gateways
     ),
-    "a new attempt writes no mark": Plant(AttemptFences, "_mark", returning(None), ("fence",), worlds.gateways),
+    "a new attempt writes no mark": Plant(GatewayFences, "_mark", returning(None), ("fence",), worlds.gateways),
     "a new attempt removes its own mark": Plant(
-        AttemptFences, "_clear_older", own_mark_is_cleared, ("fence",), worlds.gateways
+        GatewayFences, "_clear_older", own_mark_is_cleared, ("fence",), worlds.gateways
     ),
     # stopping
     "a step that takes too long is waited for": Plant(

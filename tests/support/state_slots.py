@@ -9,7 +9,7 @@ from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE
-from emberkeep.taskmanager.state_gateway.fences import AttemptFences
+from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 
 SLOT = AllocationId("a" * 32)
 
@@ -20,7 +20,7 @@ def begin_slot(link: StateGatewayLink, job_id: JobId, own_state: DurableState) -
     Call it again for each process of the gateway. It blocks, and must run on the event loop. ``own_state`` is the
     durable store of the job's own root. Raises Fenced (a later attempt has begun), RetryLater, Fatal.
     """
-    AttemptFences(lambda _: own_state, FileSpool).admit(Caller(job_id=job_id, attempt=1, allocation_id=DRIVER))
+    GatewayFences(lambda _: own_state, FileSpool).admit(Caller(job_id=job_id, attempt=1, allocation_id=DRIVER))
     allocation = Allocation(
         id=SLOT,
         slot_index=0,

@@ -9,7 +9,7 @@ from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.slots.model import Allocation, TaskManagerInfo
-from emberkeep.slots.pool.held_slot import ExecutorState, HeldExecutor, HeldSlot, SparkContact
+from emberkeep.slots.pool.held_slot import ExecutorLiveness, ExecutorState, HeldExecutor, HeldSlot
 from tests.property.test_slot_pool import SMALL, task_manager
 
 JOB = JobId("1" * 32)
@@ -27,7 +27,7 @@ def slots(nodes: int, *, each: int = 1) -> list[HeldSlot]:
                 id=AllocationId(str(number)), slot_index=0, job_id=JOB, attempt=1, profile=SMALL, job_master="jm:1"
             ),
             on_node(number // each),
-            HeldExecutor(ExecutorId(str(number)), 0.0, ExecutorState.RUNNING, spark=SparkContact.ALIVE),
+            HeldExecutor(ExecutorId(str(number)), 0.0, ExecutorState.RUNNING, spark=ExecutorLiveness.ALIVE),
         )
         for number in range(nodes * each)
     ]
@@ -70,7 +70,7 @@ def test_a_job_that_fails_everywhere_reports_nothing() -> None:
     assert review(fresh(share=1.0), slots(3), "0", "1", "2") == []
     held = slots(3)
     for slot in held[1:]:
-        slot.executor.spark = SparkContact.SILENT
+        slot.executor.spark = ExecutorLiveness.SILENT
     assert review(fresh(share=1.0), held, "0") == [], "it works nowhere"
 
 

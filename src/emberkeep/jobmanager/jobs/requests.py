@@ -105,13 +105,13 @@ class JobRequests(ActorPart):
         if stored.stopped:
             stopped = _end_with_savepoint(stored.stopped, stored.pointers)
             stopped = stopped or ev.Ended(trigger_id=stored.stopped, request=None)
-        self._apply(job, ev.Begin(stored.procedure, stopped))
+        self._apply(job, ev.TakenOver(stored.procedure, stopped))
 
     def give(self, job: ManagedJob, request: ProcedureRequest, caller: int = ev.NOBODY) -> None:
         """Begin to record a request, then answer its caller. Raises Conflict if the job does not take the request."""
         status = job.state.status
         ending = status.value if status in (JobStatus.CANCELLING, JobStatus.FAILING) else ""
-        self._apply(job, ev.Asked(request, caller, ending, has_driver=not job.state.lacks_driver()))
+        self._apply(job, ev.RequestMade(request, caller, ending, has_driver=not job.state.lacks_driver()))
 
     def take(self, job: ManagedJob, attempt: int, progress: ProcedureProgress | None) -> None:
         """Take the newest progress that an attempt reports."""
@@ -120,7 +120,7 @@ class JobRequests(ActorPart):
 
     def attempt_recorded(self, job: ManagedJob) -> None:
         """Note that a newer attempt is durable."""
-        self._apply(job, ev.AttemptRecorded())
+        self._apply(job, ev.NextAttemptRecorded())
 
     def job_ended(self, job: ManagedJob) -> None:
         """Note that the job's result is durable."""

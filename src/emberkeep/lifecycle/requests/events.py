@@ -13,7 +13,7 @@ NOBODY = 0  # a caller that waits for no answer
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-class Begin(msgspec.Struct, frozen=True):
+class TakenOver(msgspec.Struct, frozen=True):
     """A leader takes the job over, as the job store has it.
 
     ``current``: the open request. ``stopped``: the request that has stopped the job permanently; it comes first.
@@ -23,7 +23,7 @@ class Begin(msgspec.Struct, frozen=True):
     stopped: Ended | None = None
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestMade(msgspec.Struct, frozen=True):
     """A caller asks the job for something.
 
     ``caller``: a number that Accept and Refuse name. ``ending``: the job's status if it is cancelled or has failed.
@@ -76,7 +76,7 @@ class EndNotWritten(msgspec.Struct, frozen=True):
     """The end of the current request was certainly not written: a newer attempt runs, or the store cannot write it."""
 
 
-class AttemptRecorded(msgspec.Struct, frozen=True):
+class NextAttemptRecorded(msgspec.Struct, frozen=True):
     """A newer attempt is durable. The store has ended a move with that record."""
 
 
@@ -87,8 +87,8 @@ class JobEnded(msgspec.Struct, frozen=True):
 
 
 Event = (
-    Begin
-    | Asked
+    TakenOver
+    | RequestMade
     | WriteUncertain
     | RequestWritten
     | RequestNotWritten
@@ -96,7 +96,7 @@ Event = (
     | DeadlineLooked
     | EndWritten
     | EndNotWritten
-    | AttemptRecorded
+    | NextAttemptRecorded
     | JobEnded
 )
 

@@ -50,8 +50,8 @@ class RequestMachine:
         self._progress: ProcedureProgress | None = None  # the newest report about ``current``
         self._end: ev.Ended | None = None  # the end of ``current`` that is being written
         self._handlers: dict[type[Any], Callable[[Any, int], list[ev.Effect]]] = {
-            ev.Begin: self._begin,
-            ev.Asked: self._ask,
+            ev.TakenOver: self._begin,
+            ev.RequestMade: self._ask,
             ev.WriteUncertain: self._write_uncertain,
             ev.RequestWritten: self._request_written,
             ev.RequestNotWritten: self._request_not_written,
@@ -59,7 +59,7 @@ class RequestMachine:
             ev.DeadlineLooked: self._deadline_looked,
             ev.EndWritten: self._end_written,
             ev.EndNotWritten: self._end_not_written,
-            ev.AttemptRecorded: self._attempt_recorded,
+            ev.NextAttemptRecorded: self._attempt_recorded,
             ev.JobEnded: self._job_ended,
         }
 
@@ -106,7 +106,7 @@ class RequestMachine:
 
     # --- a job that is taken over ------------------------------------------------------------------------------------
 
-    def _begin(self, event: ev.Begin, now_ms: int) -> list[ev.Effect]:
+    def _begin(self, event: ev.TakenOver, now_ms: int) -> list[ev.Effect]:
         if event.stopped is not None:
             self.phase, self.stopped, self.recorded = RequestPhase.STOPPED, event.stopped, event.stopped.trigger_id
             return []
@@ -116,7 +116,7 @@ class RequestMachine:
 
     # --- a new request ------------------------------------------------------------------------------------------------
 
-    def _ask(self, event: ev.Asked, now_ms: int) -> list[ev.Effect]:
+    def _ask(self, event: ev.RequestMade, now_ms: int) -> list[ev.Effect]:
         request, newest = event.request, self.newest
         if newest is not None and newest.trigger_id == request.trigger_id:
             _check_same(newest, request)
@@ -129,7 +129,7 @@ class RequestMachine:
         self._asked, self._callers = request, (event.caller,)
         return [ev.WriteRequest(request)]
 
-    def _check_free(self, event: ev.Asked) -> None:
+    def _check_free(self, event: ev.RequestMade) -> None:
         """Raise Conflict if the job does not take this request."""
         if event.ending or self.phase is RequestPhase.ENDED:
             raise Conflict(f"job {self._job_id} is ending: it is {event.ending or 'over'}")
@@ -145,7 +145,7 @@ class RequestMachine:
                 hint="wait until that request has ended, then try again",
             )
 
-    def _gives_way(self, newest: ProcedureRequest, event: ev.Asked) -> bool:
+    def _gives_way(self, newest: ProcedureRequest, event: ev.RequestMade) -> bool:
         """True if the request is a move whose driver has left its node.
 
         It waits only for the next driver's place, which can take hours. While its end is being written it does not give
@@ -245,7 +245,7 @@ class RequestMachine:
             self._become_open_or_idle()  # a newer attempt continues the request, or this one reports its end again
         return []
 
-    def _attempt_recorded(self, event: ev.AttemptRecorded, now_ms: int) -> list[ev.Effect]:
+    def _attempt_recorded(self, event: ev.NextAttemptRecorded, now_ms: int) -> list[ev.Effect]:
         effects = self._end_move()
         self._progress = None
         if self.phase is RequestPhase.OPEN:

@@ -24,7 +24,7 @@ Row = dict[type[ev.Event], frozenset[RequestPhase]]
 
 
 def _row(phase: RequestPhase, moves: dict[type[ev.Event], set[RequestPhase]]) -> Row:
-    anywhere = (ev.Asked, ev.Reported, ev.DeadlineLooked, ev.AttemptRecorded)
+    anywhere = (ev.RequestMade, ev.Reported, ev.DeadlineLooked, ev.NextAttemptRecorded)
     row: Row = {kind: frozenset({phase}) for kind in anywhere}
     row[ev.JobEnded] = frozenset({_P.ENDED})
     row.update({kind: frozenset(targets) for kind, targets in moves.items()})
@@ -32,7 +32,7 @@ def _row(phase: RequestPhase, moves: dict[type[ev.Event], set[RequestPhase]]) ->
 
 
 TRANSITIONS: dict[RequestPhase, Row] = {
-    _P.IDLE: _row(_P.IDLE, {ev.Begin: {_P.IDLE, _P.OPEN, _P.STOPPED}, ev.Asked: {_P.RECORDING_REQUEST}}),
+    _P.IDLE: _row(_P.IDLE, {ev.TakenOver: {_P.IDLE, _P.OPEN, _P.STOPPED}, ev.RequestMade: {_P.RECORDING_REQUEST}}),
     _P.RECORDING_REQUEST: _row(
         _P.RECORDING_REQUEST,
         {
@@ -44,10 +44,10 @@ TRANSITIONS: dict[RequestPhase, Row] = {
     _P.OPEN: _row(
         _P.OPEN,
         {
-            ev.Asked: {_P.OPEN, _P.RECORDING_REQUEST},
+            ev.RequestMade: {_P.OPEN, _P.RECORDING_REQUEST},
             ev.Reported: {_P.OPEN, _P.RECORDING_END},
             ev.DeadlineLooked: {_P.OPEN, _P.RECORDING_END},
-            ev.AttemptRecorded: {_P.OPEN, _P.IDLE},
+            ev.NextAttemptRecorded: {_P.OPEN, _P.IDLE},
         },
     ),
     _P.RECORDING_END: _row(

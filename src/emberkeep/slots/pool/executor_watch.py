@@ -12,7 +12,7 @@ from emberkeep.slots.pool.events import (
     SparkSaw,
     StatusChanged,
 )
-from emberkeep.slots.pool.held_slot import ExecutorState, HeldExecutor, HeldSlot, SparkContact
+from emberkeep.slots.pool.held_slot import ExecutorLiveness, ExecutorState, HeldExecutor, HeldSlot
 from emberkeep.slots.pool.silence import Silence
 from emberkeep.slots.pool.slot_end import SlotEnd
 from emberkeep.slots.pool.state import PoolState
@@ -103,10 +103,10 @@ def _seen(executor: HeldExecutor, event: SparkSaw, now: float) -> list[PoolEffec
     """Take what Spark's report shows of an executor."""
     before = (executor.is_registered, executor.cordoned)
     if executor.id in event.executors:
-        executor.spark = SparkContact.SILENT if executor.id in event.silent else SparkContact.ALIVE
+        executor.spark = ExecutorLiveness.SILENT if executor.id in event.silent else ExecutorLiveness.ALIVE
         executor.unseen_since = now
     elif executor.is_registered:
-        executor.spark = SparkContact.SILENT
+        executor.spark = ExecutorLiveness.SILENT
     executor.takes_blocks = executor.is_alive and executor.id in event.takers
     executor.cordoned = executor.id in event.cordoned
     return [] if before == (executor.is_registered, executor.cordoned) else [StatusChanged()]

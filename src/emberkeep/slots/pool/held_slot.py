@@ -16,7 +16,7 @@ class ExecutorState(enum.Enum):
     RUNNING = "RUNNING"
 
 
-class SparkContact(enum.Enum):
+class ExecutorLiveness(enum.Enum):
     """What Spark's last report shows of an executor."""
 
     UNREGISTERED = "unregistered"  # Spark has never listed it
@@ -41,19 +41,19 @@ class HeldExecutor:
     unseen_since: float  # since when Spark has not listed it; if it does: the last check
     state: ExecutorState = ExecutorState.STARTING
     pid: int = 0
-    spark: SparkContact = SparkContact.UNREGISTERED
+    spark: ExecutorLiveness = ExecutorLiveness.UNREGISTERED
     takes_blocks: bool = False  # by Spark's last report: it can take blocks of others that leave
     cordoned: bool = False  # by Spark's last report: it takes no new task
 
     @property
     def is_registered(self) -> bool:
         """True if Spark has listed it."""
-        return self.spark is not SparkContact.UNREGISTERED
+        return self.spark is not ExecutorLiveness.UNREGISTERED
 
     @property
     def is_alive(self) -> bool:
         """True if Spark's last report lists it with recent heartbeats."""
-        return self.spark is SparkContact.ALIVE
+        return self.spark is ExecutorLiveness.ALIVE
 
     @property
     def is_known_to_run(self) -> bool:

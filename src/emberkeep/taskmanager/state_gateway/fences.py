@@ -58,7 +58,7 @@ class _Job:
         self.turn = itertools.cycle(self.lanes)
 
 
-class AttemptFences:
+class GatewayFences:
     """The fences of one gateway. Any thread may call it."""
 
     def __init__(self, own_state: Callable[[JobId], DurableState], spool: Callable[[], Spool]) -> None:

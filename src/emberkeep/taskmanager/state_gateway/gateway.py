@@ -22,7 +22,7 @@ from emberkeep.local_state.model import Caller, FileKind, FileStatus, StatePath
 from emberkeep.local_state.ports import DurableState, LocalCopies
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 from emberkeep.taskmanager.state_gateway.disk import LocalDisk
-from emberkeep.taskmanager.state_gateway.fences import FENCE_DIRECTORY, AttemptFences
+from emberkeep.taskmanager.state_gateway.fences import FENCE_DIRECTORY, GatewayFences
 from emberkeep.taskmanager.state_gateway.reads import GatewayReads
 from emberkeep.taskmanager.state_gateway.roots import StateRoots
 from emberkeep.taskmanager.state_gateway.writes import GatewayWrite
@@ -64,7 +64,7 @@ class StateGateway:
         self.disk = LocalDisk(copies, quota, self.counters, clock)
         self.roots = StateRoots(open_state)
         self._own_root = own_root
-        self.fences = AttemptFences(lambda job_id: self.roots.state(job_id, own_root(job_id)), spool)
+        self.fences = GatewayFences(lambda job_id: self.roots.state(job_id, own_root(job_id)), spool)
         self._journal = journal
         self._spool = spool
         self._reads = GatewayReads(self.disk, self.counters)
