@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, ActorPart
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.answers import Answers
@@ -19,11 +19,11 @@ from emberkeep.jobs.model import JobStatus
 log = structlog.get_logger(__name__)
 
 
-class Cancellations:
-    """Feeds a job's machine with a cancellation once the store has it. Belongs to ``owner``."""
+class Cancellations(ActorPart):
+    """Feeds a job's machine with a cancellation once the store has it."""
 
     def __init__(self, owner: Actor, machines: JobMachines, writes: StoreWrites, answers: Answers) -> None:
-        self._owner = owner
+        super().__init__(owner)
         self._machines = machines
         self._writes = writes
         self._answers = answers
@@ -33,7 +33,7 @@ class Cancellations:
 
         Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
         """
-        answer = await self._owner.ask(partial(self._cancel, job_id, grace))
+        answer = await self.ask(partial(self._cancel, job_id, grace))
         await answer
 
     def _cancel(self, job_id: JobId, grace: float | None) -> asyncio.Future[None]:
@@ -60,7 +60,7 @@ class Cancellations:
             if not answer.done():
                 answer.set_exception(error)
             return
-        self._owner.tell(partial(self._recorded, job_id, grace, answer))
+        self.tell(partial(self._recorded, job_id, grace, answer))
 
     def _recorded(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -88,5 +89,5 @@ class CheckpointRecords:
             except Fatal as error:
                 log.warning("checkpoints cannot be recorded", job=job_id, reason=str(error))
             else:
-                self._owner.tell(lambda: self._written(job_id, pointers))
+                self._owner.tell(partial(self._written, job_id, pointers))
         return True

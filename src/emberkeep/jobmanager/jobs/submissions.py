@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, ActorPart
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
@@ -24,10 +24,10 @@ from emberkeep.jobs.model import JobGraph
 log = structlog.get_logger(__name__)
 
 
-class Submissions:
+class Submissions(ActorPart):
     """Jobs that are being written to the store and are not in the table yet.
 
-    Belongs to ``owner`` and runs in its event loop. ``add`` starts to manage a job that the store has.
+    ``add`` starts to manage a job that the store has.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Submissions:
         answers: Answers,
         add: Callable[[JobGraph], None],
     ) -> None:
-        self._owner = owner
+        super().__init__(owner)
         self._configuration = configuration
         self._table = table
         self._writes = writes
@@ -54,7 +54,7 @@ class Submissions:
 
         Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), RetryLater, UnknownOutcome, Fatal.
         """
-        answer = await self._owner.ask(partial(self._submit, graph))
+        answer = await self.ask(partial(self._submit, graph))
         return await answer
 
     def _submit(self, graph: JobGraph) -> asyncio.Future[Submission]:
@@ -99,7 +99,7 @@ class Submissions:
             job_id = await self._writes.create(graph, give_up)
             if job_id != graph.job_id:
                 self._blobs.withdraw(graph.job_id)
-        self._owner.tell(partial(self._created, graph, job_id, answer))
+        self.tell(partial(self._created, graph, job_id, answer))
 
     def _created(self, graph: JobGraph, job_id: JobId | None, answer: asyncio.Future[Submission]) -> None:
         self._creating.pop(graph.job_id, None)

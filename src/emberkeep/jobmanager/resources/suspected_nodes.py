@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import structlog
 
-from emberkeep.base.actors import Actor
+from emberkeep.base.actors import Actor, ActorPart, told
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import BlockedNode, Place
@@ -19,11 +18,11 @@ from emberkeep.jobmanager.steady_clock import SteadyClock
 log = structlog.get_logger(__name__)
 
 
-class SuspectedNodes:
-    """Asks for one batch of entries at a time. ``actor`` owns the fault watch: it is used in the actor's turns only."""
+class SuspectedNodes(ActorPart):
+    """Asks for one batch of entries at a time."""
 
-    def __init__(self, actor: Actor, clock: SteadyClock) -> None:
-        self._actor = actor
+    def __init__(self, owner: Actor, clock: SteadyClock) -> None:
+        super().__init__(owner)
         self._clock = clock
         self._faults: FaultWatch | None = None  # None: bad nodes are not detected
         self._block_node: Callable[[BlockedNode], Awaitable[object]] | None = None
@@ -33,13 +32,15 @@ class SuspectedNodes:
         """Block the nodes that ``faults`` suspects. Call before the actor runs. ``block`` may raise EmberkeepError."""
         self._faults, self._block_node = faults, block
 
+    @told
     def unblocked(self, place: Place) -> None:
         """Note that a person has unblocked a place, so that detection does not suspect its node for a while."""
-        self._actor.tell(partial(self.judge, lambda faults, now: faults.unblocked(place, now)))
+        self.judge(lambda faults, now: faults.unblocked(place, now))
 
+    @told
     def succeeded(self, job_id: JobId) -> None:
         """Note that a job has succeeded."""
-        self._actor.tell(partial(self.judge, lambda faults, _: faults.succeeded(job_id)))
+        self.judge(lambda faults, _: faults.succeeded(job_id))
 
     def judge(self, say: Callable[[FaultWatch, float], None]) -> None:
         """Give evidence to the fault watch, if there is one. Called in a turn of the actor."""
@@ -56,7 +57,7 @@ class SuspectedNodes:
         entries = self._faults.entries(registrations.nodes(), places, self._clock.now(), self._clock.now_ms())
         if entries:
             self._blocking = True
-            self._actor.start_effect("block-suspects", self._block_all(self._block_node, entries), deadline=None)
+            self._owner.start_effect("block-suspects", self._block_all(self._block_node, entries), deadline=None)
 
     async def _block_all(self, block: Callable[[BlockedNode], Awaitable[object]], entries: list[BlockedNode]) -> None:
         for entry in entries:

@@ -1,0 +1,144 @@
+"""The machine of a job's requests: a table of cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emberkeep.base.errors import Conflict, Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+from emberkeep.lifecycle.requests import events as ev
+from emberkeep.lifecycle.requests.machine import RequestMachine
+from emberkeep.lifecycle.requests.transitions import RequestPhase
+
+JOB = JobId("a" * 32)
+LATE_MS = 5_000
+
+
+def request(number: int, procedure: Procedure = Procedure.SAVEPOINT) -> ProcedureRequest:
+    deadline = 0 if procedure is Procedure.MOVE else LATE_MS
+    return ProcedureRequest(trigger_id=f"{number:032x}", procedure=procedure, deadline_ms=deadline)
+
+
+def progress(of: ProcedureRequest, phase: ProcedurePhase) -> ProcedureProgress:
+    savepoint = "/savepoints/1" if phase is ProcedurePhase.COMPLETED and of.procedure.makes_savepoint else ""
+    return ProcedureProgress(trigger_id=of.trigger_id, phase=phase, savepoint=savepoint)
+
+
+def open_machine(current: ProcedureRequest | None = None, stopped: ev.Ended | None = None) -> RequestMachine:
+    machine = RequestMachine(JOB)
+    machine.handle(ev.TakenOver(current, stopped), 1)
+    return machine
+
+
+def open_progress(machine: RequestMachine) -> ProcedureProgress | None:
+    return machine.progress
+
+
+SAVEPOINT, SUSPEND, MOVE = request(1), request(2, Procedure.SUSPEND), request(3, Procedure.MOVE)
+STOPPED = ev.Ended(trigger_id="f" * 32, request=None, savepoint="/savepoints/0")
+
+
+@pytest.mark.req("END-5")
+@pytest.mark.parametrize(
+    ("current", "stopped", "facts", "refusal"),
+    [
+        (None, None, {}, ""),
+        (None, None, {"ending": "CANCELLING"}, "is ending: it is CANCELLING"),
+        (None, STOPPED, {}, f"was stopped by request {STOPPED.trigger_id}"),
+        (SAVEPOINT, None, {}, "a savepoint of it is being made"),
+        (SAVEPOINT, None, {"has_driver": False}, "a savepoint of it is being made"),
+        (SUSPEND, None, {"has_driver": False}, "it is being suspended"),
+        (MOVE, None, {}, "it is being moved"),
+        (MOVE, None, {"has_driver": False}, ""),
+    ],
+)
+def test_which_request_a_job_takes(
+    current: ProcedureRequest | None, stopped: ev.Ended | None, facts: dict[str, Any], refusal: str
+) -> None:
+    machine, wanted = open_machine(current, stopped), request(9)
+    if refusal:
+        with pytest.raises(Conflict, match=refusal):
+            machine.handle(ev.RequestMade(wanted, 1, **facts), 1)
+        assert machine.newest is current
+    else:
+        assert machine.handle(ev.RequestMade(wanted, 1, **facts), 1) == [ev.WriteRequest(wanted)]
+        assert (machine.newest, machine.current) == (wanted, current), "drivers still get what is durable"
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "now_ms", "fails"),
+    [("a place", LATE_MS, True), ("a place", LATE_MS - 1, False), ("", LATE_MS, False)],
+)
+@pytest.mark.req("END-6")
+def test_a_deadline_is_enforced_while_the_job_has_no_driver(waits_for: str, now_ms: int, fails: bool) -> None:
+    effects = open_machine(SUSPEND).handle(ev.DeadlineLooked(waits_for), now_ms)
+    assert effects == ([ev.WriteFailure(SUSPEND)] if fails else [])
+
+
+@pytest.mark.req("END-4")
+@pytest.mark.parametrize(
+    ("current", "phase", "after", "stops"),
+    [
+        (SAVEPOINT, ProcedurePhase.COMPLETED, RequestPhase.IDLE, False),
+        (SUSPEND, ProcedurePhase.COMPLETED, RequestPhase.STOPPED, True),
+        (SUSPEND, ProcedurePhase.FAILED, RequestPhase.IDLE, False),
+        (MOVE, ProcedurePhase.COMPLETED, RequestPhase.IDLE, False),
+    ],
+)
+def test_what_follows_the_end_of_a_request(
+    current: ProcedureRequest, phase: ProcedurePhase, after: RequestPhase, stops: bool
+) -> None:
+    machine, told = open_machine(current), progress(current, phase)
+    (write,) = machine.handle(ev.Reported(3, told), 2)
+    failed = phase is ProcedurePhase.FAILED
+    assert write == (ev.WriteFailure(current) if failed else ev.WriteEnd(current, 3, told))
+    assert machine.recorded_for(told) == "", "its end is not durable"
+    ended, *more = machine.handle(ev.EndWritten(), 3)
+    assert isinstance(ended, ev.Ended)
+    assert (ended.savepoint, ended.failure) == (told.savepoint, "it failed" if failed else "")
+    assert more == ([ev.StopJob()] if stops else [])
+    assert (machine.phase, machine.recorded_for(told)) == (after, current.trigger_id)
+
+
+def test_an_end_that_is_not_written_is_reported_again() -> None:
+    machine, told = open_machine(SAVEPOINT), progress(SAVEPOINT, ProcedurePhase.COMPLETED)
+    machine.handle(ev.Reported(3, told), 2)
+    assert machine.handle(ev.EndNotWritten(), 3) == []
+    assert (machine.phase, machine.current) == (RequestPhase.OPEN, SAVEPOINT)
+    assert machine.handle(ev.Reported(3, told), 4) == [ev.WriteEnd(SAVEPOINT, 3, told)]
+
+
+@pytest.mark.req("END-5")
+def test_every_caller_of_a_write_gets_its_outcome() -> None:
+    machine, refused = open_machine(), Fatal("no space left")
+    machine.handle(ev.RequestMade(SAVEPOINT, 1), 1)
+    assert machine.handle(ev.RequestMade(SAVEPOINT, 2), 1) == []
+    assert machine.handle(ev.WriteUncertain(refused), 2) == [ev.Refuse((1, 2), refused)]
+    machine.handle(ev.RequestMade(SAVEPOINT, 3), 3)
+    assert machine.handle(ev.RequestNotWritten(refused), 4) == [ev.Refuse((3,), refused)]
+    assert machine.newest is None
+
+
+def test_a_job_that_ends_fails_its_request_and_a_write_under_way_is_still_answered() -> None:
+    machine = open_machine()
+    machine.handle(ev.RequestMade(SUSPEND, 1), 1)
+    (ended,) = machine.handle(ev.JobEnded("CANCELED"), 2)
+    assert isinstance(ended, ev.Ended)
+    assert (ended.trigger_id, "it is CANCELED" in ended.failure) == (SUSPEND.trigger_id, True)
+    assert machine.handle(ev.RequestWritten(), 3) == [ev.Accept((1,))]
+    assert machine.current is None
+
+
+def test_the_progress_of_a_move_is_not_shown_for_the_request_that_replaces_it() -> None:
+    machine, told = open_machine(MOVE), progress(MOVE, ProcedurePhase.FINISHING_BATCHES)
+    machine.handle(ev.Reported(1, told), 1)
+    assert open_progress(machine) == told
+    machine.handle(ev.RequestMade(SAVEPOINT, 1, has_driver=False), 2)
+    assert machine.newest == SAVEPOINT
+    assert open_progress(machine) is None
+    ended, watch, accept = machine.handle(ev.RequestWritten(), 3)
+    assert ended == ev.Ended(trigger_id=MOVE.trigger_id, request=MOVE)
+    assert (watch, accept) == (ev.WatchDeadline(SAVEPOINT), ev.Accept((1,)))
