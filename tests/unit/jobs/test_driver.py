@@ -144,3 +144,23 @@ def test_a_task_manager_that_is_lost_lists_it_no_more(instance: str, lost_at: fl
         lost_at is None,
         lost_at is None,
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (StartState.ORDERED, StartState.ACCEPTED),
+        (StartState.ACCEPTED, StartState.ACCEPTED),
+        (StartState.LISTED, StartState.LISTED),
+    ],
+)
+def test_an_accepted_order_is_no_step_back(before: StartState, after: StartState) -> None:
+    found = driver(start=before)
+    found.start_accepted()
+    assert found.start is after
+
+
+def test_a_task_manager_that_is_lost_before_it_accepted_has_accepted_nothing() -> None:
+    found = driver()
+    found.task_manager_lost(place().instance, 30.0)
+    assert found.start is StartState.ORDERED

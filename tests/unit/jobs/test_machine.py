@@ -587,6 +587,16 @@ def _policy(**changes: Any) -> JobPolicy:
     return dataclasses.replace(POLICY, **changes)
 
 
+def test_an_end_that_is_reported_again_is_one_failure() -> None:
+    world, _ = running()
+    world.tell(ev.OutcomeReported(1, SETUP))
+    state = world.machine.state
+    before = (state.history.exceptions(), state.restart_at, state.phase)
+    assert len(before[0]) == 1
+    world.tell(ev.OutcomeReported(1, SETUP))
+    assert (state.history.exceptions(), state.restart_at, state.phase) == before
+
+
 @pytest.mark.req("END-5")
 class TestStopped:
     """A job that was suspended or drained ends with its script, and nothing of it is started again."""

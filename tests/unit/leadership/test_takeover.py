@@ -102,3 +102,12 @@ def test_an_answer_after_a_mistaken_takeover_counts_once() -> None:
     prober.sees(*[PortProbe.ACCEPTED] * 4)
     patience = prober.seconds_until_gone()
     assert FIRST_PATIENCE <= patience <= FIRST_PATIENCE + 2 * STEP, "not longer for each answer"
+
+
+def test_patience_begins_with_the_first_mistake_and_is_bounded() -> None:
+    prober = Prober()
+    for patience in (0.0, FIRST_PATIENCE, 2 * FIRST_PATIENCE):
+        prober.sees(PortProbe.ACCEPTED)
+        until_gone = prober.seconds_until_gone()
+        assert max(patience, (REFUSALS - 1) * STEP) <= until_gone - STEP <= max(patience, REFUSALS * STEP) + STEP
+        prober.rule.took_over(["a"])
