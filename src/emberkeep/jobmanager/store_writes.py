@@ -21,6 +21,7 @@ from emberkeep.jobs.ports import JobStore
 from emberkeep.lifecycle.model import ProcedureRequest
 
 T = TypeVar("T")
+GiveUp = Callable[[EmberkeepError], None]
 
 FIRST_PAUSE = 0.1  # seconds; doubles after each failure
 LONGEST_PAUSE = 5.0
@@ -39,36 +40,17 @@ class StoreWrites:
 
     async def read(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Retry a read until the store answers."""
-        tries = 0
-        while True:
-            try:
-                return await operation()
-            except (RetryLater, UnknownOutcome) as error:
-                tries += 1
-                await self._pause(what, tries, error)
+        return await self._repeat(what, operation, (RetryLater, UnknownOutcome))
 
-    async def create(self, graph: JobGraph, give_up: Callable[[EmberkeepError], None]) -> JobId | None:
-        """Create the job. Return its id, or None if it was not created.
-
-        Before it returns None it calls ``give_up`` with the reason. It also calls ``give_up`` if the outcome is still
-        unknown after SUBMISSION_TRIES tries, but then it continues: this JobManager must know a job that may be in the
-        store.
-        """
-        tries, uncertain = 0, False
-        while True:
-            try:
-                return await self._store.create(graph)
-            except Conflict as error:  # the id is taken, or another JobManager is the leader
-                give_up(await self._deposed() or error)
-                return None
-            except (RetryLater, UnknownOutcome, Fatal) as error:
-                tries += 1
-                uncertain = uncertain or isinstance(error, UnknownOutcome)
-                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
-                    give_up(error if not uncertain else UnknownOutcome(error.message, hint=_SAME_KEY))
-                    if not uncertain:
-                        return None
-                await self._pause(f"job {graph.job_id} is not stored", tries, error)
+    async def create(self, graph: JobGraph, give_up: GiveUp) -> JobId | None:
+        """Create the job. Return its id, or None if it was not created: see ``_offer``."""
+        try:
+            return await self._offer(
+                f"job {graph.job_id} is not stored", _SAME_KEY, lambda: self._store.create(graph), give_up
+            )
+        except Conflict as error:  # the id is taken, or another JobManager is the leader
+            give_up(await self._deposed() or error)
+            return None
 
     async def _deposed(self) -> EmberkeepError | None:
         """Return the error for the caller if another JobManager leads, or may lead; else None."""
@@ -98,15 +80,13 @@ class StoreWrites:
 
         Raises Conflict if another JobManager is the leader.
         """
-        tries = 0
-        while True:
-            try:
-                return await self._store.record_attempt(job_id, attempt, None)
-            except Conflict:  # an earlier try has written it, or another JobManager is the leader
-                return await self.read("cannot confirm who is the leader", self._store.confirm)
-            except (RetryLater, UnknownOutcome, Fatal) as error:
-                tries += 1
-                await self._pause(f"attempt {attempt} of job {job_id} is not stored", tries, error)
+        try:
+            await self._repeat(
+                f"attempt {attempt} of job {job_id} is not stored",
+                lambda: self._store.record_attempt(job_id, attempt, None),
+            )
+        except Conflict:  # an earlier try has written it, or another JobManager is the leader
+            await self.read("cannot confirm who is the leader", self._store.confirm)
 
     async def record_cancel(self, job_id: JobId) -> None:
         """Write the cancellation, with at most SUBMISSION_TRIES tries.
@@ -124,52 +104,39 @@ class StoreWrites:
                     raise
                 await self._pause(f"the cancellation of job {job_id} is not stored", tries, error)
 
-    async def record_procedure(
-        self, job_id: JobId, request: ProcedureRequest, give_up: Callable[[EmberkeepError], None]
-    ) -> bool:
-        """Write what the job is asked to do. Return True if it was written.
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest, give_up: GiveUp) -> bool:
+        """Write what the job is asked to do. Return True if it was written: see ``_offer``.
 
-        Returns False if it was certainly not written, after ``give_up`` got the reason. It also calls ``give_up`` if
-        the outcome is still unknown after SUBMISSION_TRIES tries, but then it continues: this JobManager must know what
-        may be in the store. Raises Conflict if another JobManager is the leader.
+        Raises Conflict if another JobManager is the leader.
         """
-        tries, uncertain = 0, False
-        while True:
-            try:
-                await self._store.record_procedure(job_id, request)
-            except Absent:
-                give_up(Conflict(f"job {job_id} has just ended"))
-                return False
-            except Conflict as error:
-                give_up(RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again"))
-                raise
-            except (RetryLater, UnknownOutcome, Fatal) as error:
-                tries += 1
-                uncertain = uncertain or isinstance(error, UnknownOutcome)
-                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
-                    give_up(error if not uncertain else UnknownOutcome(error.message, hint=_SAME_TRIGGER))
-                    if not uncertain:
-                        return False
-                await self._pause(f"the request about job {job_id} is not stored", tries, error)
-            else:
-                return True
+
+        async def write() -> bool:
+            await self._store.record_procedure(job_id, request)
+            return True
+
+        try:
+            what = f"the request about job {job_id} is not stored"
+            return await self._offer(what, _SAME_TRIGGER, write, give_up) is not None
+        except Absent:
+            give_up(Conflict(f"job {job_id} has just ended"))
+            return False
+        except Conflict as error:
+            give_up(RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again"))
+            raise
 
     async def forget_procedure(self, job_id: JobId) -> bool:
         """Write that the job is no longer asked for anything. Return False if it has ended.
 
         Raises Conflict if another JobManager is the leader.
         """
-        tries = 0
-        while True:
-            try:
-                await self._store.record_procedure(job_id, None)
-            except Absent:
-                return False
-            except (RetryLater, UnknownOutcome, Fatal) as error:
-                tries += 1
-                await self._pause(f"the end of a request about job {job_id} is not stored", tries, error)
-            else:
-                return True
+        try:
+            await self._repeat(
+                f"the end of a request about job {job_id} is not stored",
+                lambda: self._store.record_procedure(job_id, None),
+            )
+        except Absent:
+            return False
+        return True
 
     async def record_procedure_end(
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
@@ -197,35 +164,22 @@ class StoreWrites:
 
     async def record_result(self, result: JobResult) -> None:
         """Write the result. Repeating it does no harm."""
-        tries = 0
-        while True:
-            try:
-                return await self._store.record_result(result)
-            except (RetryLater, UnknownOutcome, Fatal) as error:
-                tries += 1
-                await self._pause(f"the result of job {result.job_id} is not stored", tries, error)
+        await self._repeat(
+            f"the result of job {result.job_id} is not stored", lambda: self._store.record_result(result)
+        )
 
-    async def record_blocklist(self, blocklist: Blocklist, give_up: Callable[[EmberkeepError], None]) -> bool:
-        """Write the list. Return True if it was written.
+    async def record_blocklist(self, blocklist: Blocklist, give_up: GiveUp) -> bool:
+        """Write the list. Return True if it was written: see ``_offer``.
 
-        Returns False if it was certainly not written, after ``give_up`` got the reason. It also calls ``give_up`` if
-        the outcome is still unknown after SUBMISSION_TRIES tries, but then it continues: this JobManager must know what
-        may be in the store. Raises Conflict if another JobManager is the leader.
+        Raises Conflict if another JobManager is the leader.
         """
-        tries, uncertain = 0, False
-        while True:
-            try:
-                await self._store.record_blocklist(blocklist)
-            except (RetryLater, UnknownOutcome, Fatal) as error:
-                tries += 1
-                uncertain = uncertain or isinstance(error, UnknownOutcome)
-                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
-                    give_up(error if not uncertain else UnknownOutcome(error.message, hint=_LOOK))
-                    if not uncertain:
-                        return False
-                await self._pause(f"revision {blocklist.revision} of the blocklist is not stored", tries, error)
-            else:
-                return True
+
+        async def write() -> bool:
+            await self._store.record_blocklist(blocklist)
+            return True
+
+        what = f"revision {blocklist.revision} of the blocklist is not stored"
+        return await self._offer(what, _LOOK, write, give_up) is not None
 
     async def expire_results(self, keep: int) -> None:
         """Delete old results. If that fails, it is tried again when the next job ends."""
@@ -233,6 +187,40 @@ class StoreWrites:
             await self._store.expire_results(keep)
         except (RetryLater, UnknownOutcome, Fatal) as error:
             log.warning("old results are not expired", reason=str(error))
+
+    async def _repeat(
+        self,
+        what: str,
+        operation: Callable[[], Awaitable[T]],
+        failures: tuple[type[EmberkeepError], ...] = (RetryLater, UnknownOutcome, Fatal),
+    ) -> T:
+        """Repeat an operation until it succeeds. Raises any other error than ``failures``."""
+        tries = 0
+        while True:
+            try:
+                return await operation()
+            except failures as error:
+                tries += 1
+                await self._pause(what, tries, error)
+
+    async def _offer(self, what: str, hint: str, write: Callable[[], Awaitable[T]], give_up: GiveUp) -> T | None:
+        """Write what a caller waits for. Return None if it was certainly not written, after ``give_up`` got the reason.
+
+        It also calls ``give_up``, with ``hint``, if the outcome is still unknown after SUBMISSION_TRIES tries, but then
+        it continues: this JobManager must know what may be in the store. Raises Absent and Conflict as ``write`` does.
+        """
+        tries, uncertain = 0, False
+        while True:
+            try:
+                return await write()
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                uncertain = uncertain or isinstance(error, UnknownOutcome)
+                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
+                    give_up(error if not uncertain else UnknownOutcome(error.message, hint=hint))
+                    if not uncertain:
+                        return None
+                await self._pause(what, tries, error)
 
     async def _pause(self, what: str, tries: int, error: EmberkeepError) -> None:
         log.warning(what, tries=tries, reason=str(error))
