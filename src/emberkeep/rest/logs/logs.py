@@ -19,7 +19,7 @@ from emberkeep.rest.logs.response import LOG_REPLY_HEADERS, ReadLog, log_respons
 from emberkeep.rest.ports import LogChunk, LogQuery
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_ids import JobLogId
-from emberkeep.rest.serving.routing import CheckedRequest, Route
+from emberkeep.rest.serving.routing import CheckedRequest, Handler, Route
 
 _ASKED_AT_ONCE = 32  # task managers to which one request sends calls concurrently
 _READ_DOC = (
@@ -121,20 +121,25 @@ async def _answer(api: Api, query: ReadLog, read: Callable[[], Awaitable[LogChun
         return log_response(await read())
 
 
-ROUTES = (
-    Route("GET", "/jobmanager/logs", job_manager_logs, "The JobManager's logs", "Logs", reply=LogList),
-    Route(
+def _log(path: str, serve: Handler, title: str) -> Route:
+    """Return the route of one log's content."""
+    return Route(
         "GET",
-        "/jobmanager/logs/{name}",
-        job_manager_log,
-        "A log of the JobManager",
+        path,
+        serve,
+        title,
         "Logs",
         media="text/plain",
         query=ReadLog,
         reply_headers=LOG_REPLY_HEADERS,
         problems=(404, 503),
         doc=_READ_DOC,
-    ),
+    )
+
+
+ROUTES = (
+    Route("GET", "/jobmanager/logs", job_manager_logs, "The JobManager's logs", "Logs", reply=LogList),
+    _log("/jobmanager/logs/{name}", job_manager_log, "A log of the JobManager"),
     Route(
         "GET",
         "/taskmanagers/{taskmanagerid}/logs",
@@ -144,18 +149,7 @@ ROUTES = (
         reply=LogList,
         problems=(404, 503),
     ),
-    Route(
-        "GET",
-        "/taskmanagers/{taskmanagerid}/logs/{name}",
-        task_manager_log,
-        "A log that a task manager holds",
-        "Logs",
-        media="text/plain",
-        query=ReadLog,
-        reply_headers=LOG_REPLY_HEADERS,
-        problems=(404, 503),
-        doc=_READ_DOC,
-    ),
+    _log("/taskmanagers/{taskmanagerid}/logs/{name}", task_manager_log, "A log that a task manager holds"),
     Route(
         "GET",
         "/jobs/{jobid}/logs",
@@ -165,16 +159,5 @@ ROUTES = (
         reply=LogList,
         problems=(404,),
     ),
-    Route(
-        "GET",
-        "/jobs/{jobid}/logs/{logid}",
-        job_log,
-        "A log of a job",
-        "Logs",
-        media="text/plain",
-        query=ReadLog,
-        reply_headers=LOG_REPLY_HEADERS,
-        problems=(404, 503),
-        doc=_READ_DOC,
-    ),
+    _log("/jobs/{jobid}/logs/{logid}", job_log, "A log of a job"),
 )

@@ -13,6 +13,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import prometheus_client as prometheus
 from aiohttp import web
@@ -46,75 +47,51 @@ class Metrics:
         prometheus.GCCollector(registry=registry)
         build = Info("emberkeep_build", "Release and runtime of this JobManager.", registry=registry)
         build.info({"version": emberkeep.__version__, "python": platform.python_version()})
-        self._epoch = Gauge("emberkeep_leader_epoch", "Epoch of this JobManager as leader.", registry=registry)
-        self._jobs = Gauge("emberkeep_jobs", "Jobs by status.", ["status"], registry=registry)
-        self._unreadable = Gauge(
-            "emberkeep_num_unreadable_jobs",
-            "Jobs that wait because their job graphs cannot be read now.",
-            registry=registry,
+        gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
+        self._epoch = gauge("emberkeep_leader_epoch", "Epoch of this JobManager as leader.")
+        self._jobs = gauge("emberkeep_jobs", "Jobs by status.", ["status"])
+        self._unreadable = gauge(
+            "emberkeep_num_unreadable_jobs", "Jobs that wait because their job graphs cannot be read now."
         )
         self._restarts = _Restarts(
-            Counter(
-                "emberkeep_job_restarts_total",
-                "Drivers restarted since this JobManager became the leader.",
-                registry=registry,
-            )
+            counter("emberkeep_job_restarts_total", "Drivers restarted since this JobManager became the leader.")
         )
-        self._task_managers = Gauge("emberkeep_task_managers", "Registered task managers.", registry=registry)
-        self._away = Gauge(
-            "emberkeep_task_managers_away", "Task managers without contact whose jobs continue.", registry=registry
-        )
-        self._adopted = Gauge(
+        self._task_managers = gauge("emberkeep_task_managers", "Registered task managers.")
+        self._away = gauge("emberkeep_task_managers_away", "Task managers without contact whose jobs continue.")
+        self._adopted = gauge(
             "emberkeep_adopted_processes",
             "Drivers and executors that task managers have taken over from their previous instances.",
-            registry=registry,
         )
-        self._slots = Gauge("emberkeep_slots", "Slots of all task managers.", registry=registry)
-        self._slots_free = Gauge("emberkeep_slots_free", "Slots that are not allocated.", registry=registry)
-        self._places = Gauge("emberkeep_driver_places", "Driver places of all task managers.", registry=registry)
-        self._places_free = Gauge("emberkeep_driver_places_free", "Driver places that are free.", registry=registry)
+        self._slots = gauge("emberkeep_slots", "Slots of all task managers.")
+        self._slots_free = gauge("emberkeep_slots_free", "Slots that are not allocated.")
+        self._places = gauge("emberkeep_driver_places", "Driver places of all task managers.")
+        self._places_free = gauge("emberkeep_driver_places_free", "Driver places that are free.")
         # FLIP-224 calls it numBlockedNodes.
-        self._blocked = Gauge(
-            "emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.", registry=registry
-        )
-        self._storage_unowned = Gauge(
+        self._blocked = gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.")
+        self._storage_unowned = gauge(
             "emberkeep_storage_unowned",
             "1 if the shared storage may belong to another cluster or job store, so nothing is deleted there.",
-            registry=registry,
         )
-        self._storage_unneeded = Gauge(
+        self._storage_unneeded = gauge(
             "emberkeep_storage_unneeded_data",
             "Checkpoints, BLOBs and graphs of jobs in the shared storage that no job needs.",
-            registry=registry,
         )
-        self._executors = Gauge("emberkeep_executors", "Executors registered with Spark.", registry=registry)
-        self._submissions = Counter(
-            "emberkeep_submissions_total", "Submissions by outcome.", ["outcome"], registry=registry
-        )
+        self._executors = gauge("emberkeep_executors", "Executors registered with Spark.")
+        self._submissions = counter("emberkeep_submissions_total", "Submissions by outcome.", ["outcome"])
         for outcome in ("created", "repeated", "refused"):
             self._submissions.labels(outcome)
-        self._http = Histogram(
+        self._http = histogram(
             "emberkeep_http_request_duration_seconds",
             "Time to answer a request, by route, including the waits of long polls and event streams.",
             ["method", "route", "status"],
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self._rpc = Histogram(
-            "emberkeep_rpc_request_duration_seconds",
-            "Time to answer an RPC, by message.",
-            ["message", "status"],
-            buckets=_SECONDS,
-            registry=registry,
+        self._rpc = histogram(
+            "emberkeep_rpc_request_duration_seconds", "Time to answer an RPC, by message.", ["message", "status"]
         )
         self._blobs = BlobMetrics(registry)
         self._state_gateways = StateGatewayMetrics(registry)
-        self._lag = Histogram(
-            "emberkeep_event_loop_lag_seconds",
-            "Delay with which the event loop ran a timer.",
-            buckets=_SECONDS,
-            registry=registry,
-        )
+        self._lag = histogram("emberkeep_event_loop_lag_seconds", "Delay with which the event loop ran a timer.")
 
     def submitted(self, outcome: str) -> None:
         """Count a submission: created, repeated or refused."""
