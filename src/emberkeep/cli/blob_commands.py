@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from emberkeep.base.errors import Absent, InvalidInput
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.messages import say
+from emberkeep.cli.parameters import Job, Output
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
@@ -25,17 +25,9 @@ _SHOWN_REFERENCES = 3
 
 @blob_app.command(name="list")
 def list_blobs(
-    job: str | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+    job: Job | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
-    """List all BLOBs, or those of one job.
-
-    Parameters
-    ----------
-    job
-        Job id, the beginning of one, or a job's name.
-    output
-        Output format: a table, or the API's JSON.
-    """
+    """List all BLOBs, or those of one job."""
     from emberkeep.client.job_reference import resolve_job
 
     async def read(client: RestClient) -> BlobList:
@@ -56,7 +48,7 @@ def list_blobs(
 
 @blob_app.command(name="show")
 def show_blob(
-    job: str,
+    job: Job,
     key: str,
     /,
     *,
@@ -68,8 +60,6 @@ def show_blob(
 
     Parameters
     ----------
-    job
-        Job id, the beginning of one, or a job's name.
     key
         The BLOB's key, the beginning of the key, or the beginning of its SHA-256.
     save
@@ -109,8 +99,6 @@ def verify(
     ----------
     job
         Read only the BLOBs of this job: job id, the beginning of one, or a job's name.
-    output
-        Output format: readable text, or the API's JSON.
     """
     from emberkeep.cli.wording import byte_count
     from emberkeep.client.job_reference import resolve_job
@@ -132,13 +120,7 @@ def verify(
 
 @blob_app.command
 def gc(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Run the staged clean-up once, now: delete BLOBs that are due, stage those that are unreferenced.
-
-    Parameters
-    ----------
-    output
-        Output format: readable text, or the API's JSON.
-    """
+    """Run the staged clean-up once, now: delete BLOBs that are due, stage those that are unreferenced."""
     from emberkeep.cli.wording import byte_count, counted
 
     async def collect(client: RestClient) -> tuple[int, BlobList, BlobList]:

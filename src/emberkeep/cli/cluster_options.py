@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Group, Parameter
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from emberkeep.base.configuration.layout import StateLayout
     from emberkeep.base.configuration.values import Configuration
     from emberkeep.client.endpoint import Endpoint
+    from emberkeep.client.rest_client import RestClient
+
+T = TypeVar("T")
 
 CLUSTER_GROUP = Group("Cluster and configuration", sort_key=90)
 
@@ -81,3 +86,17 @@ class ClusterOptions(ConfigOptions):
         from emberkeep.client.clusters.discovery import require_cluster
 
         return require_cluster(self.load(), os.environ, self.url)
+
+
+DEFAULT_CLUSTER = ClusterOptions()
+
+
+def with_client(endpoint: Endpoint, work: Callable[[RestClient], Awaitable[T]]) -> T:
+    """Call ``work`` with a client of ``endpoint``, and return its result."""
+    from emberkeep.client.rest_client import RestClient
+
+    async def run() -> T:
+        async with RestClient(endpoint) as client:
+            return await work(client)
+
+    return asyncio.run(run())

@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 from emberkeep.cli.cluster.commands import DEFAULT_CONFIG
 from emberkeep.cli.cluster_options import ConfigOptions
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import Output
 from emberkeep.cli.messages import say
+from emberkeep.cli.parameters import PlainOutput
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
 
 config_app = App(name="config", help="Show and check the configuration.", sort_key=30)
@@ -22,7 +22,7 @@ def show(
     *,
     every: Annotated[bool, Parameter(name="--all")] = False,
     origin: bool = False,
-    output: Output = OutputFormat.TABLE,
+    output: PlainOutput = OutputFormat.TABLE,
     config: ConfigOptions = DEFAULT_CONFIG,
 ) -> int:
     """Show the settings that a process started on this machine would get.
@@ -33,8 +33,6 @@ def show(
         Include keys that have their default, and show the meaning of each key.
     origin
         Show where each value comes from.
-    output
-        Output format: a table, or JSON.
     """
     configuration = config.load()
     from emberkeep.base.configuration.values import options

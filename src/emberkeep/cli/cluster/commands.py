@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.cli.cluster_options import ClusterOptions, ConfigOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.messages import say
+from emberkeep.cli.parameters import Output, PlainOutput
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 cluster_app = App(name="cluster", help="Start, stop and inspect a cluster of processes on this machine.", sort_key=20)
 task_managers_app = App(name="taskmanagers", help="Show the task managers of a cluster.", sort_key=21)
 DEFAULT_CONFIG = ConfigOptions()
+ListOutput = Annotated[
+    Output, Parameter(help="Output format: a table, or the API's JSON (of the registered task managers only).")
+]
 _JOB_MANAGERS = 3
 _MAX_JOB_MANAGERS = 9
 
@@ -96,15 +99,14 @@ def down(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
 
 
 @cluster_app.command
-def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def status(
+    *,
+    output: PlainOutput = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
     """Show a cluster's processes, task managers, slots and jobs. Exit code 3 if it is unreachable.
 
     Exit code 1 if it answers, but one of its processes on this machine is not running.
-
-    Parameters
-    ----------
-    output
-        Output format: readable text, or JSON.
     """
     from emberkeep.cli.cluster.status import show_status
     from emberkeep.client.clusters.cluster_file import read_cluster
@@ -115,14 +117,12 @@ def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEF
 
 @task_managers_app.default
 @task_managers_app.command(name="list")
-def list_task_managers(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """List the registered task managers, and those that work for another job store.
-
-    Parameters
-    ----------
-    output
-        Output format: a table, or the API's JSON (of the registered task managers only).
-    """
+def list_task_managers(
+    *,
+    output: ListOutput = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """List the registered task managers, and those that work for another job store."""
     endpoint = cluster.require()
     found = with_client(endpoint, lambda client: client.task_managers())
     if output is OutputFormat.JSON:
@@ -151,8 +151,6 @@ def show_task_manager(
     ----------
     task_manager
         Id of the task manager, as `emberkeep taskmanagers` shows it.
-    output
-        Output format: readable text, or the API's JSON.
     """
     details = with_client(cluster.require(), lambda client: client.task_manager(task_manager))
     if output is OutputFormat.JSON:

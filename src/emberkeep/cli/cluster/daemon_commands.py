@@ -12,9 +12,8 @@ from typing import Annotated, NoReturn
 from cyclopts import App, Parameter
 
 from emberkeep.cli.cluster.commands import DEFAULT_CONFIG
-from emberkeep.cli.cluster_options import ClusterOptions, ConfigOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, with_client
 
 task_manager_app = App(name="taskmanager", help="Run a task manager here, or end one permanently.", sort_key=41)
 

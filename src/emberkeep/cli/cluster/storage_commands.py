@@ -9,10 +9,10 @@ from cyclopts import App, Parameter
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.cluster.other_store import print_of_another_store
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.messages import say, say_error
+from emberkeep.cli.parameters import Output
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
@@ -25,13 +25,7 @@ storage_app = App(
 
 @storage_app.command
 def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show who owns the shared storage, and which data there no job needs. Exit code 1 if the owner is not settled.
-
-    Parameters
-    ----------
-    output
-        Output format: readable text, or the API's JSON.
-    """
+    """Show who owns the shared storage, and which data there no job needs. Exit code 1 if the owner is not settled."""
     found = with_client(cluster.require(), lambda client: client.storage.status())
     _show(found, output)
     return ExitCode.OK if found.owned else ExitCode.FAILED
@@ -39,13 +33,7 @@ def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEF
 
 @storage_app.command
 def adopt(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Declare that the data in the storage belongs to this cluster: mark what no job needs, and delete it later.
-
-    Parameters
-    ----------
-    output
-        Output format: readable text, or the API's JSON.
-    """
+    """Declare that the data in the storage belongs to this cluster: mark what no job needs, and delete it later."""
     _show(with_client(cluster.require(), lambda client: client.storage.adopt()), output)
     return ExitCode.OK
 
@@ -68,8 +56,6 @@ def purge(
         Do not ask for confirmation.
     force
         Delete even while task managers of another job store run. Their jobs may use the deleted data.
-    output
-        Output format: readable text, or the API's JSON.
     """
     endpoint = cluster.require()
     found = with_client(endpoint, lambda client: client.storage.status())

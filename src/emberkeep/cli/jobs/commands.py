@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
+from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, Module, Output
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
 from emberkeep.client.submission.spark_options import SparkOptions
 
 if TYPE_CHECKING:
-    from emberkeep.client.endpoint import Endpoint
     from emberkeep.client.rest_client import RestClient
     from emberkeep.client.submission.preparation import PreparedJob
 
-T = TypeVar("T")
-
 SPARK_GROUP = Group("Spark (as with spark-submit)", sort_key=10)
-JOB_GROUP = Group("Job", sort_key=5)
-
-Output = Annotated[OutputFormat, Parameter(name=["--output", "-o"], metavar="json|table")]
 
 
 def _spark(metavar: str, name: str | list[str] | None = None) -> Parameter:
@@ -95,17 +89,14 @@ class SubmitOptions:
 
 
 Words = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
-Module = Annotated[str | None, Parameter(name=["--module", "-m"], metavar="MODULE", group=JOB_GROUP)]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], group=JOB_GROUP)]
-Savepoint = Annotated[str | None, Parameter(name="--from-savepoint", metavar="PATH", group=JOB_GROUP)]
 DEFAULT_SUBMIT = SubmitOptions()
-DEFAULT_CLUSTER = ClusterOptions()
 
 
 def run(
     *words: Words,
     module: Module = None,
-    from_savepoint: Savepoint = None,
+    from_savepoint: FromSavepoint = None,
     detach: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     keep_logs: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     quiet: Quiet = False,
@@ -120,10 +111,6 @@ def run(
 
     Parameters
     ----------
-    module
-        Run a module instead of a script, as python -m does.
-    from_savepoint
-        Start from this savepoint: each streaming query continues from its position there.
     detach
         Return once the job is submitted, as `emberkeep submit` does.
     keep_logs
@@ -162,7 +149,7 @@ def run(
 def submit(
     *words: Words,
     module: Module = None,
-    from_savepoint: Savepoint = None,
+    from_savepoint: FromSavepoint = None,
     quiet: Quiet = False,
     spark: SubmitOptions = DEFAULT_SUBMIT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -173,10 +160,6 @@ def submit(
 
     Parameters
     ----------
-    module
-        Run a module instead of a script, as python -m does.
-    from_savepoint
-        Start from this savepoint: each streaming query continues from its position there.
     quiet
         Print only the job id.
     """
@@ -253,13 +236,7 @@ def _show(job: PreparedJob) -> None:
 
 
 def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """List all jobs, newest first.
-
-    Parameters
-    ----------
-    output
-        Output format: a table, or the API's JSON.
-    """
+    """List all jobs, newest first."""
     jobs = with_client(cluster.require(), lambda client: client.jobs())
     if output is OutputFormat.JSON:
         print_json(jobs)
@@ -272,16 +249,8 @@ def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = 
     return ExitCode.OK
 
 
-def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show one job: state, what it waits for, executors, queries, checkpoints, local state, attempts, failures.
-
-    Parameters
-    ----------
-    job
-        Job id, the beginning of one, or a job's name.
-    output
-        Output format: readable text, or the API's JSON.
-    """
+def info(job: Job, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show one job: state, what it waits for, executors, queries, checkpoints, local state, attempts, failures."""
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, TaskManagerSummary
     from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
@@ -308,7 +277,7 @@ def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOp
 
 
 def cancel(
-    job: str,
+    job: Job,
     /,
     *,
     wait: Annotated[bool, Parameter(negative="--no-wait")] = True,
@@ -319,8 +288,6 @@ def cancel(
 
     Parameters
     ----------
-    job
-        Job id, the beginning of one, or a job's name.
     wait
         Wait until the job has ended.
     kill
@@ -333,14 +300,3 @@ def cancel(
         return await cancel_job(client, await resolve_job(client, job), wait=wait, kill=kill)
 
     return with_client(cluster.require(), end)
-
-
-def with_client(endpoint: Endpoint, work: Callable[[RestClient], Awaitable[T]]) -> T:
-    """Call ``work`` with a client of ``endpoint``, and return its result."""
-    from emberkeep.client.rest_client import RestClient
-
-    async def run() -> T:
-        async with RestClient(endpoint) as client:
-            return await work(client)
-
-    return asyncio.run(run())

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, with_client
+from emberkeep.cli.parameters import Job
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
 
 
 def logs(
-    job: str | None = None,
+    job: Job | None = None,
     /,
     *,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
@@ -36,8 +36,6 @@ def logs(
 
     Parameters
     ----------
-    job
-        Job id, the beginning of one, or a job's name.
     follow
         Print more as it is written, until the log ends.
         A driver's output without --range is followed across restarts, until the job ends.

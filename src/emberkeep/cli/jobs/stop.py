@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.messages import say, say_error
+from emberkeep.cli.parameters import Detach, Job, Output, SavepointTarget
 from emberkeep.cli.tables import OutputFormat, print_json
 
 if TYPE_CHECKING:
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 _SHOW_AGAIN = 2.0  # seconds before the first line that differs in numbers only; doubles with each such line, up to …
 _SHOW_AT_LEAST = 30.0
 
-SavepointTarget = Annotated[str | None, Parameter(name="--savepoint-path", metavar="DIR")]
 Timeout = Annotated[str | None, Parameter(name="--timeout", metavar="DURATION")]
-Detach = Annotated[bool, Parameter(negative=())]
 
 
 def stop(
-    job: str,
+    job: Job,
     /,
     *,
     drain: Annotated[bool, Parameter(negative=())] = False,
@@ -45,22 +43,13 @@ def stop(
 
     Parameters
     ----------
-    job
-        Job id, the beginning of one, or a job's name.
     drain
         First write out everything that waits for later events: windows, sessions, joins, timers.
         Input that was not read yet stays unread.
-    savepoint_path
-        Directory or URI in which the savepoint gets a directory of its own.
-        Default: the job's or cluster's execution.checkpointing.savepoint-dir.
     timeout
         How long the running micro-batches may take to end, such as 90s or 10min.
         After that the stop fails and the job continues.
         Default: the job's or cluster's execution.stop.batch-timeout.
-    detach
-        Return as soon as the request is durable; print the request's id.
-    output
-        Output format: the path, or the API's JSON.
     """
     limit = milliseconds(timeout)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 from msgspec.structs import replace
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.messages import say
 from emberkeep.cli.nodes.options import BlockOptions, Flag
+from emberkeep.cli.parameters import Node, Output
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
 from emberkeep.cli.wording import until
 
@@ -20,20 +20,19 @@ if TYPE_CHECKING:
     from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 
 Drivers = Literal["restart", "wait"]
+ListOutput = Annotated[Output, Parameter(help="Output format: a table, or the API's JSON of the blocklist.")]
 
 node_app = App(name="node", help="Show nodes; block them for new work, evacuate them, unblock them.", sort_key=22)
 
 
 @node_app.default
 @node_app.command(name="list")
-def list_nodes(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """List the nodes: what runs there, and what is blocked.
-
-    Parameters
-    ----------
-    output
-        Output format: a table, or the API's JSON of the blocklist.
-    """
+def list_nodes(
+    *,
+    output: ListOutput = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """List the nodes: what runs there, and what is blocked."""
     from emberkeep.cli.nodes.status import NODE_COLUMNS, node_rows, read_nodes
 
     blocklist, task_managers = with_client(cluster.require(), read_nodes)
@@ -49,14 +48,8 @@ def list_nodes(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions =
 
 
 @node_app.command
-def block(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Give a node no new work. Running drivers and executors stay.
-
-    Parameters
-    ----------
-    node
-        Id of the node, as `emberkeep node list` shows it.
-    """
+def block(node: Node, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Give a node no new work. Running drivers and executors stay."""
     from emberkeep.blocklist.model import BlockAction
 
     return _block(BlockAction.MARK_BLOCKED, node, blocking, cluster)
@@ -64,7 +57,7 @@ def block(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEF
 
 @node_app.command
 def evacuate(
-    node: str, /, *, blocking: BlockOptions, drivers: Drivers | None = None, cluster: ClusterOptions = DEFAULT_CLUSTER
+    node: Node, /, *, blocking: BlockOptions, drivers: Drivers | None = None, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """Give a node no new work, and move running work elsewhere.
 
@@ -73,8 +66,6 @@ def evacuate(
 
     Parameters
     ----------
-    node
-        Id of the node, as `emberkeep node list` shows it.
     drivers
         What happens to drivers without a streaming query: `restart` elsewhere, or `wait` until their jobs end.
         Default: with --merge the choice of an evacuation that is under way, else `restart`.
@@ -86,13 +77,11 @@ def evacuate(
 
 
 @node_app.command
-def unblock(node: str, /, *, task_manager: Flag = False, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def unblock(node: Node, /, *, task_manager: Flag = False, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Give a node work again. Exit code 4 if it is not blocked.
 
     Parameters
     ----------
-    node
-        Id of the node, as `emberkeep node list` shows it.
     task_manager
         NODE is the id of a single task manager, not of a node.
     """

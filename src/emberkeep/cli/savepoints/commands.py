@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
-from emberkeep.cli.jobs.stop import Detach, SavepointTarget, Timeout, milliseconds, with_client_waiting
+from emberkeep.cli.jobs.stop import Timeout, milliseconds, with_client_waiting
 from emberkeep.cli.messages import say
+from emberkeep.cli.parameters import Detach, Job, Output, SavepointPath, SavepointTarget
 from emberkeep.cli.savepoints.restore import restore, tell_read
 from emberkeep.cli.stopwatch import Stopwatch
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
@@ -35,7 +35,7 @@ savepoint_app.command(
 
 @savepoint_app.command
 def create(
-    job: str,
+    job: Job,
     /,
     *,
     savepoint_path: SavepointTarget = None,
@@ -48,19 +48,10 @@ def create(
 
     Parameters
     ----------
-    job
-        Job id, the beginning of one, or a job's name.
-    savepoint_path
-        Directory or URI in which the savepoint gets a directory of its own.
-        Default: the job's or cluster's execution.checkpointing.savepoint-dir.
     timeout
         How long the running micro-batches may take to end, such as 90s or 10min.
         After that no savepoint is made.
         Default: the job's or cluster's execution.stop.batch-timeout.
-    detach
-        Return as soon as the request is durable; print the request's id.
-    output
-        Output format: the path, or the API's JSON.
     """
     limit = milliseconds(timeout)
 
@@ -80,8 +71,6 @@ def list_savepoints(
     ----------
     job
         List only the savepoints of this job: job id, the beginning of one, or a job's name.
-    output
-        Output format: a table, or the API's JSON.
     """
     from emberkeep.client.job_reference import resolve_job
 
@@ -106,16 +95,10 @@ def list_savepoints(
 
 
 @savepoint_app.command
-def show(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show the contents of a savepoint: job, queries, batches, offsets, watermarks, size.
-
-    Parameters
-    ----------
-    path
-        The savepoint's directory, as the cluster sees it.
-    output
-        Output format: readable text, or the API's JSON.
-    """
+def show(
+    path: SavepointPath, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """Show the contents of a savepoint: job, queries, batches, offsets, watermarks, size."""
     from emberkeep.client.savepoint_calls import savepoint_location
 
     info = with_client(cluster.require(), lambda client: client.savepoints.manifest(savepoint_location(path)))
@@ -127,16 +110,10 @@ def show(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterO
 
 
 @savepoint_app.command
-def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Read all of a savepoint and compare each file with the manifest. Exit code 1 if a file is missing or differs.
-
-    Parameters
-    ----------
-    path
-        The savepoint's directory, as the cluster sees it.
-    output
-        Output format: readable text, or the API's JSON.
-    """
+def verify(
+    path: SavepointPath, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """Read all of a savepoint and compare each file with the manifest. Exit code 1 if a file is missing or differs."""
     from emberkeep.cli.wording import byte_count, counted
     from emberkeep.client.savepoint_calls import savepoint_location
     from emberkeep.client.savepoint_verification import verified
@@ -156,16 +133,11 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
 
 
 @savepoint_app.command
-def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def dispose(path: SavepointPath, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Delete a savepoint.
 
     A directory without a savepoint's manifest is refused, and a savepoint from which an unfinished job was started.
     Files that the manifest does not name stay.
-
-    Parameters
-    ----------
-    path
-        The savepoint's directory, as the cluster sees it.
     """
     from emberkeep.client.savepoint_calls import savepoint_location
 

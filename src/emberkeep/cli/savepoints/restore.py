@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, DEFAULT_SUBMIT, Module, Quiet, SubmitOptions, Words, submit
-from emberkeep.cli.jobs.commands import with_client as _with_client
+from emberkeep.cli.jobs.commands import DEFAULT_SUBMIT, Quiet, SubmitOptions, Words, submit
 from emberkeep.cli.messages import say
+from emberkeep.cli.parameters import Module
 from emberkeep.cli.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ def restore(
 
     Parameters
     ----------
-    module
-        Run a module instead of a script, as python -m does.
     quiet
         Print only the job id.
     """
@@ -56,7 +54,7 @@ def restore(
         return check, info, await _warnings(client, info)
 
     watch = Stopwatch()
-    check, info, warnings = _with_client(cluster.require(), look)
+    check, info, warnings = with_client(cluster.require(), look)
     if info is None:
         for problem in check.problems:
             print(problem)

@@ -1,0 +1,51 @@
+"""Parameters that several commands have, each with its help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from emberkeep.cli.tables import OutputFormat
+
+JOB_GROUP = Group("Job", sort_key=5)
+
+Job = Annotated[str, Parameter(help="Job id, the beginning of one, or a job's name.")]
+Node = Annotated[str, Parameter(help="Id of the node, as `emberkeep node list` shows it.")]
+SavepointPath = Annotated[str, Parameter(help="The savepoint's directory, as the cluster sees it.")]
+Output = Annotated[
+    OutputFormat,
+    Parameter(name=["--output", "-o"], metavar="json|table", help="Output format: text to read, or the API's JSON."),
+]
+PlainOutput = Annotated[Output, Parameter(help="Output format: text to read, or JSON.")]
+Module = Annotated[
+    str | None,
+    Parameter(
+        name=["--module", "-m"],
+        metavar="MODULE",
+        group=JOB_GROUP,
+        help="Run a module instead of a script, as python -m does.",
+    ),
+]
+FromSavepoint = Annotated[
+    str | None,
+    Parameter(
+        name="--from-savepoint",
+        metavar="PATH",
+        group=JOB_GROUP,
+        help="Start from this savepoint: each streaming query continues from its position there.",
+    ),
+]
+SavepointTarget = Annotated[
+    str | None,
+    Parameter(
+        name="--savepoint-path",
+        metavar="DIR",
+        help="Directory or URI in which the savepoint gets a directory of its own. "
+        "Default: the job's or cluster's execution.checkpointing.savepoint-dir.",
+    ),
+]
+Detach = Annotated[
+    bool,
+    Parameter(negative=(), help="Return as soon as the request is durable; print the request's id."),
+]
