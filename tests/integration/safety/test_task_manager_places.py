@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.processes.place_lock import last_holder
 from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.daemons.taskmanager.place_lock import last_holder
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
 from tests.support.contracts.local_copies import keep

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from emberkeep.daemons.taskmanager.log_retention import prune_once
+from emberkeep.adapters.processes.log_retention import prune_once
 
 HOUR = 3600.0
 NOW = 1_700_000_000.0

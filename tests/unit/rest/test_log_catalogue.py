@@ -9,8 +9,8 @@ import pytest
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.log_catalogue import ProcessLogs, TaskManagerLogs
 from emberkeep.rest.ports import LogKind
+from emberkeep.rest.serving.log_catalogue import ProcessLogs, TaskManagerLogs
 
 JOB, OTHER = JobId("a" * 32), JobId("b" * 32)
 

@@ -16,10 +16,10 @@ from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import NO_JOB, BlobKey
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
-from emberkeep.daemons.taskmanager import log_uploads
-from emberkeep.daemons.taskmanager.log_uploads import LogUploads
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.protocol.messages import LogUploaded, UploadLog
+from emberkeep.rest.logs import uploads as log_uploads
+from emberkeep.rest.logs.uploads import LogUploads
 from emberkeep.rest.ports import LogChunk, LogEntry, LogKind, LogQuery
 from emberkeep.rest.serving.log_reader import LogReader
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads

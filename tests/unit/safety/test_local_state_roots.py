@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from emberkeep.adapters.processes.place_lock import LockHolder
 from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.clock import SystemClock
@@ -30,7 +31,6 @@ from emberkeep.daemons.taskmanager.local_state_roots import (
     share_of,
     take_over,
 )
-from emberkeep.daemons.taskmanager.place_lock import LockHolder
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.slots.table.record import SlotRecord, TableRecord

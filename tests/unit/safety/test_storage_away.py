@@ -14,12 +14,12 @@ from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobStatus
 from tests.support.contracts.local_store import ONE, blob
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time

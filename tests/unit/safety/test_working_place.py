@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.processes.place_lock import last_holder
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.cluster_identity import cluster_of_member
 from emberkeep.base.configuration.layout import StateLayout
@@ -19,7 +20,6 @@ from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import InstanceId
 from emberkeep.base.process_identity import own_identity
 from emberkeep.daemons.records.agent_files import AgentLife, write_agent_life
-from emberkeep.daemons.taskmanager.place_lock import last_holder
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace, held_working_place
 
 HOST = "taskmanager.host"

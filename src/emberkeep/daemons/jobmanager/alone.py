@@ -12,12 +12,12 @@ from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.leading import JobManagerSettings, advertised, leadership
-from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 

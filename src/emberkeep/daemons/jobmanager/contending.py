@@ -19,6 +19,7 @@ from emberkeep.adapters.http.server import bind_port
 from emberkeep.adapters.http.switch import SwitchedPort
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.adapters.zookeeper.election import ZooKeeperElection
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, zookeeper_layout
 from emberkeep.adapters.zookeeper.leader_locators import ZooKeeperLocator
@@ -38,7 +39,6 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, advertised, leadership
-from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
 from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender

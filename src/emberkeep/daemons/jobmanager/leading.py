@@ -20,6 +20,7 @@ from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, login_route, secure
 from emberkeep.adapters.http.server import BoundPort
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     ALLOWED_HOSTS,
@@ -37,9 +38,7 @@ from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
-from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
 from emberkeep.daemons.leader_inquiry import TellsLeader
-from emberkeep.daemons.log_catalogue import ProcessLogs
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.blobs.server import BlobServer
@@ -52,6 +51,7 @@ from emberkeep.rest.application import build_application
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogKind
 from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.log_catalogue import ProcessLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.waiting import MAX_WAITING
 from emberkeep.slots.resource_driver import ResourceManagerDriver

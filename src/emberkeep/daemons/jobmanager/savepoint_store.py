@@ -9,9 +9,9 @@ from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
+from emberkeep.adapters.savepoints.disposal import dispose
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat
-from emberkeep.daemons.jobmanager.savepoint_disposal import dispose
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
 from emberkeep.lifecycle.spark_versions import judge

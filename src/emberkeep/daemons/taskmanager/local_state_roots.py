@@ -21,6 +21,7 @@ from pathlib import Path
 
 import structlog
 
+from emberkeep.adapters.processes.place_lock import held, last_holder
 from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.adapters.state.no_copies import NoCopies
 from emberkeep.base.clock import Clock
@@ -31,7 +32,6 @@ from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.ownership import OWNER_FILE, OwnedPlaceKind, Owner, PlaceStanding, adopt, check, read_owner
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.process_identity import is_alive
-from emberkeep.daemons.taskmanager.place_lock import held, last_holder
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.local_state.ports import LocalCopies
 

@@ -20,6 +20,7 @@ from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
 from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.processes.log_retention import prune_logs
 from emberkeep.adapters.processes.supervisor import ProcessSupervisor
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
@@ -54,19 +55,18 @@ from emberkeep.daemons.leader_following import (
     tell_drivers,
 )
 from emberkeep.daemons.leader_inquiry import TellsLeader
-from emberkeep.daemons.log_catalogue import TaskManagerLogs
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
 from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
-from emberkeep.daemons.taskmanager.log_retention import prune_logs
-from emberkeep.daemons.taskmanager.log_uploads import LogUploads
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.protocol.messages import BlobCacheReport
 from emberkeep.protocol.transport import RpcService
 from emberkeep.rest.blobs import task_manager_blobs
+from emberkeep.rest.logs.uploads import LogUploads
+from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.spark.distribution import spark_version

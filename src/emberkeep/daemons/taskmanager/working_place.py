@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from emberkeep.adapters.processes.place_lock import held
 from emberkeep.base.clock import Clock
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import TASK_MANAGER_HOST, TASK_MANAGER_ID, WORKING_DIRECTORY
@@ -23,7 +24,6 @@ from emberkeep.base.files.ownership import HasNoOwner, OwnedPlaceKind, Owner, ad
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
 from emberkeep.daemons.records.agent_files import read_agent_life
 from emberkeep.daemons.taskmanager.newer_records import refuse_newer_records
-from emberkeep.daemons.taskmanager.place_lock import held
 
 log = structlog.get_logger(__name__)
 
