@@ -55,7 +55,9 @@ def test_logs_outlive_a_killed_command_for_a_day_and_go_with_a_later_run(shell: 
 def test_logs_that_a_run_was_told_to_keep_are_there_after_the_next_run(shell: Shell) -> None:
     shell.write("fine.py", "print('ran')\n")
     kept = shell.done("run", "--keep-logs", "fine.py")
-    directory = Path(kept.err.splitlines()[-1].removeprefix("emberkeep: ").removeprefix("logs of this run are below "))
+    directory = Path(
+        kept.err.splitlines()[-1].removeprefix("emberkeep: ").removeprefix("the logs of this run are below ")
+    )
     assert logs_with("ran", directory), kept
     shell.done("run", "fine.py")
     assert logs_with("ran", directory)

@@ -130,7 +130,8 @@ async def test_nothing_is_lost_and_the_documented_way_out_works(tmp_path: Path, 
     raise_epoch(ensemble, newest)
     member = await lead(site)
     assert await running(site, member, moved, 2) == second
-    assert await site.logged("jm-5", f"job {moved} has attempt 2, but the job store has only 1")
+    event = "the job store was put back from an older copy: it does not know this job's newest attempt"
+    assert await site.logged("jm-5", f'"job": "{moved}", "attempt": 2, "stored": 1, "event": "{event}')
     assert stored <= site.data(), "nothing is deleted before its delay"
     gate.touch()
 
