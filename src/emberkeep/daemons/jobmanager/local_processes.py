@@ -57,7 +57,7 @@ _MEMORY_SHARE = 0.8
 _MIB = 1024**2
 _KILL_SECONDS = 5.0
 _POLL = 0.05
-_CHILDREN: list[subprocess.Popen[bytes]] = []  # of all drivers in this process, so that their exit codes are collected
+_CHILDREN: set[int] = set()  # pids of all task managers that this process started and has not reaped
 
 # Options of the JobManager itself, or of a single task manager.
 _NOT_HANDED_ON = (
@@ -187,7 +187,9 @@ class LocalProcesses:
             raise Fatal(
                 f"cannot start task manager {node.task_manager}: {error.strerror} ({error.filename or sys.executable})"
             ) from error
-        _CHILDREN.append(process)
+        _CHILDREN.add(process.pid)
+        # ``_reap`` reaps the process. A return code keeps Popen from doing so when the object is collected.
+        process.returncode = 0
         stat = read_stat(process.pid)
         assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
         return ProcessIdentity(pid=stat.pid, start_ticks=stat.start_ticks, boot_id=boot_id())
@@ -284,7 +286,11 @@ def _output(directory: WorkingDirectory, stream: str) -> Path:
 
 
 def _reap() -> None:
-    """Collect the exit codes of task managers that have ended."""
-    for process in list(_CHILDREN):
-        if process.poll() is not None:
-            _CHILDREN.remove(process)
+    """Reap the task managers that have ended."""
+    for pid in list(_CHILDREN):
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            ended = pid
+        if ended:
+            _CHILDREN.discard(pid)
