@@ -19,7 +19,7 @@ from tests.integration.clusters import Cluster
 from tests.integration.commands import Ended, Shell
 from tests.integration.conditions import DEADLINE, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = re.compile(r"^## Five minutes\n(.*?)^## ", re.MULTILINE | re.DOTALL)

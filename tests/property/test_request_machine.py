@@ -366,6 +366,7 @@ PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method, replacement = PLANTS[name]

@@ -271,6 +271,7 @@ PLANTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(name, PLANTS[name], monkeypatch)

@@ -238,11 +238,13 @@ PLANTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(name, PLANTS[name], monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("world", dict.fromkeys(plant.world for plant in PLANTS.values() if callable(plant.world)))
 def test_without_a_planted_bug_a_world_is_sound(world: worlds.World) -> None:
     assert [world(number) for number in range(1, 4)] == [()] * 3

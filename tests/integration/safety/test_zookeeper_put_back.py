@@ -17,7 +17,7 @@ from tests.integration.conditions import DEADLINE
 from tests.integration.sites import Member, Site, holds
 from tests.integration.zookeepers import Ensemble
 
-pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("SAFE-6")]
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.long, pytest.mark.req("SAFE-6")]
 
 DELAYS = {"high-availability.storage.unknown-delay": "1h", "high-availability.storage.ended-delay": "1h"}
 TOLD = "ZooKeeper was restored from an older copy. Raise the epoch: see docs/storage.md"
