@@ -1,6 +1,6 @@
-"""Groups of BLOBs that are uploaded before their job exists (BLOB-6).
+"""Groups of BLOBs that a client uploads before their job exists (requirement BLOB-6).
 
-No member of a group is staged before the last member has arrived.
+Clean-up stages no member of a group for deletion until all members have arrived or the client has stopped uploading.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ PATIENCE = 8  # times that one requester is told to wait before it is sent to a 
 
 
 class Direct(enum.Enum):
-    """Answers that name no peer."""
+    """Reply to a requester that is not sent to a peer's cache."""
 
     SERVE = "serve it here"
     WAIT = "try again in a second"

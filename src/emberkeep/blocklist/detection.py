@@ -5,7 +5,7 @@ while each of these jobs works on other nodes. Such a job is a *witness*.
 
 - A job that fails wherever it runs, or runs nowhere else, is no witness: the job itself may be the cause.
 - Victims of another job are no witnesses: a job that fills disks or memory makes others fail wherever it runs.
-- Failures from before a block, or from before a person unblocked the node, do not count against the node.
+- Failures from before a block, or from before an operator unblocked the node, do not count against the node.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Suspicion:
 class _Failures:
     """Failures of one job on one node.
 
-    ``against``: failures that count against the node, oldest first. ``last``: time of the job's last failure there with
-    each symptom. ``last`` is evidence about the job, so it is kept when ``against`` is cleared.
+    ``against``: failures that count against the node, oldest first. Cleared when the node is blocked or unblocked.
+    ``last``: time of the job's last failure there with each symptom. Not cleared then, because it is evidence about the
+    job: it shows on how many nodes the job fails, and with which symptoms.
     """
 
     against: list[tuple[float, Symptom]] = field(default_factory=list)
@@ -128,7 +129,7 @@ class FaultDetector:
             work.proven = True
 
     def unblocked(self, node_id: str, at: float) -> None:
-        """Note that a person unblocked the node at ``at``: earlier failures no longer count against it."""
+        """Note that an operator unblocked the node at ``at``: earlier failures no longer count against the node."""
         self._respected[node_id] = at + self._limits.respect
         self._forget_nodes(frozenset((node_id,)))
 

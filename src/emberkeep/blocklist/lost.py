@@ -1,4 +1,4 @@
-"""Replace a list whose record cannot be read by the newest one that JobMasters last received. Pure."""
+"""Replace a blocklist whose record cannot be read by the newest copy that a JobMaster holds. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from emberkeep.blocklist.places import BlockedPlaces
 
 
 class LostBlocklist:
-    """Collects the lists that JobMasters know.
+    """Collects the copies of the blocklist that JobMasters hold, to replace a record that cannot be read.
 
-    ``why``: what is wrong with the record. ``patience``: seconds after the first JobMaster's report until the newest
-    reported list counts. By then the other JobMasters have reported, or are silent.
+    ``why``: what is wrong with the record. ``patience``: seconds to wait after the first JobMaster's report, before the
+    newest reported copy is adopted. In this time the other JobMasters report as well, if they can.
     """
 
     def __init__(self, why: str, patience: float) -> None:
@@ -21,7 +21,7 @@ class LostBlocklist:
         self._since = 0.0
 
     def hear(self, epoch: int, blocklist: Blocklist, now: float) -> None:
-        """Take a list that a JobMaster received from the leader of ``epoch``."""
+        """Take the copy of a JobMaster, which received it from the leader of ``epoch``. ``now``: monotonic seconds."""
         if self._newest is None:
             self._since = now
         elif (epoch, blocklist.revision) <= (self._newest[0], self._newest[1].revision):
@@ -29,14 +29,14 @@ class LostBlocklist:
         self._newest = (epoch, blocklist)
 
     def found(self, now: float) -> Blocklist | None:
-        """Return the list that counts; None while more reports are awaited."""
+        """Return the newest reported copy, or None while other JobMasters may still report theirs."""
         if self._newest is None or now < self._since + self._patience:
             return None
         return self._newest[1]
 
 
 class UnknownPlaces(BlockedPlaces):
-    """Used while the list is unknown: nothing new is placed anywhere, and running processes stay."""
+    """Used while the blocklist is unknown: nothing new is placed anywhere, and running processes stay."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         del task_manager, node_id

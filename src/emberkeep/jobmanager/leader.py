@@ -64,7 +64,10 @@ class Leader:
 
 
 class LeaderSeat:
-    """Who answers requests in this process: its leader, once the jobs are recovered and until it stops leading."""
+    """Holds the leader that answers requests in this process.
+
+    Empty until the jobs are recovered, and again once this process stops leading.
+    """
 
     def __init__(self) -> None:
         self._leader: Leader | None = None

@@ -1,4 +1,4 @@
-"""One job as a pure machine: ``handle(event, moment) -> effects``.
+"""One job as a pure state machine: ``handle(event, now) -> effects``.
 
 These rules hold at every step:
 
@@ -6,7 +6,7 @@ These rules hold at every step:
 - The next number is written only when the previous driver is proven gone.
 - The first report of an attempt's end decides. It may replace a presumed end.
 - A job's result is issued once and never changes.
-- In every phase, an action that changes the job is in progress, or a deadline is set.
+- A job never gets stuck: in every phase, an action whose result moves the job on is in progress, or a deadline is set.
 """
 
 from __future__ import annotations

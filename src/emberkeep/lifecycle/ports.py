@@ -33,7 +33,7 @@ class UserFunctions(Protocol):
         """Announce that the savepoint with that state is durable."""
 
     def shutdown(self) -> None:
-        """Called after the last savepoint of a graceful end, before ``close``."""
+        """Do the final work of a graceful shutdown: after a drain's savepoint, or once all sources have ended."""
 
     def close(self) -> None:
         """Free resources, at every kind of end. Failures are logged, never raised."""

@@ -121,10 +121,13 @@ class RenameJournal(Protocol):
     """
 
     def begin(self, rename: Rename) -> bool:
-        """Note a rename before it is done. False if the note is only in memory, until this process ends."""
+        """Record a rename before it is done. Return False if the record is only in the memory of this process."""
 
     def void(self, rename: Rename) -> bool:
-        """Note that a rename was refused and changed nothing. Returns False as ``begin`` does."""
+        """Record that a rename was refused and changed nothing.
+
+        Return False if that is only in the memory of this process: the next process may still know the rename as begun.
+        """
 
     def knows(self, rename: Rename) -> bool:
         """True if the rename was begun within the last minutes and is not void.

@@ -1,15 +1,16 @@
 """The port to a platform that can start task managers: processes on this machine, pods, virtual machines.
 
-The JobManager decides how many task managers to run (``slots.task_manager_supply``). A driver knows how and where to
-start one. Each ``survey`` lists everything that the driver has started; earlier answers do not count. So a new leader,
-which asks the same driver over the same durable records, continues where the previous leader was killed. docs/adr/0017
-describes a driver for Kubernetes.
+The JobManager decides how many task managers to run (``slots.task_manager_supply``). A *resource driver* (Flink's
+ResourceManagerDriver) knows how and where to start one. Each ``survey`` lists everything that the resource driver has
+started and replaces earlier answers. So a new leader, whose resource driver reads the same durable records, continues
+where the previous leader was killed. docs/adr/0017 describes a resource driver for Kubernetes.
 
-Every driver must keep these rules:
+Every resource driver must keep these rules:
 
 - **Ids are permanent.** A task manager's id names its working directory, which holds the processes that outlive it and
-  its local state. A driver has a fixed, bounded set of ids or numbers them, and reuses ids that have become free.
-- **Never two task managers under one id.** If a start may have happened (the driver was killed between start and
+  its local state. A resource driver has a fixed, bounded set of ids or numbers them, and reuses ids that have become
+  free.
+- **Never two task managers under one id.** If a start may have happened (the JobManager was killed between start and
   record, or a reply was lost), the next ``survey`` lists it, or it can no longer take effect.
 - **The start sets the node id** (``taskmanager.node-id``): the blocklist refers to it.
 - **Task managers outlive the JobManager** that started them, and also its machine where that is possible.
@@ -29,7 +30,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions
 
 @dataclass(frozen=True)
 class TaskManagerSpec:
-    """The capacity and runtime of each task manager that a driver starts."""
+    """The capacity and runtime of each task manager that a resource driver starts."""
 
     slots: int
     driver_places: int
@@ -39,9 +40,9 @@ class TaskManagerSpec:
 
 @dataclass(frozen=True)
 class StartedTaskManager:
-    """A task manager that a driver of this leader or an earlier one has started and not ended.
+    """A task manager that the resource driver of this leader or an earlier one has started and not ended.
 
-    ``alive`` False: its process ended by itself or never ran. The driver lists it until it is ended or revived.
+    ``alive`` False: its process ended by itself or never ran. The resource driver lists it until ``end`` or ``revive``.
     """
 
     id: TaskManagerId
@@ -54,14 +55,17 @@ class NoFreeNode(RetryLater):
 
 
 class ResourceManagerDriver(Protocol):
-    """Starts and ends task managers. Calls never overlap. Each returns within a few seconds or raises RetryLater."""
+    """Starts and stops task managers. Calls never overlap. Each returns within a few seconds or raises RetryLater."""
 
     @property
     def spec(self) -> TaskManagerSpec:
-        """Capacity and runtime of each started task manager. Constant during the driver's lifetime."""
+        """Capacity and runtime of each started task manager. Constant during this object's lifetime."""
 
     async def survey(self) -> tuple[StartedTaskManager, ...]:
-        """Return all task managers that the driver has started and not ended, by id. Raises RetryLater, Fatal."""
+        """Return all task managers that this resource driver has started, by id, except those that ``end`` has stopped.
+
+        Raises RetryLater, Fatal.
+        """
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         """Start one more task manager where nothing is ``blocked``, under an id that is not in ``taken``.
@@ -78,4 +82,7 @@ class ResourceManagerDriver(Protocol):
         """
 
     async def end(self, task_manager: TaskManagerId) -> None:
-        """End a task manager's process at once if it runs, and forget it. Ignore an unknown id. Raises RetryLater."""
+        """Kill what runs of a task manager's processes at once, and forget the task manager. Ignore an unknown id.
+
+        Raises RetryLater.
+        """

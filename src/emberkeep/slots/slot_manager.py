@@ -1,4 +1,4 @@
-"""Decides which task manager's slots and driver places each job gets: the pure core of the ResourceManager.
+"""Decides on which task managers each job gets slots and a driver place: the pure core of the ResourceManager.
 
 Task managers report what they hold, and their reports are the truth. Decisions that no report shows yet are kept as
 *pending* (slots) and *reserved* (driver places). Jobs state their total requirements; ``match`` decides.

@@ -61,7 +61,7 @@ class Journal:
             await self._progress.wait_for(lambda: self._written >= wanted)
 
     async def run(self) -> None:
-        """Write until cancelled. After a failed write, try again; ``settled`` does not return in the meantime."""
+        """Write new records until cancelled. A failed write is repeated; ``settled`` waits until it succeeds."""
         while True:
             await self._due.wait()
             self._due.clear()

@@ -17,7 +17,7 @@ from emberkeep.taskmanager.ports import DriverKey
 
 
 class TableEffects(Protocol):
-    """The actor that carries out what the table decides."""
+    """The actor that carries out the decisions of the slot table."""
 
     def carry_out(self, effect: ev.TableEffect) -> None:
         """Carry out one effect. Launches are left to the caller of ``decide``, which has the request."""
@@ -27,7 +27,7 @@ class TableEffects(Protocol):
 
 
 class KeptTable:
-    """The table, and the outcomes of the drivers that it lists as ended. Belongs to the turns of one actor.
+    """The slot table, and the outcomes of the drivers that it lists as ended. Belongs to the turns of one actor.
 
     After each decision the journal has a record of both. ``instance`` is this process; the record names the newest
     instance that another process knows.
@@ -45,7 +45,7 @@ class KeptTable:
         self._known = instance
 
     def decide(self, event: ev.TableEvent) -> list[ev.TableEffect]:
-        """Have the table decide, carry out the effects and return them. Raises Conflict, RetryLater."""
+        """Let the slot table decide on an event; carry out the effects and return them. Raises Conflict, RetryLater."""
         effects = self.table.handle(event, self._clock.monotonic())
         for effect in effects:
             self._actor.carry_out(effect)

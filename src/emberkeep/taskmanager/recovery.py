@@ -31,10 +31,10 @@ class Recovered:
 
 
 async def recover(kept: KeptTable, launcher: Launcher, listeners: Sequence[AllocationListener]) -> Recovered:
-    """Restore the table from its record, adopt its processes, and decide on those that have ended.
+    """Restore the slot table from its record, adopt the recorded processes, and decide on those that have ended.
 
-    Call it before anything is served. Raises Unavailable or NewerFormat if what the previous process left cannot be
-    read now, or not by this release; its processes continue to run.
+    Call this before anything is served. Raises Unavailable if what the previous task manager process left cannot be
+    read now, NewerFormat if only a newer release can read it; in both cases drivers and executors continue to run.
     """
     earlier = await kept.journal.read()
     if earlier is not None:

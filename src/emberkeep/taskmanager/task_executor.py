@@ -96,8 +96,9 @@ class TaskExecutor(Actor):
     async def run(self) -> None:
         """Take over what the previous task manager process left, then serve until cancelled.
 
-        Raises Fatal after a lasting refusal by the JobManager. Raises Unavailable or NewerFormat if what the previous
-        process left cannot be read now, or not by this release; its drivers and executors continue to run.
+        Raises Fatal if the JobManager keeps refusing this task manager, see ``JobManagerLink``. Raises Unavailable if
+        what the previous process left cannot be read now, NewerFormat if only a newer release can read it; in both
+        cases the drivers and executors of the previous process continue to run.
         """
         recovered = await recover(self._kept, self._launcher, self._listeners)
         if recovered.predecessor is not None:

@@ -1,7 +1,7 @@
-"""Translate file system errors: the data is unavailable for now, or it cannot be stored.
+"""Translate file system errors: a file is absent, data is unavailable for now, or data cannot be stored.
 
-One rule holds for all data on which a decision depends: what cannot be read now is unavailable. It is neither gone nor
-damaged.
+One rule holds for all data on which a decision depends: data that cannot be read now is unavailable. It must never be
+taken for missing or damaged.
 """
 
 from __future__ import annotations

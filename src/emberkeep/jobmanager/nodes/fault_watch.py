@@ -89,7 +89,7 @@ class FaultWatch:
         self._detector.succeeded(job_id)
 
     def unblocked(self, place: Place, at: float) -> None:
-        """Note that a person unblocked this place at that time."""
+        """Note that an operator unblocked ``place`` at ``at`` (monotonic seconds)."""
         if place.kind is PlaceKind.NODE:
             self._detector.unblocked(place.id, at)
 

@@ -23,7 +23,7 @@ class ClusterListener(Protocol):
         """Note why the job has no driver place yet. ``blocked``: unblocking nodes may provide one."""
 
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
-        """Note that these task manager instances have ended, are lost, or are away: silent for too long."""
+        """Note that these task manager instances have ended, are lost, or are away (no heartbeat for too long)."""
 
     def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
         """Note which task managers end once their work has moved elsewhere.

@@ -34,7 +34,7 @@ class SuspectedNodes(ActorPart):
 
     @told
     def unblocked(self, place: Place) -> None:
-        """Note that a person has unblocked a place, so that detection does not suspect its node for a while."""
+        """Note that an operator has unblocked ``place``: detection does not suspect the node for a while."""
         self.judge(lambda faults, now: faults.unblocked(place, now))
 
     @told

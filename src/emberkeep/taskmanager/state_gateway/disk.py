@@ -44,8 +44,8 @@ class LocalDisk:
     def stage(self) -> StagedCopy | None:
         """Begin a new copy on this disk and return it.
 
-        Return None if a write has failed, now or in the last _PAUSE_SECONDS, or if the copies exceed the quota by more
-        than 1/_EXCESS of it.
+        Return None if this write fails, if a write has failed in the last _PAUSE_SECONDS, or if the copies exceed the
+        quota by more than the tolerated part of the quota (1/_EXCESS).
         """
         if self._clock.monotonic() < self._paused_until or self.copies.used() > self._quota + self._quota // _EXCESS:
             return None

@@ -150,16 +150,17 @@ class StateUpkeep:
             await asyncio.sleep(_MEASURE_INTERVAL)
 
     def sweep(self) -> None:
-        """Drop the copies that no allocation claims. Runs once."""
+        """Run one sweep: drop the copies that no allocation claims."""
         # first, so that owners that appear in the meantime are known below
         records = self._gateway.disk.copies.records()
         self._carry_out(self._ownership.expired(self._clock.monotonic()))
         self._carry_out(self._ownership.orphans((record.job_id, record.allocation_id) for record in records))
 
     async def compare(self) -> None:
-        """Drop the copies whose durable file was deleted or replaced, for the next directories in turn.
+        """Run one comparison: drop the copies whose durable file was deleted or replaced.
 
-        Spark's DELETE reaches only the gateway of one process. Runs once.
+        Each call compares the next _DIRECTORIES_PER_SWEEP directories. It is needed because Spark's DELETE reaches only
+        the gateway of one process.
         """
         await asyncio.to_thread(self._compare)
 
