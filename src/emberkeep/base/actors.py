@@ -5,7 +5,7 @@ reading and its changing of state. Slow work (RPC, files, processes) runs as nam
 result comes back as another turn.
 
 A method becomes a turn by its decorator. ``asked``: the caller awaits the reply that the method returns. ``told``: the
-caller goes on at once, and there is no reply. So the type checker knows each question's arguments and reply, for the
+caller continues at once, and there is no reply. So the type checker knows each question's arguments and reply, for the
 caller and for the actor. See docs/adr/0021-one-machine-idiom-one-actor-idiom.md.
 
 A turn that raises is a bug: the actor's task ends with the error, and the caller of ``run`` (in ``daemons``) ends the
@@ -76,7 +76,7 @@ class Actor:
         self._put(turn, None)
 
     async def ask(self, question: Callable[[], ReplyT]) -> ReplyT:
-        """Put a question into the inbox and return its reply. Its EmberkeepErrors are raised here.
+        """Put a question into the inbox and return the actor's reply. EmberkeepErrors of the turn are raised here.
 
         Raises RetryLater if the inbox is full, or if the actor has stopped or stops before it replies.
         """

@@ -16,9 +16,9 @@ DOUBLINGS = 16  # 0.1 s doubled this often exceeds any interval
 
 
 def answer_timeout(rpc_timeout: float, silence_timeout: float) -> float:
-    """Return the seconds to wait for the answer to a heartbeat.
+    """Return the seconds to wait for the reply to a heartbeat.
 
-    They leave time for the next heartbeats before silence.
+    At most ``rpc_timeout``, and short enough for TRIES_PER_SILENCE heartbeats within ``silence_timeout`` seconds.
     """
     return min(rpc_timeout, silence_timeout / TRIES_PER_SILENCE)
 
@@ -33,16 +33,16 @@ class Beacon:
         self._elsewhere = asyncio.Event()
 
     def wake(self) -> None:
-        """Note that there is news to send."""
+        """Request an early message, because the state has changed."""
         self._due.set()
 
     def restart(self) -> None:
-        """Note that the receiver has changed: send to the new one at once, without the pause after earlier failures."""
+        """Note that the receiver has changed: send to the new receiver without the pause after earlier failures."""
         self._elsewhere.set()
         self._due.set()
 
     async def run(self, send: Callable[[], Awaitable[bool]]) -> None:
-        """Send until cancelled. ``send`` returns True if the receiver has answered; it bounds its own time."""
+        """Send until cancelled. ``send`` has a time limit of its own, and returns True if the receiver has replied."""
         failures = 0
         while True:
             self._due.clear()
@@ -56,7 +56,7 @@ class Beacon:
                     failures = 0
 
     async def _restarted(self, seconds: float) -> bool:
-        """Pause for ``seconds``. True if the receiver changed in the meantime, which ends the pause."""
+        """Pause for ``seconds``. Return True if the receiver changed in the meantime, which ends the pause."""
         try:
             async with asyncio.timeout(seconds):
                 await self._elsewhere.wait()

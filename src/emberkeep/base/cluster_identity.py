@@ -1,6 +1,6 @@
-"""The id of the cluster to which a process belongs: the name under which the cluster owns places.
+"""The id of the cluster to which a process belongs: the ownership records of the cluster's data name this id.
 
-With ZooKeeper people choose it, the same on every node. An embedded cluster draws a random id, once for each state
+With ZooKeeper operators choose it, the same on every node. An embedded cluster draws a random id, once for each state
 directory, so that no two clusters have the same id.
 """
 
@@ -40,7 +40,7 @@ def cluster_of_member(configuration: Configuration, token: str) -> str:
 
 
 def read_drawn_id(root: Path) -> str | None:
-    """Return the id that the embedded cluster of a state directory has drawn, None if it has drawn none yet.
+    """Return the id that the embedded cluster of a state directory has drawn, or None if no id was drawn yet.
 
     Raises as ``cluster_id`` does.
     """

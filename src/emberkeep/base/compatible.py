@@ -21,6 +21,6 @@ import msgspec
 class Compatible(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Root of all persisted records and all messages.
 
-    Input that a person writes (REST bodies, queries) does not derive from it: there an unknown field is a mistake and
-    is refused.
+    Input that users write (REST bodies, queries) does not derive from this class: there an unknown field is a mistake
+    and is refused.
     """

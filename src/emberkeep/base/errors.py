@@ -33,9 +33,9 @@ class RetryLater(EmberkeepError):
 
 
 class Unavailable(RetryLater):
-    """A place cannot be read or written now: a mount is missing, a server does not answer, access is denied.
+    """Data cannot be read or written now: a mount is missing, a server does not answer, or access is denied.
 
-    The data there is neither lost nor damaged. Nothing may be deleted and no job may fail because of this error.
+    The data must not be taken for lost or damaged: because of this error nothing may be deleted and no job may fail.
     """
 
 

@@ -1,6 +1,6 @@
 """Identify a process: a pid alone is reused, so a process is its pid, its start time and the machine's boot.
 
-Only reads Linux's /proc. Starting and ending processes is done elsewhere.
+Only reads Linux's /proc. Processes are started and stopped elsewhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Records of the task managers that a JobManager has started on this machine, so that other processes know them too.
 
-The next leader continues with these task managers, and ``emberkeep cluster down`` ends them. A record is written before
-the process is started, and completed afterwards. Its mark, which the process carries in its environment, identifies the
-process if its starter was killed in between.
+The next leader continues with these task managers, and ``emberkeep cluster down`` stops them. A record is written
+before the process is started, and completed afterwards. Its mark, which the process carries in its environment,
+identifies the process if its starter was killed in between.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class AttemptEnd:
         return True
 
     def driver_gone(self, outcome: AttemptOutcome, now: Moment) -> None:
-        """Take the driver as proven gone, and decide what follows unless its own report has decided that."""
+        """Note that the driver is proven gone. Decide what follows, unless the driver's own report has decided that."""
         job = self._job
         driver = job.live()
         if job.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):

@@ -28,8 +28,8 @@ class DamagedJob(msgspec.Struct, frozen=True, kw_only=True):
 def stages_of_damaged(kept: Iterable[DamagedJob], marks: Iterable[Mark], now_ms: int, periods: Periods) -> Stages:
     """Decide which of the ``kept`` jobs are marked and which are removed now.
 
-    A mark is removed if the period has become longer. A mark from the future counts from now: the clock of the leader
-    that made it was wrong.
+    A mark is removed if the period has become longer. A mark with a time in the future is treated as made now:
+    the clock of the leader that made it was wrong.
     """
     standing = {mark.job_id: mark for mark in marks if mark.kind is Kind.DAMAGED}
     decided = []

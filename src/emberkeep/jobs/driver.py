@@ -12,7 +12,7 @@ from emberkeep.jobs.policy import JobPolicy
 
 
 class StartState(enum.Enum):
-    """How far the driver's task manager is known to have followed the order to start it."""
+    """How far the driver's task manager is known to have followed the order to start the driver."""
 
     ORDERED = "ordered"
     ACCEPTED = "accepted"  # it has accepted the order, or has listed the driver before it was lost
@@ -137,7 +137,7 @@ class Driver:
         """Return when the driver counts as silent although its task manager can be ordered to end it.
 
         Return None if there is no such time, because the task manager is not reachable or the driver was ordered to
-        stop. Silence counts from ``hears_since`` on; None means that it does not count now.
+        stop. Silence is measured from ``hears_since`` on; None means that silence proves nothing now.
         """
         if hears_since is None or not self.reachable or self.stop_at is not None:
             return None

@@ -48,7 +48,7 @@ class PlacesToLeave(msgspec.Struct, frozen=True):
         return home is not None and home.task_manager in self.draining
 
     def restarts_drivers(self, home: DriverHome | None) -> bool:
-        """True if all drivers there must leave, even those that lose their work by it."""
+        """True if all drivers there must leave, even those whose work is lost."""
         return home is not None and self.blocked.restarts_drivers(home.task_manager, home.node_id)
 
 
@@ -95,7 +95,7 @@ class AskToMove(msgspec.Struct, frozen=True):
 
 
 class RestartElsewhere(msgspec.Struct, frozen=True):
-    """End the driver of this attempt. The next attempt starts elsewhere."""
+    """Stop the driver of this attempt. The next attempt starts elsewhere."""
 
     attempt: int
 
@@ -115,7 +115,7 @@ class Leaving(msgspec.Struct, frozen=True):
     """A streaming driver that must leave its place. ``since``: seconds on a steady clock."""
 
     attempt: int
-    since: float  # its patience runs from then
+    since: float  # ``patience`` is measured from then
     obstacle: str = ""  # the progress of its newest move, or why that has failed
 
 
@@ -123,7 +123,7 @@ class MoveMachine:
     """The moves of one job's driver. Everything changes only in ``handle``.
 
     ``patience``: seconds after which a streaming driver that has not left its evacuated node is restarted. Even then it
-    continues after its newest committed batch. The time of a savepoint does not count.
+    continues after its newest committed batch. The duration of a savepoint is not part of that time.
     """
 
     def __init__(self, patience: float) -> None:
@@ -174,10 +174,10 @@ class MoveMachine:
         return self._press(driver, now, patiently=not evacuated or driver.is_asked_for(Procedure.SAVEPOINT))
 
     def _press(self, driver: DriverFacts, now: float, *, patiently: bool) -> list[Effect]:
-        """Ask a streaming driver to leave, or restart it elsewhere once its time is over.
+        """Ask a streaming driver to leave, or restart it elsewhere after ``patience`` seconds.
 
-        ``patiently``: its time has not begun. A drain and a savepoint have time limits of their own, and a restart
-        would undo them.
+        ``patiently``: those seconds have not begun. A drain and a savepoint have time limits of their own, and a
+        restart would undo them.
         """
         known = self.leaving(driver.attempt) or Leaving(driver.attempt, now)
         since = now if patiently else known.since

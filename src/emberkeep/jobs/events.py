@@ -134,7 +134,7 @@ class CancelRequested(msgspec.Struct, frozen=True):
 
 
 class MoveDriver(msgspec.Struct, frozen=True):
-    """End this attempt's driver and start the next one elsewhere, because its node is evacuated. Not a failure."""
+    """Stop this attempt's driver and start the next attempt elsewhere, because the node is evacuated. Not a failure."""
 
     attempt: int
 
@@ -266,7 +266,7 @@ Event = (
 
 
 class ReadGraph(msgspec.Struct, frozen=True):
-    """Read the graph, repeatedly until that succeeds; answered by GraphRead or GraphDamaged eventually."""
+    """Read the job's graph, with retries until that succeeds; answered by GraphRead or GraphDamaged eventually."""
 
 
 class RequestPlace(msgspec.Struct, frozen=True):
@@ -282,7 +282,7 @@ class WithdrawPlace(msgspec.Struct, frozen=True):
 
 
 class RecordAttempt(msgspec.Struct, frozen=True):
-    """Write the number; answered by AttemptRecorded or AttemptUnknown."""
+    """Write the number of a new attempt to the job store; answered by AttemptRecorded or AttemptUnknown."""
 
     attempt: int
 
@@ -313,13 +313,13 @@ class DropRequirements(msgspec.Struct, frozen=True):
 
 
 class AttemptOver(msgspec.Struct, frozen=True):
-    """End the attempt's slots, place and driver, wherever they are reported."""
+    """Release the attempt's slots and place, and stop its driver, wherever they are reported."""
 
     attempt: int
 
 
 class RecordResult(msgspec.Struct, frozen=True):
-    """Write the result; answered by ResultRecorded."""
+    """Write the job's result to the job store; answered by ResultRecorded."""
 
     result: JobResult
 

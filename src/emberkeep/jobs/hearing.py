@@ -1,11 +1,11 @@
 """Decides when a leader may conclude that a silent peer has ended, and when it must suspect that it is cut off itself.
 
 Silence alone proves nothing: a leader that is cut off receives no heartbeats from healthy drivers either. The other
-peers distinguish the two cases. Silence counts only while most of the leader's peers keep sending. If most of them fall
-silent at once, the leader itself is in doubt.
+peers distinguish the two cases. Silence is evidence only while most of the leader's peers keep sending. If most of them
+fall silent at once, the leader itself is in doubt.
 
 - While no peer sends anything, the leader concludes nothing, for any length of time: it could start nothing anywhere.
-- While some peers send, but fewer than fell silent, the doubt ends after a while: so many may really have failed.
+- While some peers send, but fewer than fell silent, the doubt ends after a while: that many may really have failed.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Hearing:
         self._silent.pop(peer, None)
 
     def since(self, now: float) -> float | None:
-        """Return the time from which on silence counts (monotonic seconds), or None if it does not count now."""
+        """Return the time from which silence is measured (monotonic seconds), or None while silence proves nothing."""
         self._review(now)
         return self._since
 
     def resumed(self, now: float) -> None:
-        """Count silence from now, because this leader has decided nothing for a while and may have missed messages."""
+        """Measure silence from now: this leader has decided nothing for a while and may have missed messages."""
         self._review(now)
         if self._since is not None:
             self._since = now

@@ -16,8 +16,8 @@ PACKING_HINT = (
 def packed_interpreter(python: str, archives: Iterable[str]) -> tuple[str, str] | None:
     """Return the archive that contains the interpreter ``python`` (by the name that the job sees), and the path in it.
 
-    None if no archive contains it. Executors run in the directory that holds the archives, so only a path below it
-    leads into one, such as ``./environment/bin/python``.
+    Returns None if no archive contains it. Executors run in the directory that holds the archives, so only a path below
+    it leads into one, such as ``./environment/bin/python``.
     """
     if not python or python.startswith("/"):
         return None

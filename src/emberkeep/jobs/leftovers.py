@@ -78,8 +78,8 @@ def stages(
 ) -> Stages:
     """Decide what happens to the data ``found`` in the storage.
 
-    ``known``: all jobs of the job store, read after the storage was listed. A mark from the future counts from now: the
-    clock of the leader that made it was wrong.
+    ``known``: all jobs of the job store, read after the storage was listed. A mark with a time in the future is
+    treated as made now: the clock of the leader that made it was wrong.
     """
     standing = {(mark.kind, mark.job_id): mark for mark in marks}
     kept = []

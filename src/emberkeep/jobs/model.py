@@ -106,8 +106,8 @@ class FailureKind(enum.Enum):
 class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
     """The end of one attempt. ``kind`` None means success; ``exit_code`` is what a shell would show.
 
-    ``lasting``: True if the driver could not be started, and would fail again on the same node until someone repairs
-    that node.
+    ``lasting``: True if the driver could not be started, and would fail again on the same node until an operator
+    repairs that node.
     """
 
     exit_code: int
@@ -147,7 +147,7 @@ class AttemptRecord(Compatible, frozen=True, kw_only=True):
 
 
 class JobResult(Compatible, frozen=True, kw_only=True):
-    """A job's end: written once, in one transaction that also removes its handle. Persisted (version 1)."""
+    """The result of a job: written once, in one transaction that also removes its handle. Persisted (version 1)."""
 
     job_id: JobId
     name: str
@@ -160,4 +160,4 @@ class JobResult(Compatible, frozen=True, kw_only=True):
     exceptions: tuple[ExceptionEntry, ...]
     idempotency_key: str
     savepoints: tuple[SavepointPointer, ...] = ()  # filled in by the store: they can still be restored from
-    keeps_data: bool = False  # failed because its stored data is unusable; people may need its files and checkpoints
+    keeps_data: bool = False  # failed because its stored data is unusable; operators may need its files and checkpoints

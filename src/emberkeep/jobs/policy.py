@@ -22,7 +22,7 @@ class JobPolicy:
     grace: float
     restarts_script_failures: bool
     start_attempts: int = 0  # failed starts in a row for one reason; 0: no limit
-    script_timeout: float = 60.0  # that the script has left once the job is stopped
+    script_timeout: float = 60.0  # time for the script to end once the job is stopped
     repeat: float = REPEAT
     listening: float = 0.0  # wait for task managers' reports before a recovered job's next attempt
 

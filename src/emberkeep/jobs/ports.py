@@ -73,7 +73,7 @@ class JobStore(BlocklistStore, Protocol):
         """Return all jobs with a handle, oldest submission first. An unreadable graph affects only its own entry."""
 
     async def recover_job(self, job_id: JobId) -> StoredJob | None:
-        """Read one of these jobs again; None if it has no handle any more."""
+        """Read a job of ``recover`` again; return None if the job no longer has a handle."""
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         """Write the attempt number, and where its driver will be started, before the start. This ends a requested MOVE.
@@ -88,7 +88,7 @@ class JobStore(BlocklistStore, Protocol):
         """
 
     async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
-        """Write the job's current request, replacing the previous one. None means no request any more. Idempotent.
+        """Write the job's current request, replacing the previous one. None: no request any more. Idempotent.
 
         Raises Absent if the job has no handle.
         """

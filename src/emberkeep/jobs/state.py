@@ -102,8 +102,8 @@ class JobState:
     def silence_from(self) -> float | None:
         """Return the time from which a driver's silence counts, or None while this leader may be cut off itself.
 
-        Such a leader must not restart healthy jobs. A canceled job is not restarted, so its driver's silence always
-        counts.
+        Such a leader must not restart healthy jobs. A canceled job is not restarted, so its driver's silence is
+        always evidence.
         """
         return 0.0 if self.verdict_is(JobStatus.CANCELED) else self.hears_since
 

@@ -82,7 +82,7 @@ class ResourceManagerDriver(Protocol):
         """
 
     async def end(self, task_manager: TaskManagerId) -> None:
-        """Kill what runs of a task manager's processes at once, and forget the task manager. Ignore an unknown id.
+        """Kill the processes of a task manager, if any run, and forget the task manager. Ignore an unknown id.
 
         Raises RetryLater.
         """

@@ -1,1 +1,1 @@
-"""Configuration options, the sources of their values, and the places that they name."""
+"""Configuration options, the sources of their values, and the locations that they name."""

@@ -5,7 +5,7 @@
 <state>/token                       bearer token (0600)
 <state>/cluster.json                address of the local cluster, and its processes
 <state>/jobmanager/                 job store, logs; jobmanagers/<id>/ if there are several
-<state>/cluster-id                  id under which this cluster owns places, without ZooKeeper
+<state>/cluster-id                  id of this cluster in ownership records, without ZooKeeper
 <state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, with ZooKeeper
                                     each with a folder per cluster; the ownership record is here, with ZooKeeper in
                                     clusters/<cluster-id>/
@@ -37,7 +37,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Paths below one state directory. Options that name a place override the defaults."""
+    """Paths below one state directory. Options that name a location override the defaults."""
 
     root: Path
     configuration: Configuration

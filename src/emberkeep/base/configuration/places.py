@@ -1,6 +1,7 @@
-"""Settings that name a place. A place must mean the same in every process, wherever the process was started.
+"""Settings that name a location, which must mean the same in every process, wherever the process was started.
 
-A directory is an absolute path or a ``file:`` URI. Some places may also be object stores, or any URI that Hadoop knows.
+A directory is an absolute path or a ``file:`` URI. Some locations may also be object stores, or any URI that Hadoop
+knows.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from emberkeep.base.errors import InvalidInput
 OBJECT_STORES = ("s3", "gs", "az")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _A_DIRECTORY = "set an absolute path, or file:///path"
-# The options that name places. For each: the URI schemes that it accepts beside paths (None: any, checked where it is
-# used), and what to set instead of an unusable one.
+# The options that name locations. For each: the URI schemes that it accepts beside paths (None: any, checked where it
+# is used), and what to set instead of an unusable one.
 _PLACES: Mapping[str, tuple[tuple[str, ...] | None, str]] = {
     options.STATE_DIRECTORY.key: ((), _A_DIRECTORY),
     options.STORAGE_DIRECTORY.key: (

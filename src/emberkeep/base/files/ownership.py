@@ -136,8 +136,8 @@ def claim(place: Path, mine: Owner, *, ignoring: Collection[str] = (), files: Fi
 def adopt(place: Path, mine: Owner, *, files: FileOps = SYSTEM_FILES) -> Owner:
     """Write ``mine`` as the record of a directory that has none, whatever data it holds, and return the record.
 
-    For a person's decision, and for data that certainly belongs to this cluster. Another process may write its record
-    first. Raises as ``claim`` does, but never HasNoOwner.
+    For an operator's decision, and for data that certainly belongs to this cluster. Another process may write its
+    record first. Raises as ``claim`` does, but never HasNoOwner.
     """
     try:
         create_file(place / OWNER_FILE, encode_owner(mine), mode=0o644, files=files)
@@ -172,7 +172,7 @@ def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Findin
 
 
 def read_owner(place: Path) -> Owner | None:
-    """Return the record of a directory, None if it has none. Raises Unavailable, Damaged or NewerFormat."""
+    """Return the ownership record of a directory, or None if it has none. Raises Unavailable, Damaged, NewerFormat."""
     data = read_if_there(place / OWNER_FILE)
     return None if data is None else decode_owner(data, where=str(place / OWNER_FILE))
 
