@@ -73,7 +73,7 @@ class JobAccounts:
         job.drop_all()
 
     def is_void(self, job_id: JobId, attempt: int) -> bool:
-        """True if this attempt has ended, so that its slots must be freed and its driver ended."""
+        """True if this attempt has ended, so that its slots must be freed and its driver stopped."""
         job = self.by_id.get(job_id)
         return job is None or attempt < job.attempt or (attempt == job.attempt and job.over)
 

@@ -59,11 +59,11 @@ class BlockState(enum.Enum):
 
 
 class EndingState(enum.Enum):
-    """Progress of a task manager's end. Only a task manager that stays gets new work."""
+    """Progress of a task manager towards its stop. Only a task manager that stays gets new work."""
 
     STAYS = "stays"
-    RETIRING = "retiring"  # idle and asked to end, which a failed request revokes
-    LEAVING = "leaving"  # it reported that it is about to end
+    RETIRING = "retiring"  # idle and asked to stop, which a failed request revokes
+    LEAVING = "leaving"  # it reported that it is about to stop
     DRAINING = "draining"  # also leaving; what runs there moves elsewhere first
 
 
@@ -97,12 +97,12 @@ class Member:
 
     @property
     def is_leaving(self) -> bool:
-        """True if the task manager reported that it is about to end."""
+        """True if the task manager reported that it is about to stop."""
         return self.ending in (EndingState.LEAVING, EndingState.DRAINING)
 
     @property
     def is_draining(self) -> bool:
-        """True if the task manager ends once its work has moved elsewhere."""
+        """True if the task manager stops once its work has moved elsewhere."""
         return self.ending is EndingState.DRAINING
 
     @property

@@ -55,7 +55,7 @@ class Homes:
         heapq.heapify(self._heap)
 
     def best(self, profile: ResourceProfile) -> Member | None:
-        """Return the task manager for the next slot of this size, None if none of them has room."""
+        """Return the task manager for the next slot of this size, or None if no task manager has room."""
         heap = self._heap
         while heap:
             share, ordinal, size, member = heap[0]

@@ -1,4 +1,4 @@
-"""The registered task managers, and when each was last heard from. Part of the SlotManager.
+"""The registered task managers, and the time of the last contact with each. Part of the SlotManager.
 
 A silent task manager gets nothing new, but what jobs hold there presumably continues. It is *away*: what it last
 reported stays in the accounts until its jobs release that, or it has been away for too long. After a restart, its first
@@ -124,7 +124,7 @@ class RegisteredTaskManagers:
         )
 
     def take_report(self, task_manager: TaskManagerId, instance: InstanceId, report: HeldReport, now: float) -> bool:
-        """Take a changed report; a late one changes nothing. False: the task manager is unknown and must register."""
+        """Take a changed report; ignore a late one. Return False if the task manager is unknown and must register."""
         member = self._instance(task_manager, instance)
         if member is None:
             return False
@@ -132,7 +132,10 @@ class RegisteredTaskManagers:
         return True
 
     def take_heartbeat(self, task_manager: TaskManagerId, instance: InstanceId, sequence: int, now: float) -> bool:
-        """Take a heartbeat whose report equals the newest one, in constant time. False: unknown, must register."""
+        """Take a heartbeat whose report has not changed, in constant time.
+
+        Return False if the task manager is unknown and must register.
+        """
         member = self._instance(task_manager, instance)
         if member is None:
             return False
@@ -151,7 +154,7 @@ class RegisteredTaskManagers:
     def expire(self, now: float, hears_since: float | None) -> Lapsed:
         """Remove task managers that have been silent for too long, or mark them away while jobs hold something there.
 
-        ``hears_since``: time from which on the orphan timeout counts silence; None if it does not count now.
+        ``hears_since``: time from which the orphan timeout measures silence; None while silence proves nothing.
         """
         lost, away = [], []
         while self._heard:

@@ -1,4 +1,4 @@
-"""Closes task managers to new work: by the blocklist, before their end, and for a moment after a refusal.
+"""Closes task managers to new work: by the blocklist, before they stop, and for two seconds after a refusal.
 
 Part of the SlotManager. What runs on a closed task manager stays, unless the task manager is evacuated.
 """
@@ -65,7 +65,7 @@ class Restrictions:
     # --- before the end of a task manager -----------------------------------------------------------------------------
 
     def retire(self, task_manager: TaskManagerId) -> bool:
-        """Place nothing new on a task manager that will be asked to end. Return False if it is busy or unknown."""
+        """Place nothing new on a task manager that will be asked to stop. Return False if it is busy or unknown."""
         member = self._members.get(task_manager)
         if member is None or not member.is_idle:
             return False
@@ -75,16 +75,16 @@ class Restrictions:
         return True
 
     def recall(self, task_manager: TaskManagerId) -> None:
-        """Use a task manager as before: the request to end certainly did not reach it."""
+        """Use a task manager as before: it has certainly not received the request to stop."""
         member = self._members.get(task_manager)
         if member is not None and member.ending is EndingState.RETIRING:
             member.ending = EndingState.STAYS
             self._shelves.reopen(member)
 
     def take_leaving(self, task_manager: TaskManagerId, *, drains: bool) -> None:
-        """Place nothing new on a task manager that reports its coming end.
+        """Place nothing new on a task manager that reports that it is about to stop.
 
-        ``drains``: True if its running work moves elsewhere first.
+        ``drains``: True if the running work moves elsewhere first.
         """
         member = self._members[task_manager]
         if not member.is_leaving:
@@ -95,7 +95,7 @@ class Restrictions:
             member.ending = EndingState.DRAINING
 
     def draining(self) -> frozenset[TaskManagerId]:
-        """Return the task managers that are about to end and whose work moves elsewhere first."""
+        """Return the task managers that are about to stop and whose work moves elsewhere first."""
         return frozenset(key for key, member in self._members.items() if member.is_draining)
 
     def movable(self) -> frozenset[JobId]:
@@ -122,14 +122,14 @@ class Restrictions:
     # --- after a refusal ----------------------------------------------------------------------------------------------
 
     def avoid(self, member: Member, now: float) -> None:
-        """Place nothing new for a moment on a task manager that refused a slot or was unreachable."""
+        """Place nothing new for AVOIDED_FOR seconds on a task manager that refused a slot or was unreachable."""
         self._avoided.pop(member, None)
         self._avoided[member] = now + AVOIDED_FOR
         member.avoided = True
         self._shelves.update(member)
 
     def forget(self, member: Member) -> None:
-        """End the avoidance of a task manager that is away or was removed."""
+        """Stop avoiding a task manager that is away or was removed."""
         self._avoided.pop(member, None)
         member.avoided = False
 

@@ -105,7 +105,7 @@ class SlotManager:
         return self._pending.member_of(allocation_id) is not None
 
     def take_refusal(self, allocation_id: AllocationId, now: float) -> None:
-        """Withdraw a slot that the task manager certainly did not take, and avoid the task manager for a moment."""
+        """Withdraw a slot that the task manager certainly did not take, and avoid the task manager for a while."""
         member = self._pending.member_of(allocation_id)
         if member is not None:
             self._pending.withdraw(allocation_id)
@@ -115,7 +115,8 @@ class SlotManager:
         """Act on all timeouts that have passed.
 
         They are those of silent task managers, pending slots that no report shows, avoided task managers, and waiting
-        requests. ``hears_since``: time from which on the orphan timeout counts silence; None if it does not count now.
+        requests. ``hears_since``: time from which the orphan timeout measures silence; None while silence proves
+        nothing.
         """
         lapsed = self.task_managers.expire(now, hears_since)
         self._pending.expire(now)

@@ -1,4 +1,4 @@
-"""A snapshot of registered task managers and unmet demand, from which the supply starts more or ends idle ones."""
+"""A snapshot of registered task managers and unmet demand, from which the supply starts more or stops idle ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOKED_AT = 1000  # only so many of the oldest jobs count: enough to see that mo
 class RegisteredSupply:
     """One registered task manager.
 
-    ``spare``: free capacity that is withheld for a moment after the task manager refused a slot or was unreachable.
+    ``spare``: free capacity that is withheld for two seconds after the task manager refused a slot or was unreachable.
     ``blocked``: True if it gets nothing new, because of the blocklist or because it is about to end.
     """
 

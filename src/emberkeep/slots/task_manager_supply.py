@@ -1,8 +1,8 @@
-"""Decides how many task managers run: which to start, which to end. Pure; a driver carries out the plan.
+"""Decides how many task managers run: which to start, which to stop. Pure; a resource driver carries out the plan.
 
-Each decision follows from what the driver lists and what is registered at that moment. The supply itself adds only
-time: since when a task manager has been idle or unregistered. So a new leader decides the same after one survey, and
-counts the task managers that the previous leader started as coming.
+Each decision follows from what the resource driver lists and what is registered at that moment. The supply itself adds
+only time: since when a task manager has been idle or unregistered. So a new leader decides the same after one survey,
+and counts the task managers that the previous leader started as coming.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class SupplyLimits:
 
 @dataclass(frozen=True)
 class SupplyPlan:
-    """The next actions of the driver and the JobManager.
+    """The next actions of the resource driver and the JobManager.
 
     ``starts``: number of new task managers. ``revives``: task managers whose process ended while jobs hold something
-    there. ``stops``: idle ones, which are asked to end. ``ends``: dead or useless ones, which the driver ends at once.
+    there. ``stops``: idle ones, which are asked to end. ``ends``: dead or useless ones, which the resource driver
+    kills.
     """
 
     starts: int = 0
@@ -47,7 +48,10 @@ class SupplyPlan:
 
 
 class TaskManagerSupply:
-    """Uses and counts task managers that the driver did not start, but never ends them. Times are monotonic seconds."""
+    """The supply of task managers. Times are monotonic seconds.
+
+    It uses and counts task managers that the resource driver did not start, but never stops them.
+    """
 
     def __init__(self, limits: SupplyLimits, spec: TaskManagerSpec) -> None:
         self._limits = limits
@@ -86,7 +90,7 @@ class TaskManagerSupply:
         self._no_start_before = now + self._limits.retry_interval
 
     def ended(self, task_manager: TaskManagerId) -> None:
-        """Forget how long a task manager has been idle, stopping or unregistered, because the driver has ended it.
+        """Forget how long a task manager has been idle, stopping or unregistered: the resource driver has stopped it.
 
         A task manager that is started later with the same id begins without these times.
         """
@@ -141,8 +145,8 @@ class TaskManagerSupply:
     def _least(self, supply: Supply) -> int:
         """Return the number of slots to keep: at least one while a job has not ended.
 
-        A leader without contact to any task manager takes no silence for an end. It would wait forever for a report on
-        drivers that died with the last task manager.
+        A leader without contact to any task manager never concludes from silence that a driver has ended. Without a
+        task manager it would wait forever for a report on the drivers that died with the last one.
         """
         return max(self._limits.min_slots, 1 if supply.jobs else 0)
 

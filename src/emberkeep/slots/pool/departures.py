@@ -71,7 +71,7 @@ class Departures:
         return [effect for slot in done for effect in self._depart(slot, now)]
 
     def review(self, now: float) -> list[PoolEffect]:
-        """Decommission leaving executors once another can take over what they keep; end those that take too long."""
+        """Decommission leaving executors once another can take over what they keep; remove those that take too long."""
         pool = self._pool
         effects: list[PoolEffect] = []
         for slot in [slot for slot in pool.held.values() if slot.is_leaving]:

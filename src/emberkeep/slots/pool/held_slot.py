@@ -47,17 +47,17 @@ class HeldExecutor:
 
     @property
     def is_registered(self) -> bool:
-        """True if Spark has listed it."""
+        """True if Spark has listed the executor."""
         return self.spark is not ExecutorLiveness.UNREGISTERED
 
     @property
     def is_alive(self) -> bool:
-        """True if Spark's last report lists it with recent heartbeats."""
+        """True if Spark's last report lists the executor with recent heartbeats."""
         return self.spark is ExecutorLiveness.ALIVE
 
     @property
     def is_known_to_run(self) -> bool:
-        """True if its process is known to run, by its task manager or by Spark."""
+        """True if the executor's process is known to run, by its task manager or by Spark."""
         return self.state is ExecutorState.RUNNING or self.is_registered
 
 

@@ -78,8 +78,8 @@ class SlotPool:
     def _application_stopping(self, _: ev.ApplicationStopping, now: float) -> list[PoolEffect]:
         """Keep the slots until the application has stopped, because Spark ends its executors itself.
 
-        Ignore from now on how executors end. One that begins to hand over its blocks when the driver no longer listens
-        ends with an error.
+        From now on, ignore how executors end: an executor that begins to hand over its blocks when the driver no longer
+        listens ends with an error.
         """
         self.state.stopping = self.state.requirement is not None
         return [ev.StatusChanged()]

@@ -54,7 +54,7 @@ class TaskManagerLives:
         return now - self.views[instance].heard_at
 
     def is_over(self, instance: InstanceId, now: float) -> bool:
-        """True if a later instance took over less than ``late`` seconds ago: messages of this one are merely late."""
+        """True if a later instance took over less than ``late`` seconds ago, so messages of ``instance`` are late."""
         over_at = self._over.get(instance)
         return over_at is not None and now - over_at < self._late
 

@@ -1,4 +1,4 @@
-"""The slots that the cluster cannot provide to an attempt, and the attempt's wait for its first slot."""
+"""The slots that the cluster cannot provide to an attempt, and how long the attempt waits for a first slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends the attempts of jobs on a task manager: a newer one follows, a driver has ended, or the JobManager says so."""
+"""Ends attempts on a task manager: a newer attempt follows, a driver has ended, or the JobManager demands it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Attempts:
         return self._clear_until(job_id, attempt)
 
     def supersede(self, job_id: JobId, attempt: int) -> list[TableEffect]:
-        """Begin a newer attempt, and end the slots and drivers that older ones still hold here."""
+        """Begin a newer attempt: release the slots and stop the drivers that older attempts still hold here."""
         self._table.fences.see(job_id, attempt)
         return self._clear_until(job_id, attempt - 1)
 

@@ -29,7 +29,7 @@ class HeldDriver:
     memory_mb: int  # reserved; 0 once it has ended
     state: DriverState
     pid: int = 0
-    stop_grace: float | None = None  # seconds that it was given to end; None: not asked
+    stop_grace: float | None = None  # seconds that it was given to stop; None: not asked
 
 
 class DriverPlaces:
@@ -78,7 +78,7 @@ class DriverPlaces:
         return True
 
     def end(self, job_id: JobId, attempt: int, grace: float) -> list[TableEffect]:
-        """Ask a driver to end, unless it was asked before with no more time than this."""
+        """Ask a driver to stop within ``grace`` seconds, unless it was asked before with no more time than this."""
         driver = self.by_attempt.get((job_id, attempt))
         if driver is None or driver.state is DriverState.EXITED:
             return []
@@ -91,7 +91,7 @@ class DriverPlaces:
         return [EndDriver(driver.job_id, driver.attempt, grace)]
 
     def end_until(self, job_id: JobId, attempt: int) -> list[TableEffect]:
-        """End the drivers of this attempt and of all older ones at once."""
+        """Kill the drivers of this attempt and of all older ones."""
         return [effect for key in list(self._until(job_id, attempt)) for effect in self.end(*key, 0.0)]
 
     def acknowledge(self, job_id: JobId, attempt: int) -> None:

@@ -129,7 +129,7 @@ class DriverEnded(msgspec.Struct, frozen=True):
 
 
 class StopWanted(msgspec.Struct, frozen=True):
-    """The JobManager asks this attempt to end within ``grace`` seconds.
+    """The JobManager asks the driver of this attempt to stop within ``grace`` seconds.
 
     If the attempt is not here, it will not start here later either.
     """
@@ -166,7 +166,7 @@ class StopLapsed(msgspec.Struct, frozen=True):
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """The task manager will end: accept nothing new, let running work continue.
+    """The task manager will stop: accept nothing new, let running work continue.
 
     ``moves``: True if running work moves elsewhere.
     """
@@ -175,7 +175,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """The task manager ends: accept nothing new, and give drivers ``grace`` seconds.
+    """The task manager stops: accept nothing new, and give drivers ``grace`` seconds.
 
     Release at once the slots of attempts whose driver does not run here.
     """
@@ -238,7 +238,7 @@ class LaunchExecutor(msgspec.Struct, frozen=True):
 
 
 class EndExecutor(msgspec.Struct, frozen=True):
-    """End the executor at once."""
+    """Kill the executor."""
 
     job_id: JobId
     attempt: int

@@ -60,7 +60,7 @@ class Fences:
         self.lineage = lineage or self.lineage
 
     def follow(self, epoch: int, lineage: str) -> None:
-        """Follow the job store ``lineage``. If it is another one than before, take its ``epoch`` as the highest."""
+        """Follow the job store ``lineage``. If it differs from the previous one, take its ``epoch`` as the highest."""
         if lineage and lineage != self.lineage:
             self.epoch, self.lineage = epoch, lineage
 

@@ -100,7 +100,7 @@ def restore_table(limits: TableLimits, record: TableRecord, now: float) -> Table
 
 
 def recall_ended(table: TableState, job_id: JobId, attempt: int, now: float) -> None:
-    """Enter an ended driver that no record names, so that its end is reported until it is acknowledged."""
+    """Add an ended driver that no record names, so that its end is reported until it is acknowledged."""
     table.fences.end(job_id, attempt)
     table.take_driver(HeldDriver(job_id, attempt, 0, DriverState.EXITED), now)
 
@@ -126,7 +126,7 @@ def _rank(record: SlotRecord) -> int:
 
 
 def _free_index(table: TableState, own: int) -> int | None:
-    """Return the slot's own index, or the first free one if that is taken or too high, or None if none is free."""
+    """Return the slot's own index; the first free index if that one is taken or too high; None if no index is free."""
     free = table.free_indices()
     return own if own in free else next(iter(free), None)
 

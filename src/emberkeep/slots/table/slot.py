@@ -53,10 +53,10 @@ class Slot:
 
     @property
     def attempt(self) -> tuple[JobId, int]:
-        """The attempt that it is allocated to."""
+        """The attempt to which the slot is allocated."""
         return self.allocation.job_id, self.allocation.attempt
 
     @property
     def is_claimed(self) -> bool:
-        """True if its JobMaster has accepted it."""
+        """True if the JobMaster has accepted the slot."""
         return self.claim_until is None

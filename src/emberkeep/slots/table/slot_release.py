@@ -10,7 +10,7 @@ _WITH_PROCESS = (SlotState.STARTING, SlotState.RUNNING, SlotState.RELEASING)
 
 
 class SlotRelease:
-    """The way of a slot from its release to its end. Part of the SlotTable."""
+    """Releases slots and frees them. Part of the SlotTable."""
 
     def __init__(self, table: TableState) -> None:
         self._table = table
@@ -36,7 +36,7 @@ class SlotRelease:
         return self.release(slot, unwanted=slot.state is not SlotState.OFFERED)
 
     def end_executor(self, slot: Slot) -> EndExecutor:
-        """Return the order to end the executor in the slot."""
+        """Return the order to kill the executor in the slot."""
         if slot.executor_id is None:
             raise self._table.impossible(slot, "end its executor")
         return EndExecutor(*slot.attempt, slot.id, slot.executor_id)

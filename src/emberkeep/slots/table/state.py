@@ -30,7 +30,7 @@ class TableLimits(NamedTuple):
 
 
 class TableState:
-    """What a task manager has given to whom. Only the slot table and its parts change it."""
+    """The slots and driver places of one task manager. Only the slot table and its parts change this state."""
 
     def __init__(self, limits: TableLimits) -> None:
         self.limits = limits
@@ -99,20 +99,20 @@ class TableState:
         return [index for index in range(self.limits.slots) if index not in taken]
 
     def check_open(self) -> None:
-        """Raise Conflict if the task manager takes nothing new because it is about to end."""
+        """Raise Conflict if the task manager takes nothing new because it is about to stop."""
         if self.closing:
             raise Conflict("this task manager is shutting down")
 
     # --- changes that several parts of the machine make ---------------------------------------------------------------
 
     def take_slot(self, slot: Slot, now: float) -> None:
-        """Enter a slot; the caller has checked that there is room."""
+        """Add a slot; the caller has checked that there is room."""
         self.slots[slot.id] = slot
         self.heard.setdefault(slot.attempt, now)
         self.kept_jobs.used_by(slot.allocation.job_id, now)
 
     def take_driver(self, driver: HeldDriver, now: float) -> None:
-        """Enter a driver; the caller has checked that there is room."""
+        """Add a driver; the caller has checked that there is room."""
         self.drivers.by_attempt[(driver.job_id, driver.attempt)] = driver
         self.kept_jobs.used_by(driver.job_id, now)
 
