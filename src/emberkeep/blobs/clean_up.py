@@ -38,7 +38,7 @@ class StagedCleanUp:
         self.forget_if_empty(owner_id)
 
     def make_known(self, owner_id: JobId) -> None:
-        """Note that the owner is this cluster's: its unreferenced BLOBs may be deleted from now on."""
+        """Note that the owner is a job of this cluster: its unreferenced BLOBs may be deleted from now on."""
         owner = self._state.owners[owner_id]
         if owner.is_strange:
             owner.state = OwnerState.KNOWN

@@ -31,7 +31,7 @@ def check_group(contents: Sequence[BlobContent], max_size: int) -> None:
 
 
 class Group:
-    """The announced keys of one owner, and those of them that are still missing."""
+    """The announced keys of one owner, and which of these BLOBs are still missing."""
 
     def __init__(self, members: Iterable[BlobKey], missing: Iterable[BlobKey]) -> None:
         self.members = frozenset(members)
@@ -47,7 +47,7 @@ class Group:
         return not self._missing
 
     def arrived(self, key: BlobKey) -> None:
-        """Note that a BLOB of this owner is stored. Does nothing if it is not a member."""
+        """Note that a BLOB of this owner is stored. Does nothing if the BLOB is not a member."""
         if key in self.members:
             self._missing.discard(key)
             self._stirred = True

@@ -15,7 +15,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 
 CHILDREN = 4  # downloads that one peer serves at a time
-PATIENCE = 8  # times that one requester is told to wait before it is sent to a busy peer
+PATIENCE = 8  # times that one requester must wait before it is sent to a busy peer
 
 
 class Direct(enum.Enum):
@@ -32,7 +32,7 @@ class _Swarm:
     direct: dict[str, int] = field(default_factory=dict)  # requester -> its open downloads from the server
     ready: dict[str, set[str]] = field(default_factory=dict)  # peer that has the BLOB -> requesters that it serves now
     parent: dict[str, str] = field(default_factory=dict)  # requester that was sent to a peer -> that peer
-    waits: dict[str, int] = field(default_factory=dict)  # requester -> how often it was told to wait
+    waits: dict[str, int] = field(default_factory=dict)  # requester -> how often it had to wait
 
     def part(self, requester: str) -> str | None:
         """Detach the requester from the peer that serves it, and return that peer."""
@@ -42,7 +42,7 @@ class _Swarm:
         return parent
 
     def drop(self, peer: str) -> None:
-        """Stop naming the peer. Requesters that it serves continue with it, or ask again."""
+        """Send no more requesters to the peer. Those that it serves now continue, or ask again."""
         for child in self.ready.pop(peer, ()):
             self.parent.pop(child, None)
 
@@ -71,7 +71,7 @@ class Peers:
     def ask(self, owner: JobId, key: BlobKey, requester: str) -> str | Direct:
         """Return where a cache must download a BLOB from: a peer's address, the server (SERVE), or nowhere yet (WAIT).
 
-        SERVE takes one of the server's places: give it back with ``served``.
+        SERVE uses one of the server's ``direct`` downloads until ``served`` is called.
         """
         swarm = self._swarms.setdefault(owner, {}).setdefault(key, _Swarm())
         swarm.part(requester)
@@ -90,9 +90,9 @@ class Peers:
         return Direct.WAIT
 
     def insist(self, owner: JobId, key: BlobKey, requester: str) -> None:
-        """Serve the requester here because the peer that it was sent to failed; that peer is not named again.
+        """Serve the requester here, because its peer failed. No more requesters are sent to that peer.
 
-        Takes one of the server's places, even if none is free: give it back with ``served``.
+        Uses one of the server's ``direct`` downloads, even beyond their limit, until ``served`` is called.
         """
         swarm = self._swarms.setdefault(owner, {}).setdefault(key, _Swarm())
         failed = swarm.part(requester)

@@ -49,7 +49,7 @@ class LocalStore(Protocol):
     async def share(self, owner: JobId, key: BlobKey) -> bool:
         """Give ``owner`` this content without a transfer, from another owner that has it, verified.
 
-        False if none has it.
+        Return False if no owner has it.
         """
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
@@ -66,7 +66,7 @@ class LocalStore(Protocol):
         """Delete the owner's directory as a whole."""
 
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
-        """Return everything that is stored, in whatever condition.
+        """Return all stored BLOBs, in whatever condition.
 
         Files and directories of other origin are only logged.
         """
@@ -80,7 +80,7 @@ class BlobStorage(Protocol):
 
     @property
     def location(self) -> str:
-        """Its address, for messages; contains no secret."""
+        """Address of the HA store, for messages; contains no secret."""
 
     async def put(self, owner: JobId, key: BlobKey, file: Path) -> None:
         """Store a copy of ``file``, replacing an existing one; durable on return. Readers see all of it or nothing."""
@@ -95,14 +95,14 @@ class BlobStorage(Protocol):
         """Delete BLOBs; missing ones are ignored.
 
         Starts no deletion later than ``within`` seconds after the call, however long this process was stopped in
-        between. What is left then is kept, and RetryLater is raised.
+        between. If BLOBs are left then, they are kept and RetryLater is raised.
         """
 
     async def delete_owner(self, owner: JobId) -> None:
         """Delete everything of the owner, in one step if the store can (BLOB-11)."""
 
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
-        """Return everything that is stored."""
+        """Return all stored BLOBs."""
 
     async def close(self) -> None:
         """Free resources. Idempotent."""
@@ -113,12 +113,12 @@ class BlobSource(Protocol):
 
     @property
     def location(self) -> str:
-        """Its address, for messages."""
+        """Address of the process, for messages."""
 
     async def download(self, owner: JobId, key: BlobKey, destination: Path) -> str | None:
         """Download the bytes to ``destination`` (a new file), unverified: the caller verifies them.
 
-        Returns the SHA-256 computed while the bytes were written, None if it was not computed. Raises Absent,
+        Returns the SHA-256 computed while the bytes were written, or None if it was not computed. Raises Absent,
         RetryLater, Damaged, CannotStore, Fatal; the caller then removes ``destination``.
         """
 

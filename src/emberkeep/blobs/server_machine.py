@@ -137,7 +137,7 @@ class ServerMachine:
         self.clean_up.make_known(owner_id)
 
     def withdraw(self, owner_id: JobId) -> None:
-        """End one claim without a job. Does nothing if there is none."""
+        """End one claim of a submission that led to no job. Does nothing if there is none."""
         owner = self.state.owners.get(owner_id)
         if owner is not None and owner.claims > 0:
             owner.claims -= 1

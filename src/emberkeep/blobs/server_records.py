@@ -31,7 +31,7 @@ class Condition(enum.Enum):
 
 @dataclass(eq=False)
 class Record:
-    """One BLOB. ``holders``: its references; there may be some even if no store has the BLOB (damaged in both)."""
+    """One BLOB. ``holders``: its references, which remain even if no store has the BLOB (damaged in both)."""
 
     permanent: bool
     size: int = 0  # bytes
@@ -63,7 +63,7 @@ class Record:
 
 
 class OwnerState(enum.Enum):
-    """What is known of the job that owns BLOBs."""
+    """What is known about the job that owns BLOBs."""
 
     KNOWN = "known"  # this cluster's
     RECOVERING = "recovering"  # it will be resubmitted: until then its permanent BLOBs need no reference (BLOB-17)

@@ -100,11 +100,11 @@ class ServerState:
         return {owner_id for owner_id, owner in self.owners.items() if owner.is_strange}
 
     def owner(self, owner_id: JobId) -> OwnerRecord:
-        """Return the owner, which begins to exist if it is not known."""
+        """Return the record of an owner. Create the record if there is none."""
         return self.owners.setdefault(owner_id, OwnerRecord())
 
     def record(self, owner_id: JobId, key: BlobKey) -> Record:
-        """Return the record of a BLOB, which begins to exist if it is not known."""
+        """Return the record of a BLOB. Create the record if there is none."""
         self.owners_of.setdefault(key, set()).add(owner_id)
         return self.owner(owner_id).records.setdefault(key, Record(key.is_permanent))
 

@@ -1,4 +1,4 @@
-"""Uploads to the BLOB server: groups of announced BLOBs, and each upload from its begin to its end."""
+"""Uploads to the BLOB server: groups of announced BLOBs, and each upload from beginning to end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ServerUploads:
     def stored(self, number: int, size: int) -> bool:
         """End an upload whose BLOB is now in every store where it belongs.
 
-        False if its job, or the attempt for which it acts, has ended in the meantime: the upload is refused.
+        Returns False if the job, or the attempt for which the upload acts, has ended in the meantime: it is refused.
         """
         upload = self._state.uploads[number]
         if self._fences.is_over(upload.owner, upload.attempt):

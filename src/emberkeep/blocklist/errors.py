@@ -10,7 +10,7 @@ class AlreadyBlocked(Conflict):
 
 
 class NotBlocked(Absent):
-    """No such entry exists."""
+    """The blocklist has no entry for the place."""
 
 
 class BlocklistFull(RetryLater):

@@ -31,7 +31,7 @@ class BlocklistFollower:
 
     @property
     def told(self) -> tuple[int, Blocklist] | None:
-        """The newest list and the epoch of the leader that sent it; None before the first."""
+        """The newest list and the epoch of the leader that sent the list; None before the first list."""
         return None if self.revision == UNKNOWN else (self._epoch, self._listed)
 
     @property
@@ -51,8 +51,9 @@ class BlocklistFollower:
         return entry.end_ms <= self._now_ms
 
     def lapse(self, now_ms: int) -> bool:
-        """Set the current time (Unix milliseconds, by this host's clock). True if that changes which entries count.
+        """Set the current time (Unix milliseconds, by this host's clock).
 
+        Return True if that changes which entries have timed out.
         So a block ends on time even while no leader removes its entry.
         """
         before, self._now_ms = self._over(), now_ms
@@ -65,7 +66,7 @@ class BlocklistFollower:
         return (*self._listed.entries, *(report.entry for report in self._reports.values()))
 
     def take(self, epoch: int, blocklist: Blocklist) -> bool:
-        """Take a list from the leader of ``epoch``. True if it is newer than the known one."""
+        """Take a list from the leader of ``epoch``. Return True if that list is newer than the known one."""
         if (epoch, blocklist.revision) <= (self._epoch, self._listed.revision):
             return False
         self._epoch, self._listed = epoch, blocklist
@@ -79,9 +80,9 @@ class BlocklistFollower:
         return True
 
     def report(self, entry: Blocked) -> bool:
-        """Ask for this entry.
+        """Ask the ResourceManager for this entry.
 
-        True if the list and the pending reports do not cover it already. Raises BlocklistFull.
+        Return True if the list and the pending reports do not cover it already. Raises BlocklistFull.
         """
         for known in self._listed.entries:
             if known.place == entry.place and covers(known, entry):

@@ -88,7 +88,8 @@ Blocked: TypeAlias = BlockedNode | BlockedTaskManager
 class Removal(Compatible, frozen=True, kw_only=True):
     """The change with this revision removed the entry about ``place`` at ``at_ms`` (Unix milliseconds).
 
-    ``by_hand``: True if a person removed the entry, False if it expired. Older records lack ``by_hand`` and ``at_ms``.
+    ``by_hand``: True if an operator removed the entry, False if it expired. Older records lack ``by_hand`` and
+    ``at_ms``.
     """
 
     place: Place
@@ -111,7 +112,7 @@ class Blocklist(Compatible, frozen=True, kw_only=True):
 
 
 class Report(Compatible, frozen=True, kw_only=True):
-    """An entry that a JobMaster asks for. ``known``: revision of the list that it knew then; a later removal wins."""
+    """An entry that a JobMaster asks for. A removal after revision ``known``, which the JobMaster had then, wins."""
 
     entry: Blocked
     known: int

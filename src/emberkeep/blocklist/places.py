@@ -16,7 +16,7 @@ class BlockedPlaces:
     def __init__(self, entries: Iterable[Blocked] = ()) -> None:
         self._actions: dict[Place, BlockAction] = {}
         self._restarting: set[Place] = set()
-        for entry in entries:  # of two entries about one place, the stronger action counts
+        for entry in entries:  # of two entries about one place, the stronger action applies
             if self._actions.get(entry.place) is not _EVACUATE:
                 self._actions[entry.place] = entry.action
             if entry.action is _EVACUATE and entry.drivers is EvacuatedDrivers.RESTART:

@@ -8,19 +8,19 @@ from emberkeep.blocklist.model import Blocklist
 
 
 class BlocklistStore(Protocol):
-    """The durable list.
+    """The durable blocklist.
 
     Only the leader writes; a write is refused (Conflict) once a newer leader has opened the store.
     """
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
-        """Replace the list. On return every later leader will find it.
+        """Replace the stored blocklist. Once this returns, every later leader reads the new one.
 
         Raises Conflict, RetryLater, UnknownOutcome, Fatal.
         """
 
     async def blocklist(self) -> Blocklist:
-        """Return the list that was recorded last, an empty one if there is none.
+        """Return the blocklist that was recorded last, or an empty one if none was recorded.
 
         Raises Fatal (unreadable), RetryLater.
         """

@@ -55,7 +55,7 @@ class BlocklistTracker:
         return new, known is not None
 
     def report(self, report: Report, now_ms: int) -> bool:
-        """Take an entry that a JobMaster asks for. True if the list has changed.
+        """Take an entry that a JobMaster asks for. Return True if the list has changed.
 
         A repeated or late report changes nothing: the list has its entry, or the entry was removed after the report was
         made. Raises BlocklistFull.
@@ -76,7 +76,7 @@ class BlocklistTracker:
         return True
 
     def remove(self, place: Place, now_ms: int) -> Blocked:
-        """Remove an entry by hand and return it. Raises NotBlocked."""
+        """Remove the entry about a place for an operator, and return the entry. Raises NotBlocked."""
         known = self._entries.pop(place, None)
         if known is None:
             what = "nodes" if place.kind is PlaceKind.NODE else "task managers"
@@ -93,7 +93,7 @@ class BlocklistTracker:
         return over
 
     def next_end(self) -> int | None:
-        """Return the earliest end of an entry: PERMANENT if no entry times out, None if the list is empty."""
+        """Return the earliest end of an entry: PERMANENT if no entry times out, or None if the list is empty."""
         return min((entry.end_ms for entry in self._entries.values()), default=None)
 
     def _set(self, entry: Blocked) -> None:

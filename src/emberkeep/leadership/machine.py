@@ -98,7 +98,7 @@ class LeadershipMachine:
 
     @property
     def may_decide(self) -> bool:
-        """True if this JobManager may start, end or change anything."""
+        """True if this JobManager may start, stop or change anything."""
         return self.standing is Standing.LEADING
 
     def handle(self, event: Event) -> list[Effect]:

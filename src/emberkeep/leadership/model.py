@@ -50,8 +50,8 @@ class LeaderAddress(msgspec.Struct, frozen=True):
 class LeaderNews(msgspec.Struct, frozen=True):
     """What a process knows about the leader.
 
-    ``job_managers``: known addresses of JobManagers, most recently reported first. Those that are not leading can also
-    say who leads.
+    ``job_managers``: known addresses of JobManagers, most recently reported first. Followers, too, reply
+    with the address of the leader.
     """
 
     leader: LeaderAddress | None = None
@@ -80,7 +80,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Revoked(msgspec.Struct, frozen=True):
-    """The latch was removed by someone else, although the session still exists."""
+    """The latch was removed by another process or an operator, although the session still exists."""
 
     latch: int
 
@@ -117,7 +117,7 @@ class ServiceEnded(msgspec.Struct, frozen=True):
 
 
 class StorageSeen(msgspec.Struct, frozen=True):
-    """Who can use the shared storage. Sent repeatedly.
+    """Which JobManagers can use the shared storage. Sent repeatedly.
 
     ``own``: this JobManager can read the storage, and finds there what this cluster has stored. ``elsewhere``: another
     JobManager reports the same about itself.
@@ -128,7 +128,7 @@ class StorageSeen(msgspec.Struct, frozen=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True):
-    """This JobManager must end. Other processes keep running."""
+    """This JobManager must stop. Other processes keep running."""
 
 
 Event: TypeAlias = (

@@ -31,13 +31,13 @@ class LeaderLocator(Protocol):
         """Return the newest known leader. Its process may have ended without a known successor."""
 
     def news(self) -> LeaderNews:
-        """Return all that is known about the leader, to be sent to other processes."""
+        """Return all that this process knows about the leader, to be sent to other processes."""
 
     def hear(self, news: LeaderNews) -> None:
-        """Merge in what another process knows."""
+        """Merge in what another process knows about the leader."""
 
     async def other_than(self, news: LeaderNews) -> LeaderNews:
-        """Wait until what is known differs from ``news``, and return it."""
+        """Wait until this process knows something other than ``news``, and return that."""
 
     async def changed(self, known: LeaderAddress | None) -> LeaderAddress:
         """Return a leader newer than ``known``; wait for one if none is known yet."""
