@@ -51,7 +51,7 @@ class Beats:
         self._stopped = True
 
     def send_now(self) -> None:
-        """Send a heartbeat everywhere, as the pool has changed: also where one is under way, after that one."""
+        """Send a heartbeat to each task manager, because the pool has changed; after one that is under way, another."""
         self._again = set(self._under_way)
         self.send_due()
 
@@ -88,7 +88,7 @@ class Beats:
     def _returned(
         self, task_manager: TaskManagerInfo, asked_for: tuple[AllocationId, ...], reply: SlotsReply | None
     ) -> None:
-        """Note the end of a heartbeat. ``reply`` is None if it was not answered, or refused."""
+        """Note the result of a heartbeat. ``reply`` is None if there was no reply, or a refusal."""
         self._under_way.discard(task_manager.instance)
         if reply is None:
             return

@@ -1,4 +1,4 @@
-"""Nodes that Spark itself excludes: which of them a JobMaster reports, so that other jobs avoid them as well.
+"""Decides which of the nodes that Spark excludes a JobMaster reports, so that other jobs avoid these nodes as well.
 
 Spark excludes an executor on which tasks have failed repeatedly (``spark.excludeOnFailure.*``). A node is reported if
 Spark excludes all living executors that this job has there, unless that is so on every node of the job. A fault in the

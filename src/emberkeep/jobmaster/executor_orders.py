@@ -1,4 +1,4 @@
-"""Orders of a JobMaster to task managers: start an executor in a slot, take a slot back."""
+"""Orders of a JobMaster to task managers: start an executor in a slot, release a slot."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from emberkeep.slots.pool.machine import SlotPool
 
 
 class ExecutorOrders:
-    """Each order is repeated until it is obeyed or not needed any more. Belongs to ``owner`` and runs in its turns.
+    """Each order is repeated until it is carried out or no longer needed. Belongs to ``owner`` and runs in its turns.
 
-    ``decide`` feeds the pool with the result.
+    ``decide`` passes the result to the slot pool.
     """
 
     def __init__(

@@ -67,9 +67,9 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at Spark has to report, and to change.
+    """What a call of ``SparkDriver.view`` must report, and what it must change.
 
-    - ``doubted``: report which of these executors Spark has not heard from for too long.
+    - ``doubted``: report which of these executors have sent Spark no heartbeat for too long.
     - ``leaving``: report the blocks of these executors, and which executors can take them over.
     - ``cordoned``: exactly these executors must take no new task.
     """
@@ -86,13 +86,13 @@ class SparkDriver(Protocol):
         """Cordon exactly ``asked.cordoned``, then return Spark's state; None while no SparkContext is up."""
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
-        """Tell Spark that an executor is lost. Unknown ids are ignored."""
+        """Report to Spark that an executor is lost. Unknown ids are ignored."""
 
     async def fail(self, message: str) -> None:
-        """End the script with ``message`` as root cause.
+        """Stop the script with ``message`` as root cause.
 
         The attempt cannot continue: slots or executors are unavailable.
         """
 
     async def abandon(self, message: str) -> None:
-        """End this process at once, without any further write: the attempt was superseded, or the job has ended."""
+        """Exit this process at once, without any further write: the attempt was superseded, or the job has ended."""

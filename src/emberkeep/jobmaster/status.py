@@ -35,7 +35,7 @@ class AttemptStatus:
         self._sequence = 0
 
     def see(self, view: SparkView | None) -> None:
-        """Note what Spark shows now; None if it shows nothing."""
+        """Note Spark's newest state. ``view``: None while no SparkContext is up."""
         self.view = view
         if view is not None:
             self._checkpoints.see(view.commits)

@@ -1,4 +1,4 @@
-"""Requests of a JobMaster to task managers. Each is retried until it is answered or no longer matters."""
+"""Requests of a JobMaster to task managers. Each is retried until a reply arrives or it is no longer needed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TaskManagerCalls:
         return None
 
     async def release(self, address: str, request: ReleaseSlot) -> None:
-        """Retry until the release is answered, for at most ``silence_timeout`` seconds.
+        """Release a slot, retrying until a reply arrives, for at most ``silence_timeout`` seconds.
 
         After that the task manager frees the slot by itself, or offers it again and is refused.
         """
@@ -98,7 +98,7 @@ class TaskManagerCalls:
     async def beat(self, address: str, request: JobMasterBeat) -> SlotsReply | None:
         """Send one heartbeat.
 
-        Return None if it is not answered. Raises Conflict if the task manager knows a newer attempt.
+        Return None if no reply arrives. Raises Conflict if the task manager knows a newer attempt.
         """
         try:
             return await self._rpc.call(address, request, SlotsReply, timeout=self._answer_timeout)

@@ -10,7 +10,7 @@ class ProcedureRefused(EmberkeepError):
 
 
 class StepHangs(EmberkeepError):
-    """A step of a procedure exceeded its deadline and cannot be ended: it may continue at any time."""
+    """A step of a procedure exceeded its deadline and cannot be stopped: it may continue at any time."""
 
 
 class UserFunctionFailed(EmberkeepError):

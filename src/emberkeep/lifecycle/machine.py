@@ -39,7 +39,7 @@ class Step(enum.Enum):
     NOTIFY_COMPLETE = "NOTIFY_COMPLETE"
     SHUTDOWN = "SHUTDOWN"
     # The way back.
-    DISCARD_SAVEPOINT = "DISCARD_SAVEPOINT"  # delete what is written of the savepoint; a failure is ignored
+    DISCARD_SAVEPOINT = "DISCARD_SAVEPOINT"  # delete the files written for the savepoint; a failure is ignored
     START_QUERIES = "START_QUERIES"  # with their recorded writers; the script does not notice that they had stopped
     # The end.
     END_SCRIPT_WAIT = "END_SCRIPT_WAIT"  # the script continues after its awaits
@@ -111,8 +111,8 @@ class Requested(msgspec.Struct, frozen=True):
 class StepDone(msgspec.Struct, frozen=True):
     """A step succeeded.
 
-    ``savepoint`` and ``manifest_sha256``: results of WRITE_SAVEPOINT. ``warning``: what people should know
-    nevertheless.
+    ``savepoint`` and ``manifest_sha256``: results of WRITE_SAVEPOINT. ``warning``: what users must know
+    although the step succeeded.
     """
 
     trigger_id: str
@@ -177,7 +177,7 @@ class ProcedureMachine:
 
     def __init__(self) -> None:
         self.progress: ProcedureProgress | None = None
-        self.calls: list[Step] = []  # steps begun since the newest request, for people and tests
+        self.calls: list[Step] = []  # steps begun since the newest request, for operators and tests
         self._request: ProcedureRequest | None = None
         self._ahead: tuple[Step, ...] = ()  # the current step and those after it
         self._tries = 0
@@ -350,7 +350,7 @@ class ProcedureMachine:
 
 
 def _way_back(procedure: Procedure, begun: list[Step], failed: Step) -> tuple[Step, ...]:
-    """Return the steps that undo those that were begun, successful or not. ``failed``: the last one of these."""
+    """Return the steps that undo the steps ``begun``, successful or not. ``failed``: the last step that was begun."""
     steps = []
     if Step.PAUSE in begun and (Step.RESUME not in begun or failed is Step.RESUME):
         steps.append(Step.RESUME)

@@ -74,5 +74,5 @@ class ProcedureProgress(Compatible, frozen=True, kw_only=True):
     ended_ms: int = 0  # Unix milliseconds, with a final phase
     savepoint: str = ""  # its path, with COMPLETED
     manifest_sha256: str = ""  # with ``savepoint``
-    warning: str = ""  # what people should know although it succeeded
+    warning: str = ""  # what users must know although it succeeded
     failure: str = ""  # with FAILED: what was wrong, where, and what to do about it

@@ -11,7 +11,7 @@ class UserFunctions(Protocol):
     """All user functions of a job that take part in its lifecycle, in the driver and on executors.
 
     They are called in the order of END-3. Each call returns when every living instance has finished it. It raises
-    UserFunctionFailed (what, where, which function) if one has not. Calls block and may be repeated.
+    UserFunctionFailed (what, where, which function) if an instance has not. Calls block and may be repeated.
     """
 
     def prepare_to_shutdown(self) -> None:

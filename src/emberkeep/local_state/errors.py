@@ -18,7 +18,7 @@ class NotADirectory(Conflict):
 
 
 class IsADirectory(Conflict):
-    """The name is that of a directory."""
+    """The name belongs to a directory."""
 
 
 class NotEmpty(Conflict):

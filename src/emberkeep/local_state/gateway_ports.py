@@ -95,13 +95,13 @@ class StateFiles(Protocol):
         """
 
     def rename(self, caller: Caller, source: StatePath, target: StatePath, *, overwrite: bool) -> None:
-        """Rename a file or directory. Idempotent for a caller that did not receive the answer.
+        """Rename a file or directory. A caller that did not receive the reply may repeat the request.
 
         Raises Absent, Exists, IsADirectory, NotADirectory.
         """
 
     def delete(self, caller: Caller, path: StatePath, *, recursive: bool) -> bool:
-        """Delete a file or directory. False if it did not exist. Raises NotEmpty."""
+        """Delete a file or directory. Return False if it did not exist. Raises NotEmpty."""
 
 
 class Rename(Compatible, frozen=True, kw_only=True):
@@ -116,8 +116,8 @@ class Rename(Compatible, frozen=True, kw_only=True):
 class RenameJournal(Protocol):
     """The renames that were begun recently. The journal survives the end of the process, but not a power loss.
 
-    A client that lost the answer repeats its request, whose source no longer exists. Only the journal can tell such a
-    request from a rename of a file that never existed.
+    A client that did not receive the reply repeats its request, whose source no longer exists. Only the journal can
+    tell such a request from a rename of a file that never existed.
     """
 
     def begin(self, rename: Rename) -> bool:
@@ -137,7 +137,7 @@ class RenameJournal(Protocol):
 
 
 class Spool(Protocol):
-    """A place for one file on its way to the durable store, used when the disk of the local copies refuses it."""
+    """Temporary storage for one file on its way to the durable store, if the disk of the local copies refuses it."""
 
     @property
     def path(self) -> Path: ...

@@ -68,14 +68,14 @@ class Ownership:
                 job.left.setdefault(allocation_id, now + self._claim_timeout)
 
     def recovered(self, job_id: JobId, allocation_id: AllocationId) -> tuple[Effect, ...]:
-        """Note a slot that the previous task manager process already held: it keeps its copies."""
+        """Note a slot that the previous task manager process already held: the slot keeps its copies."""
         job = self._jobs.setdefault(job_id, _Job())
         job.held.add(allocation_id)
         job.left.pop(allocation_id, None)
         return ()
 
     def begun(self, job_id: JobId, allocation_id: AllocationId) -> tuple[Effect, ...]:
-        """Note a slot that was given to the job. It takes over the copies that one earlier slot left behind."""
+        """Note a slot that was given to the job. The slot takes over the copies that one earlier slot left behind."""
         job = self._jobs.setdefault(job_id, _Job())
         job.held.add(allocation_id)
         if job.left.pop(allocation_id, None) is not None:
@@ -100,7 +100,7 @@ class Ownership:
         return (DropAllocation(job_id, allocation_id),)
 
     def forgotten(self, job_id: JobId) -> tuple[Effect, ...]:
-        """Drop everything of a job that is no longer on this node."""
+        """Drop all copies of a job that is no longer on this node."""
         self._jobs.pop(job_id, None)
         return (DropJob(job_id),)
 

@@ -85,7 +85,7 @@ class Awaited(enum.Enum):
 def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Collection[ExecutorId]) -> Awaited:
     """Return which executors to wait for. ``registered``: executors that Spark can use.
 
-    An executor may have registered after the survey was begun. It does not count then, because its node was not asked.
+    An executor may have registered after the survey was begun. It is ignored then, because its node was not asked.
     """
     if any(place.task_manager not in survey.holdings for place in survey.executors):
         return Awaited.NEAR
@@ -101,7 +101,7 @@ def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Col
 
 
 class Patience:
-    """How long the start of a query waits: ``near`` seconds in all, ``others`` seconds once only OTHERS are awaited."""
+    """How long a query's start waits: ``near`` seconds in total, ``others`` seconds once only OTHERS are awaited."""
 
     def __init__(self, now: float, *, near: float, others: float) -> None:
         self._until = now + near
@@ -109,7 +109,7 @@ class Patience:
         self._served_at: float | None = None  # time since which each best node has an executor
 
     def lasts(self, who: Awaited, now: float) -> bool:
-        """True if the query's start should keep waiting. Call at each look."""
+        """True if the query's start should keep waiting. Call at regular intervals."""
         if who is Awaited.NEAR:
             self._served_at = None
         elif self._served_at is None:

@@ -63,7 +63,7 @@ class DurableState(Protocol):
         """
 
     def delete(self, name: str, *, recursive: bool) -> bool:
-        """Delete a file or directory. False if it did not exist. A deleted file may reappear after a power loss.
+        """Delete a file or directory. Return False if it did not exist. A deleted file may reappear after a power loss.
 
         Raises NotEmpty.
         """
@@ -83,7 +83,7 @@ class StagedCopy(Protocol):
         """Append bytes. Raises Fatal (disk full, …); the caller then discards the copy."""
 
     def finish(self) -> int:
-        """End the file and return its number of bytes. It is not durable yet. Idempotent."""
+        """Complete the file and return its size in bytes. The file is not durable yet. Idempotent."""
 
     def keep(
         self,
@@ -95,13 +95,13 @@ class StagedCopy(Protocol):
         *,
         modified_ms: int = 0,
     ) -> None:
-        """Make it the local copy of this generation, with its snapshot record, replacing an older copy.
+        """Make the staged file the local copy of this generation, with its snapshot record, replacing an older copy.
 
         ``modified_ms``: of the durable file; 0: not known. Raises Fatal.
         """
 
     def discard(self) -> None:
-        """Drop the file unless it was kept. Idempotent."""
+        """Delete the file, unless ``keep`` has made it a local copy. Idempotent."""
 
 
 class LocalCopies(Protocol):
@@ -124,7 +124,7 @@ class LocalCopies(Protocol):
         """Begin to receive a file. Raises Fatal (disk full, no permission)."""
 
     def find(self, path: StatePath) -> CopyRecord | None:
-        """Return the record of a copy, from memory: no disk access."""
+        """Return the record of the copy of ``path``, or None if there is none. Reads memory only, not the disk."""
 
     def read(self, record: CopyRecord, offset: int, length: int | None) -> Iterator[bytes]:
         """Yield verified bytes, in pieces of at most a block. Dropping the iterator frees its resources.
@@ -135,7 +135,7 @@ class LocalCopies(Protocol):
         """
 
     def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:
-        """Make the copy one of ``path``, because the durable file was renamed. Replaces an existing copy of ``path``.
+        """Make the copy a copy of ``path``, because the durable file was renamed. Replaces an older copy of ``path``.
 
         Does nothing if the copy is gone. Raises Fatal, after which the copy is removed.
         """

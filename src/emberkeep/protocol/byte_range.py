@@ -1,4 +1,4 @@
-"""Byte ranges of a log as people write them: ``1000-1999``, ``1000-``, ``-1000``."""
+"""Byte ranges of a log as users write them: ``1000-1999``, ``1000-``, ``-1000``."""
 
 from __future__ import annotations
 

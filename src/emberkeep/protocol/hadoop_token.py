@@ -59,7 +59,7 @@ def _length(number: int) -> bytes:
 
 
 def _field(data: bytes) -> tuple[bytes, bytes]:
-    """Return the first field and the bytes that follow it. Raises ValueError."""
+    """Return the first field of ``data`` and the bytes after that field. Raises ValueError."""
     if not data:
         raise ValueError("it ends early")
     first, width = data[0], 0

@@ -118,8 +118,8 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     - ``leaving``: it shuts down and accepts nothing new. Once its report is empty it counts as gone.
     - ``draining``: what it holds must first move elsewhere, as far as there is room.
     - ``local_state``: the jobs with the most local state, at most LOCAL_STATE_JOBS, one entry each.
-    - ``left``: jobs that hold nothing here any more but of which data is kept; at most LEFT_JOBS, in turn if there are
-      more.
+    - ``left``: jobs that hold nothing here any more but whose data is kept here; at most LEFT_JOBS, in turn if there
+      are more.
     """
 
     sequence: int
@@ -212,7 +212,7 @@ class StartDriver(Message, frozen=True, kw_only=True):
 
 
 class StopDriver(Message, frozen=True, kw_only=True):
-    """End the driver of this attempt: SIGTERM, after ``grace`` seconds SIGKILL to its whole session."""
+    """Stop the driver of this attempt: SIGTERM, and after ``grace`` seconds SIGKILL to its whole session."""
 
     epoch: int
     job_id: JobId
@@ -224,9 +224,10 @@ class StopDriver(Message, frozen=True, kw_only=True):
 class StopTaskManager(Message, frozen=True, kw_only=True):
     """Stop the TaskManager permanently.
 
-    It accepts nothing new, and for ``drain`` seconds lets what it holds move elsewhere or end. Then it ends drivers and
-    executors, releases everything and cleans up. Ack means that this has begun. The newest request's ``drain`` counts.
-    ``instance``: the instance to stop; any other answers Conflict, so that a late message stops no other process.
+    It accepts nothing new, and for ``drain`` seconds lets what it holds move elsewhere or end. Then it stops drivers
+    and executors, releases everything and cleans up. Ack means that this has begun. The newest request's ``drain``
+    applies. ``instance``: the instance to stop; any other answers Conflict, so that a late message stops no other
+    process.
     """
 
     epoch: int
@@ -248,7 +249,7 @@ class AllocateSlot(Message, frozen=True, kw_only=True):
 
 
 class ListLogs(Message, frozen=True, kw_only=True):
-    """List the logs of one job, or with None all logs, including the TaskManager's own."""
+    """List the logs of one job, or without a job all logs, including the TaskManager's own."""
 
     job_id: JobId | None
 
@@ -366,9 +367,9 @@ class StartExecutor(Message, frozen=True, kw_only=True):
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):
-    """Release a slot and end its executor at once. An unknown allocation counts as released, so the reply is Ack.
+    """Release a slot and kill its executor. An unknown allocation counts as released, so the reply is Ack.
 
-    ``stopped``: the application has stopped, so the node keeps what it holds of the job's state. Otherwise the job
+    ``stopped``: the application has stopped, so the node keeps its copies of the job's state. Otherwise the job
     continues and no longer needs that state here.
     """
 
@@ -393,7 +394,7 @@ class JobMasterBeat(Message, frozen=True, kw_only=True):
 
 
 class SlotsReply(Message, frozen=True, kw_only=True):
-    """The TaskManager's allocations and executors for that attempt. A held allocation that is missing here is lost."""
+    """The TaskManager's allocations and executors for the attempt. An allocation that is missing here is lost."""
 
     instance: InstanceId
     allocations: tuple[AllocationId, ...]
@@ -563,7 +564,7 @@ class LeaderTold(Message, frozen=True, kw_only=True):
 
 
 class ReportOutcome(Message, frozen=True, kw_only=True):
-    """The script has ended and Spark is stopped; the process exits next. The first report of an attempt counts."""
+    """The script has ended and Spark is stopped; the process exits next. The first report of an attempt decides."""
 
     job_id: JobId
     attempt: int

@@ -92,7 +92,7 @@ class MessageBlobs(Protocol):
         """Return the verified content; no cache keeps a copy for this reader. Raises Absent, RetryLater, Fatal."""
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
-        """End the reference. Does nothing if there is none (any more).
+        """End the reference of ``holder``. Does nothing if there is none (any more).
 
         Raises RetryLater, Conflict (the attempt has ended: its references have ended), Fatal.
         """
@@ -181,7 +181,10 @@ def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
 
 
 def owner_or_none(message: Message, otherwise: Message | None = None) -> JobId:
-    """Return who owns the parts of ``message``: its job, else the job of the message that it answers, else NO_JOB."""
+    """Return the owner of the parts of ``message``: its job, else the job of ``otherwise``, else NO_JOB.
+
+    ``otherwise``: the request that ``message`` answers.
+    """
     return owner_of(message) or (owner_of(otherwise) if otherwise is not None else None) or NO_JOB
 
 

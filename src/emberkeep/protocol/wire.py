@@ -119,7 +119,7 @@ def internal_error() -> EmberkeepError:
 
 
 def decode_error(data: bytes, *, sender: str) -> EmberkeepError:
-    """Return the error to raise. An unreadable one is an unknown outcome: the receiver did something."""
+    """Return the error to raise. If ``data`` is unreadable, that is an UnknownOutcome: the receiver did something."""
     try:
         reply = msgspec.msgpack.decode(data, type=ErrorReply)
     except (msgspec.DecodeError, UnicodeDecodeError):

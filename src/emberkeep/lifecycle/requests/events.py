@@ -14,7 +14,7 @@ NOBODY = 0  # a caller that waits for no answer
 
 
 class TakenOver(msgspec.Struct, frozen=True):
-    """A leader takes the job over, as the job store has it.
+    """A leader takes over the job in the state that the job store has.
 
     ``current``: the open request. ``stopped``: the request that has stopped the job permanently; it comes first.
     """
@@ -73,7 +73,7 @@ class EndWritten(msgspec.Struct, frozen=True):
 
 
 class EndNotWritten(msgspec.Struct, frozen=True):
-    """The end of the current request was certainly not written: a newer attempt runs, or the store cannot write it."""
+    """The end of the current request was certainly not written: a newer attempt runs, or the store cannot store it."""
 
 
 class NextAttemptRecorded(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """Tell these callers that their request is durable."""
+    """Reply to these callers that their request is durable."""
 
     callers: tuple[int, ...]
 
@@ -144,7 +144,7 @@ class WriteFailure(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """Remember how a request has ended, for those who ask later. The newest one about a request counts."""
+    """Remember how a request has ended, for later queries. The newest one about a request replaces earlier ones."""
 
     trigger_id: str
     request: ProcedureRequest | None  # None if an earlier leader got it
@@ -155,7 +155,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StopJob(msgspec.Struct, frozen=True):
-    """Let no attempt follow: the job ends with its script."""
+    """Start no further attempt: the job ends with its script."""
 
 
 Effect = WriteRequest | Accept | Refuse | WatchDeadline | WriteEnd | WriteFailure | Ended | StopJob

@@ -2,8 +2,8 @@
 
 Pure: events in, effects out. These rules hold at every step:
 
-- A request is durable before its callers are told so, and its end is durable before a JobMaster is told so. Whichever
-  process fails, its successor continues where it stopped.
+- A request is durable before its callers get a reply, and its end is durable before a JobMaster learns of the end.
+  Whichever process fails, its successor continues where the process stopped.
 - A job has one request at a time. Only a move whose driver has left its node gives way to another request.
 - At most one write about the job's request is under way. A second one could undo the first.
 - After a suspend or a drain nothing follows.
@@ -148,8 +148,8 @@ class RequestMachine:
     def _gives_way(self, newest: ProcedureRequest, event: ev.RequestMade) -> bool:
         """True if the request is a move whose driver has left its node.
 
-        It waits only for the next driver's place, which can take hours. While its end is being written it does not give
-        way: that write would delete the request that follows.
+        Such a move waits only for the next driver's place, which can take hours. While its end is being written, the
+        move does not give way: that write would delete the request that follows.
         """
         return self.phase is RequestPhase.OPEN and newest.procedure is Procedure.MOVE and not event.has_driver
 
@@ -181,7 +181,7 @@ class RequestMachine:
     def _watch(self) -> list[ev.Effect]:
         """Return the effect that enforces the current request's deadline while the job has no driver.
 
-        A driver enforces it itself.
+        If the job has a driver, the driver enforces the deadline.
         """
         current = self.current
         return [ev.WatchDeadline(current)] if current is not None and current.deadline_ms else []
