@@ -1,4 +1,4 @@
-"""One deadline per key, and one loop that rings the due ones."""
+"""One deadline per key, and one loop that calls back when a deadline is due."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LONGEST_SLEEP = 0.5  # seconds; short enough to notice a stall of the process
 
 
 class Alarms:
-    """Deadlines in seconds of ``now``; each rings once.
+    """Deadlines in seconds of ``now``; ``ring`` is called once for each.
 
-    Moving one is cheap: its old entry is dropped when it comes up.
+    Moving a deadline is cheap: the old entry in the heap is dropped when it comes up.
     """
 
     def __init__(self, now: Callable[[], float], ring: Callable[[JobId], None]) -> None:
@@ -26,7 +26,7 @@ class Alarms:
         self._sooner = asyncio.Event()
 
     def set(self, key: JobId, at: float | None) -> None:
-        """Set or move the deadline of ``key``; None drops it."""
+        """Set or move the deadline of ``key``; ``at`` None drops the deadline."""
         if at is None:
             self._due.pop(key, None)
             return
@@ -39,7 +39,7 @@ class Alarms:
             heapq.heappush(self._heap, (at, key))
 
     async def run(self) -> None:
-        """Ring due deadlines until cancelled."""
+        """Call ``ring`` for due deadlines until cancelled."""
         while True:
             self._sooner.clear()
             pause = self._ring_due()

@@ -1,4 +1,4 @@
-"""Replies that callers wait for. Each one is given, even if its actor stops before the work is done."""
+"""Replies that callers wait for. Each caller gets a reply, even if the actor stops before the work is done."""
 
 from __future__ import annotations
 

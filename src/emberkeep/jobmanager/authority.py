@@ -25,11 +25,11 @@ log = structlog.get_logger(__name__)
 
 
 class Authority:
-    """Either confirmed or in doubt; the steady clock is held exactly while it is in doubt.
+    """Either confirmed or in doubt; the steady clock is held exactly while the authority is in doubt.
 
     ``confirm`` writes to the store and raises Conflict if another JobManager is the leader; it may take ``patience``
-    seconds. After a doubt of ``forgiving`` seconds or more, silence of task managers counts from then on only: this
-    leader may have missed their heartbeats.
+    seconds. After a doubt of ``forgiving`` seconds or more, the silence of task managers is measured from then on only:
+    this leader may have missed their heartbeats.
     """
 
     def __init__(

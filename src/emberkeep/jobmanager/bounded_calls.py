@@ -24,7 +24,7 @@ class BoundedCalls:
         self._running: set[Hashable] = set()
 
     def submit(self, key: Hashable, work: Work) -> None:
-        """Run ``work`` when there is room. Replaces a call under ``key`` that waits; ignored while one is running.
+        """Run ``work`` when there is room. Replaces a waiting call with this ``key``; ignored while such a call runs.
 
         ``work`` must bound its own time.
         """

@@ -69,7 +69,7 @@ class Turn(Protocol):
         """Make decisions again."""
 
     async def retire(self) -> None:
-        """Before an orderly end, while still the leader, remove what only this process needs.
+        """Remove data that only this process needs: called before an orderly shutdown, while still the leader.
 
         Be quick and raise nothing: the next leader waits for this.
         """
@@ -81,7 +81,8 @@ class Turn(Protocol):
 class Contender(Actor):
     """Takes part in the election, one turn as leader at a time.
 
-    ``turn``: the current term while this JobManager leads, else None. ``closed``: set once it has left permanently.
+    ``turn``: the current term while this JobManager leads, else None. ``closed``: set once this JobManager has left the
+    election permanently.
     """
 
     def __init__(self, election: Election, new_turn: Callable[[], Turn], rng: random.Random) -> None:
@@ -107,7 +108,7 @@ class Contender(Actor):
         return self._machine.epoch
 
     async def run(self) -> None:
-        """Take part in the election until cancelled. Raises Fatal, and any error that a turn leaks."""
+        """Take part in the election until cancelled. Raises Fatal, and any unexpected error of a turn."""
         self.start_effect("election", self._election.run(self.take), deadline=None)
         await super().run()
 

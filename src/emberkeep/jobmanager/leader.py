@@ -18,7 +18,7 @@ from emberkeep.jobmanager.term import Term
 
 @dataclass(frozen=True)
 class Leader:
-    """The actors of one term. ``supplier``: None if people start the task managers."""
+    """The actors of one term. ``supplier``: None if operators start the task managers."""
 
     term: Term
     dispatcher: Dispatcher
@@ -82,11 +82,11 @@ class LeaderSeat:
 
     @property
     def started_ms(self) -> int:
-        """When the term of that leader began, in Unix milliseconds; 0 if there was none."""
+        """When the term of the current or last leader began, in Unix milliseconds; 0 if there was none."""
         return self._started_ms
 
     def take(self, leader: Leader) -> None:
-        """Let ``leader`` answer."""
+        """Let ``leader`` answer requests from now on."""
         self._leader, self._epoch, self._started_ms = leader, leader.term.epoch, leader.term.started_ms
         self._taken.set()
 
@@ -96,7 +96,7 @@ class LeaderSeat:
         self._leader = None
 
     async def taken(self) -> None:
-        """Return once a leader answers."""
+        """Return once a leader answers requests."""
         await self._taken.wait()
 
     @property

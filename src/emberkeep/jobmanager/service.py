@@ -123,7 +123,7 @@ class JobManagerService:
         return await self._requests.serve(request)
 
     def pause(self) -> None:
-        """Decide nothing and refuse requests of people until ``resume``: the leadership cannot be confirmed."""
+        """Decide nothing and refuse users' requests until ``resume``: the leadership cannot be confirmed."""
         self._paused = True
         if self._term is not None:
             self._term.authority.pause()

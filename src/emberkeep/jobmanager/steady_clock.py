@@ -1,8 +1,9 @@
 """A clock for deadlines that stops while this process is frozen.
 
 A JobManager that was frozen (SIGSTOP, a paused machine, a long stall) wakes up with all heartbeats overdue, although it
-was silent itself. So the gap between two readings counts for at most LONGEST_STEP. A loop reads the clock often enough
-that only real stalls are cut. The clock also stops while it is held, because this JobManager may decide nothing then.
+was silent itself. So the clock advances by at most LONGEST_STEP between two readings. A loop reads the clock often
+enough that only real stalls are cut. The clock also stops while it is held, because this JobManager may decide nothing
+then.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class StoreWrites:
         return await self._repeat(what, operation, (RetryLater, UnknownOutcome))
 
     async def create(self, graph: JobGraph, give_up: GiveUp) -> JobId | None:
-        """Create the job. Return its id, or None if it was not created: see ``_offer``."""
+        """Create the job. Return the job's id, or None if the job was not created. ``give_up``: see ``_offer``."""
         try:
             return await self._offer(
                 f"job {graph.job_id} is not stored", _SAME_KEY, lambda: self._store.create(graph), give_up
@@ -105,7 +105,7 @@ class StoreWrites:
                 await self._pause(f"the cancellation of job {job_id} is not stored", tries, error)
 
     async def record_procedure(self, job_id: JobId, request: ProcedureRequest, give_up: GiveUp) -> bool:
-        """Write what the job is asked to do. Return True if it was written: see ``_offer``.
+        """Write the request to the job. Return True if it was written. ``give_up``: see ``_offer``.
 
         Raises Conflict if another JobManager is the leader.
         """
@@ -125,7 +125,7 @@ class StoreWrites:
             raise
 
     async def forget_procedure(self, job_id: JobId) -> bool:
-        """Write that the job is no longer asked for anything. Return False if it has ended.
+        """Write that the job has no request any more. Return False if the job has ended.
 
         Raises Conflict if another JobManager is the leader.
         """
@@ -141,7 +141,7 @@ class StoreWrites:
     async def record_procedure_end(
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
     ) -> JobPointers | None:
-        """Write the end of a request. Return all pointers of the job, or None if it was certainly not written.
+        """Write the end of a request. Return all pointers of the job, or None if the end was certainly not written.
 
         That is so if the job has ended, a newer attempt is recorded, or the store cannot do it (unreadable pointers, no
         space). In the last case the caller must try again. Raises Conflict if another JobManager is the leader.
@@ -169,7 +169,7 @@ class StoreWrites:
         )
 
     async def record_blocklist(self, blocklist: Blocklist, give_up: GiveUp) -> bool:
-        """Write the list. Return True if it was written: see ``_offer``.
+        """Write the blocklist. Return True if it was written. ``give_up``: see ``_offer``.
 
         Raises Conflict if another JobManager is the leader.
         """
@@ -182,7 +182,7 @@ class StoreWrites:
         return await self._offer(what, _LOOK, write, give_up) is not None
 
     async def expire_results(self, keep: int) -> None:
-        """Delete old results. If that fails, it is tried again when the next job ends."""
+        """Delete old results. If that fails, the deletion is tried again when the next job ends."""
         try:
             await self._store.expire_results(keep)
         except (RetryLater, UnknownOutcome, Fatal) as error:
@@ -194,7 +194,7 @@ class StoreWrites:
         operation: Callable[[], Awaitable[T]],
         failures: tuple[type[EmberkeepError], ...] = (RetryLater, UnknownOutcome, Fatal),
     ) -> T:
-        """Repeat an operation until it succeeds. Raises any other error than ``failures``."""
+        """Repeat an operation until it succeeds. Raises any error that is not one of ``failures``."""
         tries = 0
         while True:
             try:
@@ -204,10 +204,11 @@ class StoreWrites:
                 await self._pause(what, tries, error)
 
     async def _offer(self, what: str, hint: str, write: Callable[[], Awaitable[T]], give_up: GiveUp) -> T | None:
-        """Write what a caller waits for. Return None if it was certainly not written, after ``give_up`` got the reason.
+        """Write what a caller waits for. If it was certainly not written, pass the reason to ``give_up``; return None.
 
-        It also calls ``give_up``, with ``hint``, if the outcome is still unknown after SUBMISSION_TRIES tries, but then
-        it continues: this JobManager must know what may be in the store. Raises Absent and Conflict as ``write`` does.
+        If the outcome is still unknown after SUBMISSION_TRIES tries, ``give_up`` receives an UnknownOutcome with
+        ``hint``, and the tries continue: this JobManager must know what may be in the store. Raises Absent and Conflict
+        as ``write`` does.
         """
         tries, uncertain = 0, False
         while True:

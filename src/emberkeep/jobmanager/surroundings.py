@@ -11,7 +11,7 @@ from emberkeep.slots.resource_driver import ResourceManagerDriver
 
 
 class SharedStorage(Protocol):
-    """State of the storage that all processes share. ``problem``: why it cannot be used now, or ""."""
+    """State of the storage that all processes share. ``problem``: why the storage cannot be used now, or ""."""
 
     problem: str
 
@@ -28,7 +28,7 @@ class Surroundings:
     - ``savepoint_root``: where savepoints go if no directory is named or configured.
     - ``checkpoints_recorded``: returns True if ``checkpoint_root`` has an ownership record; called once the store is
       open.
-    - ``resource_driver``: starts task managers if more are needed; None if people start them.
+    - ``resource_driver``: starts task managers if more are needed; None if operators start them.
     """
 
     rpc: RpcClient

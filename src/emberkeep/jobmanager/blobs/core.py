@@ -130,7 +130,7 @@ class BlobCore:
         return results
 
     async def delete_for_ever(self) -> None:
-        """Carry out queued deletions, one at a time, until cancelled. Several of these may run side by side."""
+        """Carry out queued deletions, one at a time, until cancelled. Several calls may run concurrently."""
         while True:
             while not self._waiting:
                 self._more.clear()
@@ -151,7 +151,7 @@ class BlobCore:
                 self._ended = None
 
     async def _delete(self, deletion: Deletion) -> bool:
-        """Delete from both stores at once. Return False if one of them failed."""
+        """Delete from both stores concurrently. Return False if the deletion failed in either store."""
         results = await asyncio.gather(self._delete_local(deletion), self._delete_ha(deletion), return_exceptions=True)
         for error in results:
             if isinstance(error, EmberkeepError):

@@ -26,7 +26,7 @@ class BlobUpkeep:
         self._running = False
 
     async def open(self) -> None:
-        """List the HA store once, if that need not wait. One that does not answer is asked again by ``run``."""
+        """List the HA store once, if that need not wait. If the store does not reply, ``run`` asks it again."""
         if not self._settles_in:
             await self._list_ha()
 

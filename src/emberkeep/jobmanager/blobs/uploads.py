@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Abortable:
-    """A client's chunks. ``abort`` ends the upload where it reads the next chunk, and nowhere else."""
+    """A client's chunks. After ``abort``, the upload fails where it reads the next chunk, and nowhere else."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = aiter(chunks)
@@ -141,13 +141,13 @@ class BlobUploads:
         await self._run(owner, key, share, None, (), NO_ATTEMPT)
 
     def abort(self, owner: JobId) -> None:
-        """End the uploads of a job that has ended. The deletion of the job waits for them."""
+        """Abort the uploads of a job that has ended. The deletion of the job's BLOBs waits for them."""
         for known, source in list(self._under_way.values()):
             if known == owner and source is not None:
                 source.abort(Conflict(f"job {owner} has ended", hint="submit under a new job id"))
 
     async def abort_all(self) -> None:
-        """End all uploads, as the server ends. None is under way when this returns."""
+        """Abort all uploads, because the server stops. No upload is under way when this returns."""
         for _, source in list(self._under_way.values()):
             if source is not None:
                 source.abort(RetryLater("this BLOB server is shutting down", hint="try again in a few seconds"))

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class AttemptHold:
-    """Holds attempts back. ``storage_problem`` returns why the storage cannot be read now, "" if it can."""
+    """Holds attempts back. ``storage_problem`` returns why the storage cannot be read now, or "" if it can."""
 
     def __init__(self, storage_problem: Callable[[], str]) -> None:
         self._storage_problem = storage_problem

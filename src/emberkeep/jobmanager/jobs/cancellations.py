@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Cancellations(ActorPart):
-    """Feeds a job's machine with a cancellation once the store has it."""
+    """Passes a cancellation to the job's machine once the job store has recorded it."""
 
     def __init__(self, owner: Actor, machines: JobMachines, writes: StoreWrites, answers: Answers) -> None:
         super().__init__(owner)
@@ -29,7 +29,7 @@ class Cancellations(ActorPart):
         self._answers = answers
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
-        """Cancel durably: once this returns, the next leader knows it too.
+        """Cancel a job durably: once this returns, the next leader knows the cancellation too.
 
         Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
         """

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class CheckpointRecords:
-    """At most one write per job at a time, and WRITES_AT_ONCE in all.
+    """At most one write per job at a time, and WRITES_AT_ONCE in total.
 
     Belongs to ``owner`` and runs in its event loop. ``written`` receives the pointers that the store holds after a
     write.
@@ -52,7 +52,7 @@ class CheckpointRecords:
         self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
 
     def note(self, job_id: JobId, attempt: int, queries: tuple[QueryCheckpoint, ...]) -> None:
-        """Write this report soon, unless a newer one replaces it first."""
+        """Write this report soon, unless a newer report replaces it before."""
         self._wanted[job_id] = (attempt, queries)
         if job_id not in self._busy:
             self._busy.add(job_id)

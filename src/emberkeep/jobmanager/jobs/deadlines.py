@@ -22,7 +22,7 @@ class Deadlines:
         self._ringing: set[JobId] = set()  # a deadline is due, but the leadership is not confirmed yet
 
     def set(self, job_id: JobId, at: float | None) -> None:
-        """Set or move a job's deadline, in seconds of the term's clock; None drops it."""
+        """Set or move a job's deadline, in seconds of the term's clock; ``at`` None drops the deadline."""
         self._alarms.set(job_id, at)
 
     async def run(self) -> None:

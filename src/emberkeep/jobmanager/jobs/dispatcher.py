@@ -51,7 +51,7 @@ log = structlog.get_logger(__name__)
 class Dispatcher(Actor):
     """The jobs' only owner. Every call from outside goes through the inbox; nothing else touches the state.
 
-    - ``submissions``, ``cancellations`` and ``requests``: what people ask.
+    - ``submissions``, ``cancellations`` and ``requests``: what users ask for.
     - ``job_masters``: what JobMasters report.
     - ``cluster``: what the ResourceManager reports.
     - ``moves``: what follows from the blocklist.

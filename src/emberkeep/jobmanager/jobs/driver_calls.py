@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class DriverCalls:
-    """One call for each order. A machine repeats its order until the driver does what it was ordered to."""
+    """One call for each order. A job's machine repeats an order until the driver has followed it."""
 
     def __init__(self, surroundings: Surroundings, timeout: float, term: Term) -> None:
         self._surroundings = surroundings
@@ -52,7 +52,7 @@ class DriverCalls:
         return ev.StartAccepted(attempt)
 
     async def stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
-        """Order a driver's end. An error is logged only."""
+        """Order a driver to stop. An error is logged only."""
         request = StopDriver(
             epoch=self._term.epoch, job_id=job_id, attempt=attempt, grace=grace, lineage=self._term.lineage
         )

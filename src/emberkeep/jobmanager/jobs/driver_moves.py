@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class DriverMoves(ActorPart):
-    """Asks, or orders, drivers to leave their places, as the machines of moves decide."""
+    """Makes drivers leave their places, by a request or an order, as the MoveMachines decide."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class DriverMoves(ActorPart):
 
     @asked
     def block(self, blocked: BlockedPlaces) -> None:
-        """Start no driver in blocked places from now on, and move drivers away from evacuated ones."""
+        """Start no driver in blocked places from now on, and move drivers away from evacuated places."""
         self._leave(msgspec.structs.replace(self.places, blocked=blocked))
 
     def drain(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
@@ -59,7 +59,7 @@ class DriverMoves(ActorPart):
             self.review(job)
 
     def review(self, job: ManagedJob) -> None:
-        """Ask a job's driver to move, or restart it elsewhere, if either is due now."""
+        """Ask a job's driver to move, or restart the driver elsewhere, if either is due now."""
         self._apply(job, move.Reviewed(_facts(job), self.places))
 
     def judged(self, job: ManagedJob, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:

@@ -1,4 +1,4 @@
-"""Orders to start and stop drivers: a bounded number at a time, each only while this JobManager certainly leads."""
+"""Orders to start and stop drivers: a bounded number at a time, and only while this JobManager certainly leads."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DriverOrders:
             self._owner.tell(partial(self._machines.apply, job.job_id, event))
 
     def stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
-        """Order the driver's end, with ``grace`` seconds."""
+        """Order the driver to stop within ``grace`` seconds."""
         self._turns.submit(("stop", job_id, attempt), partial(self._stop, job_id, attempt, place, grace))
 
     async def _stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:

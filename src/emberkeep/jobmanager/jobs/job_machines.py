@@ -29,7 +29,7 @@ class EffectCarrier(Protocol):
 
 
 class JobMachines:
-    """The only place that feeds a job's machine; so each event's effects and next deadline are never forgotten.
+    """The only code that feeds the jobs' machines, so no event's effects or next deadline are forgotten.
 
     Belongs to ``owner`` and runs in its event loop.
     """
@@ -67,7 +67,7 @@ class JobMachines:
     def attempt_seen(self, job_id: JobId, attempt: int) -> None:
         """Note an attempt number that another process knows.
 
-        One that is newer than ours shows that the job store was put back from an older copy.
+        A number newer than ours shows that the job store was restored from an older copy.
         """
         job = self.table.active.get(job_id)
         if job is None or not job.state.is_news(attempt):

@@ -69,7 +69,7 @@ class JobMasterReports(ActorPart):
 
     @asked
     def heartbeat(self, request: JobMasterHeartbeat) -> Contact | None:
-        """Take a JobMaster's heartbeat. Return None if it must register first.
+        """Take a JobMaster's heartbeat. Return None if the JobMaster must register first.
 
         Raises Conflict if the JobMaster must end itself.
         """
@@ -97,7 +97,7 @@ class JobMasterReports(ActorPart):
         return job
 
     def _take_status(self, job: ManagedJob, attempt: int, status: JobMasterStatus) -> bool:
-        """Take a status. Return False if a newer one is known."""
+        """Take a status. Return False if a newer status is known."""
         if not job.take(status):
             return False
         if status.exceptions != job.noted:

@@ -60,7 +60,7 @@ class ManagedJob:
         return view_of(self.state, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
 
     def take(self, report: JobMasterStatus) -> bool:
-        """Take over a JobMaster's report. Return False if it is not newer than the last one."""
+        """Take over a JobMaster's report. Return False if the report is not newer than the last one."""
         if self.report is not None and report.sequence <= self.report.sequence:
             return False
         self.report = report
@@ -98,7 +98,7 @@ class JobTable:
             self._ended[result.job_id] = view_of_result(result)
 
     def ended(self, job: ManagedJob) -> bool:
-        """Keep the view of a job that has just ended. Return True if older views were dropped for it."""
+        """Keep the view of a job that has just ended. Return True if older views were dropped to make room."""
         self._ended[job.job_id] = job.view()
         self._lingering.add(job.job_id)
         surplus = len(self._ended) - self._keep

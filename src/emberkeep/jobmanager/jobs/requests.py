@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class JobRequests(ActorPart):
-    """The requests to all jobs: their callers, their records, and the ends that people may still ask for."""
+    """The requests to all jobs: their callers, their records, and how recent requests ended."""
 
     def __init__(
         self, owner: Actor, machines: JobMachines, writes: StoreWrites, answers: Answers, clock: SteadyClock
@@ -51,7 +51,7 @@ class JobRequests(ActorPart):
         self._callers: dict[int, asyncio.Future[None]] = {}
         self._numbers = itertools.count(ev.NOBODY + 1)
 
-    # --- what people ask ----------------------------------------------------------------------------------------------
+    # --- what users ask for -------------------------------------------------------------------------------------------
 
     async def request(self, job_id: JobId, request: ProcedureRequest) -> None:
         """Record durably what a job is asked to do; see ProcedureGateway.

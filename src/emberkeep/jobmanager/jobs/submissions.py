@@ -106,7 +106,7 @@ class Submissions(ActorPart):
         if job_id is None:
             return
         created = job_id == graph.job_id
-        # Another submission under the same key may have written the job and not know it yet. Add the job now.
+        # Another submission with the same key may have written the job and not know it yet. Add the job now.
         written = graph if created else self._creating.pop(job_id, None)
         if written is not None and self._table.key_of(job_id) is None:
             log.info("job accepted", job=job_id, name=graph.name)

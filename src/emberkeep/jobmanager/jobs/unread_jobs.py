@@ -1,4 +1,4 @@
-"""Jobs whose graphs cannot be read now: read them again until it succeeds."""
+"""Reads jobs whose graphs cannot be read now, again and again until that succeeds."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class _Change:
 
 
 class BlocklistHandler(Actor):
-    """The list's only owner. Every public method runs as a turn of this actor; nothing else touches the state."""
+    """The blocklist's only owner. Every public method runs as a turn of this actor; nothing else touches the state."""
 
     def __init__(self, system: System, found: FoundBlocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
         super().__init__("blocklist")
@@ -99,14 +99,14 @@ class BlocklistHandler(Actor):
 
     @asked
     def blocklist(self) -> Blocklist:
-        """Return the current list. Raises RetryLater if it cannot be read."""
+        """Return the current blocklist. Raises RetryLater if its record cannot be read."""
         if self._lost is not None:
             raise RetryLater(f"the blocklist cannot be read: {self._lost.why}", hint=_LOST)
         return self._listed
 
     @asked
     def problem(self) -> str:
-        """Return why the list cannot be read; "" if it can."""
+        """Return why the record of the blocklist cannot be read; "" if it can."""
         return "" if self._lost is None else self._lost.why
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
@@ -187,7 +187,7 @@ class BlocklistHandler(Actor):
         self._enqueue(_Change(f"expired: {over}", self._let_lapse, None))
 
     def _find(self, lost: LostBlocklist) -> None:
-        """Record the list once JobMasters have reported it. From there it is handled like any change."""
+        """Record the blocklist once JobMasters have reported their copies. That is handled like any change."""
         found = lost.found(self._clock.monotonic())
         if found is None or self._writing is not None:
             return
@@ -225,7 +225,10 @@ class BlocklistHandler(Actor):
             self.start_effect("record", self._record(change, draft, answer), deadline=None)
 
     async def _record(self, change: _Change, draft: BlocklistTracker, answer: Any) -> None:
-        """Write a change, then inform the observers. Raises Conflict, which ends the actor, if no longer the leader."""
+        """Write a change, then inform the observers.
+
+        Raises Conflict, which ends the actor, if this JobManager is no longer the leader.
+        """
         blocklist = draft.blocklist
         written = await self._writes.record_blocklist(blocklist, partial(_answer, change))
         if written:
@@ -245,7 +248,7 @@ class BlocklistHandler(Actor):
 
 
 def _answer(change: _Change, answer: Any) -> None:
-    """Give the caller, if it still waits, the result or the error."""
+    """Give the caller of ``change`` the result or the error, if the caller still waits."""
     if change.answer is None:
         if isinstance(answer, EmberkeepError):
             log.warning("a change of the blocklist failed", change=change.what, reason=str(answer))

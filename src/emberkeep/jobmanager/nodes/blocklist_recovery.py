@@ -20,9 +20,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class FoundBlocklist:
-    """The blocklist of a new leader. ``lost`` is set if its record cannot be read.
+    """The blocklist of a new leader. ``lost`` is set if the record cannot be read.
 
-    Nothing new is placed then until a JobMaster has sent its copy.
+    In that case nothing new is placed until a JobMaster has sent its copy.
     """
 
     blocklist: Blocklist

@@ -47,7 +47,7 @@ class FaultWatch:
                 self.unblocked(removal.place, now - ago)
 
     def stands(self, info: TaskManagerInfo) -> None:
-        """Note that a task manager is on this node."""
+        """Note on which node a task manager runs."""
         self._nodes.pop(info.id, None)
         _remember(self._nodes, info.id, info.node_id, NODES_KEPT)
 
@@ -74,7 +74,7 @@ class FaultWatch:
             self._detector.failed(job_id, node_id, symptom, now)
 
     def drivers_ended(self, info: TaskManagerInfo, drivers: Collection[DriverReport], now: float) -> None:
-        """Take drivers that a task manager's report lists for the first time in this state. Only ended ones count."""
+        """Take drivers that a task manager's report lists for the first time in this state. Only failed ones matter."""
         for driver in drivers:
             outcome = driver.outcome
             if driver.state is not ProcessState.EXITED or outcome is None or outcome.kind is None:

@@ -26,7 +26,7 @@ class ClusterListener(Protocol):
         """Note that these task manager instances have ended, are lost, or are away (no heartbeat for too long)."""
 
     def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
-        """Note which task managers end once their work has moved elsewhere.
+        """Note which task managers stop once their work has moved elsewhere.
 
         ``movable``: jobs with a driver there for which there is room elsewhere.
         """
@@ -47,7 +47,7 @@ class ClusterListener(Protocol):
 
 
 class Announcer:
-    """Compares what is with what the listener knows, and announces the difference."""
+    """Compares the current state with what the listener knows, and announces the difference."""
 
     def __init__(self, restrictions: Restrictions) -> None:
         self._restrictions = restrictions

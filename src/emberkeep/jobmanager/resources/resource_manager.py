@@ -52,8 +52,8 @@ class StatusReply:
 class ResourceManager(Actor):
     """The only owner of slots and registered task managers.
 
-    Every public method puts a call in the inbox; nothing else touches the state. ``needs`` is what the Dispatcher says
-    of jobs, ``suspects`` blocks bad nodes, and ``ends`` orders task managers to end.
+    Every public method puts a call in the inbox; nothing else touches the state. ``needs`` has what the Dispatcher
+    reports about jobs, ``suspects`` blocks bad nodes, and ``ends`` orders task managers to stop.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ResourceManager(Actor):
         self._match_due = False
 
     def listen(self, listener: ClusterListener) -> None:
-        """Set the listener; before ``run``."""
+        """Set the listener. Call before ``run``."""
         self._announcer.listen(listener)
 
     async def run(self) -> None:
@@ -109,7 +109,7 @@ class ResourceManager(Actor):
             self.tell(self._match)  # after the waiting calls, so that a burst is matched once
         return reply
 
-    # --- what the Dispatcher tells ------------------------------------------------------------------------------------
+    # --- what the Dispatcher reports ----------------------------------------------------------------------------------
 
     @told
     def explain_place(self, job_id: JobId) -> None:
@@ -169,7 +169,7 @@ class ResourceManager(Actor):
 
     @asked
     def block(self, places: BlockedPlaces) -> None:
-        """Return once nothing new is placed there. Places that are no longer blocked are used again."""
+        """Return once nothing new is placed at ``places``. Those that are no longer blocked are used again."""
         self._places = places
         self._slots.restrictions.block(places)
 

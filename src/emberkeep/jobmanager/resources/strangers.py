@@ -2,7 +2,7 @@
 
 Such processes exist if this job store was emptied, is a different one, or is an older copy. This JobManager does not
 know what they run, and its usual replies, such as "this attempt has ended" or "this job was never accepted", would end
-that work. So it replies that they must try again, until a person has decided.
+that work. So it replies that they must try again, until an operator has decided.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Strangers:
     def _answer_of_older(self, request: _Speaks, lineage: str, epoch: int) -> Message:
         """Answer a process that knows a later leader.
 
-        Either another JobManager is the leader, or the job store was put back from an older copy. What the sender holds
+        Either another JobManager is the leader, or the job store was restored from an older copy. What the sender holds
         may be unknown here, and must not be ended. The answer carries this epoch, which the sender does not follow.
         Raises RetryLater for a ReportOutcome.
         """

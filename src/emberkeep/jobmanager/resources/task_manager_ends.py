@@ -1,4 +1,4 @@
-"""Orders task managers to end. Part of the ResourceManager."""
+"""Orders task managers to stop. Part of the ResourceManager."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TaskManagerEnds:
         self._timeout = timeout
 
     async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
-        """Order a task manager to end permanently. Its next report says that it is leaving.
+        """Order a task manager to stop permanently. The next report of the task manager says that it is leaving.
 
         Raises Absent, RetryLater (also if it was restarted in between), UnknownOutcome.
         """
@@ -51,7 +51,7 @@ class TaskManagerEnds:
             raise RetryLater(f"cannot end task manager {task_manager}: {error}", hint="try again") from error
 
     async def retire(self, task_manager: TaskManagerId) -> bool:
-        """Order an idle task manager to end permanently, and place nothing new there.
+        """Order an idle task manager to stop permanently, and place nothing new there.
 
         Return False if it is no longer idle.
 

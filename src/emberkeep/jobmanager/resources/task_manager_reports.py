@@ -131,7 +131,7 @@ class TaskManagerReports:
         self._note_lost([self._slots.task_managers.remove(info.id)])
 
     def _verdict(self, registration: Registration) -> TaskManagerHeartbeatReply:
-        """Return what the task manager may forget and what it must end."""
+        """Return what the task manager may forget and what it must stop."""
         epoch, lineage, jobs = self._term.epoch, self._term.lineage, self._slots.jobs
         if self._term.authority.in_doubt:
             return TaskManagerHeartbeatReply(epoch=epoch, known=True, lineage=lineage)
@@ -152,7 +152,7 @@ class TaskManagerReports:
                 task_manager=info.id,
                 address=info.address,
             )
-        if lapsed.away:  # nothing is lost yet, but now only the drivers' own heartbeats count
+        if lapsed.away:  # nothing is lost yet, but now only the drivers' own heartbeats are evidence
             self._announcer.listener.task_managers_lost(tuple(info.instance for info in lapsed.away))
         for info, _ in lapsed.lost:
             log.warning(

@@ -1,6 +1,6 @@
-"""Starts task managers through a driver if the registered ones do not suffice, and ends idle ones.
+"""Starts task managers through a resource driver if the registered ones do not suffice, and stops idle ones.
 
-A cycle reads the state (what the driver lists, what is registered, what is missing), decides once
+A cycle reads the state (what the resource driver lists, what is registered, what is missing), decides once
 (``slots.task_manager_supply``) and carries the decision out. It keeps nothing that the next cycle, or the next leader,
 would not find again.
 """

@@ -112,7 +112,7 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         holders: Sequence[str] = (),
         attempt: int = NO_ATTEMPT,
     ) -> int:
-        """Store a BLOB with these references (BLOB-5) and return its size in bytes. Repeating it does no harm.
+        """Store a BLOB with these references (BLOB-5) and return its size in bytes. Idempotent.
 
         ``attempt``: the attempt of the job that the uploader acts for. Raises InvalidInput (hash, size), Fatal (disk),
         RetryLater (the HA store is away), Conflict (the job or the attempt has ended).
@@ -142,7 +142,7 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         """Add references. Raises Absent."""
 
     def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
-        """End one reference. One that does not exist is ignored, as acknowledgements may arrive twice.
+        """End one reference. A missing reference is ignored, because acknowledgements may arrive twice.
 
         Raises Conflict if ``attempt``, which asks for this, has ended.
         """

@@ -138,7 +138,7 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
         """Return one task manager. Raises Absent."""
 
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
-        """End a task manager permanently. For up to ``drain`` seconds, its work may end or move elsewhere first.
+        """Stop a task manager permanently. For up to ``drain`` seconds, its work may end or move elsewhere first.
 
         Idempotent. Raises Absent, RetryLater (it does not answer), UnknownOutcome.
         """

@@ -31,7 +31,7 @@ class ProcedureView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> ProcedurePhase | None:
-        """Its phase; None if it has not begun yet."""
+        """The request's phase; None if the request has not begun yet."""
         if self.failure:
             return ProcedurePhase.FAILED
         if self.savepoint or self.is_over:
