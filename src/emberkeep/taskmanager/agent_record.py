@@ -18,7 +18,7 @@ RECORD_KIND, RECORD_VERSION = "task-manager-slots", 1
 
 
 class OutcomeRecord(Compatible, frozen=True, kw_only=True):
-    """The end of a driver, which the JobManager has not acknowledged."""
+    """The outcome of a driver whose end the JobManager has not acknowledged."""
 
     job_id: JobId
     attempt: int

@@ -1,7 +1,7 @@
 """A task manager's link to the JobManager: registers, then reports everything that the task manager holds.
 
-Lost contact never ends the link. Only a lasting refusal does: another process has this one's id, or the first
-JobManager keeps checkpoints in another place. A refused id does not end the link while slots are held or drivers are
+Lost contact never ends the link. Only a lasting refusal does: another process has the id of this one, or the first
+JobManager keeps checkpoints in another location. A refused id does not end the link while slots are held or drivers are
 alive here, because they work for JobMasters that may know no other process.
 """
 
@@ -41,7 +41,7 @@ class LinkOwner(Protocol):
         """True if no slot is held and no driver is alive here."""
 
     async def take_report(self) -> TaskManagerReport:
-        """Return the current state, with the next sequence number."""
+        """Return a report of the current state, with the next sequence number."""
 
     def followed_lineage(self) -> str:
         """Return the lineage of the only job store whose JobManagers are followed; "" if all are followed."""
@@ -95,7 +95,7 @@ class JobManagerLink:
         self._beacon.wake()
 
     def follow(self, job_manager: str) -> None:
-        """Register at the new leader at this address. Nothing changes if it is the current one."""
+        """Register at the new leader at this address. Does nothing if this is the current JobManager's address."""
         if job_manager == self.job_manager:
             return
         log.info("following the leader", job_manager=job_manager, before=self.job_manager)
@@ -107,12 +107,13 @@ class JobManagerLink:
     async def run(self) -> None:
         """Report until cancelled.
 
-        Raises Fatal after a lasting refusal, or if the first JobManager keeps checkpoints elsewhere.
+        Raises Fatal if JobManagers keep refusing this task manager, see the class, or if the first JobManager keeps
+        checkpoints elsewhere.
         """
         await self._beacon.run(self._send)
 
     async def say_goodbye(self) -> None:
-        """Report one last time. Send nothing afterwards, so that an ending process does not register again."""
+        """Report one last time. Send nothing afterwards, so that a stopping process does not register again."""
         try:
             await self._send()
         finally:

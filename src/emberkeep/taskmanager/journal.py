@@ -31,10 +31,10 @@ class Journal:
         self.problem = ""  # why the last write failed; empty if it succeeded
 
     async def read(self) -> AgentRecord | None:
-        """Return the record of the previous task manager process; None if there is none, or none that is usable.
+        """Return the record of the previous task manager process, or None if there is no usable record.
 
-        Raises NewerFormat, Unavailable: the record may be intact, and deciding without it could end processes that hold
-        slots.
+        Raises NewerFormat, Unavailable: the record may be intact, and deciding without it could kill processes that
+        hold slots.
         """
         try:
             return await self._store.read()
@@ -47,7 +47,7 @@ class Journal:
             return None
 
     def put(self, record: AgentRecord) -> None:
-        """Make ``record`` the state to write. Nothing is written if it equals the last one."""
+        """Make ``record`` the next one to write. Nothing is written if it equals the last one."""
         if record == self._newest:
             return
         self._newest = record

@@ -20,10 +20,10 @@ class TableEffects(Protocol):
     """The actor that carries out the decisions of the slot table."""
 
     def carry_out(self, effect: ev.TableEffect) -> None:
-        """Carry out one effect. Launches are left to the caller of ``decide``, which has the request."""
+        """Carry out one effect. The caller of ``decide``, which has the request, starts processes."""
 
     def decided(self) -> None:
-        """Do what follows from any decision, after its effects."""
+        """Do what follows every decision; called after the effects of the decision."""
 
 
 class KeptTable:
@@ -56,7 +56,7 @@ class KeptTable:
         return effects
 
     def end_driver(self, key: DriverKey, outcome: AttemptOutcome) -> None:
-        """Note the end of a driver. An outcome that is known already stays."""
+        """Note the end of a driver. If an outcome is known already, that one stays."""
         self.outcomes.setdefault(key, outcome)
         self.decide(ev.DriverEnded(key.job_id, key.attempt))
 
@@ -77,7 +77,7 @@ class KeptTable:
         recall_ended(self.table.state, key.job_id, key.attempt, self._clock.monotonic())
 
     def keep(self) -> None:
-        """Put the record of the present state into the journal."""
+        """Put a record of the current state into the journal."""
         outcomes = tuple(
             OutcomeRecord(job_id=key.job_id, attempt=key.attempt, outcome=outcome)
             for key, outcome in self.outcomes.items()

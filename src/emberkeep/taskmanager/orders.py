@@ -31,9 +31,9 @@ Order = StartDriver | StopDriver | StopTaskManager | AllocateSlot | StartExecuto
 
 
 class Orders:
-    """Has the table decide on each order, and launches what it accepts. Belongs to the turns of one actor.
+    """Lets the slot table decide on each order, and starts the accepted processes. Belongs to the turns of one actor.
 
-    - ``stop_asked``: set once the JobManager has asked this task manager to end.
+    - ``stop_asked``: set once the JobManager has asked this task manager to stop.
     - ``stop_by``: on the monotonic clock; the work here may end by itself until then.
     """
 
@@ -46,7 +46,7 @@ class Orders:
         self.stop_by = 0.0
 
     def answer(self, order: Order) -> Message:
-        """Obey and return the reply. Raises Conflict, RetryLater."""
+        """Carry out an order and return the reply. Raises Conflict, RetryLater."""
         match order:
             case StartDriver():
                 return self._start_driver(order)
@@ -75,7 +75,7 @@ class Orders:
         return Ack()
 
     def _may_start_driver(self, key: DriverKey) -> bool:
-        """True if the driver that is being started has not been asked to end."""
+        """True if the driver that is being started has not been asked to stop."""
         driver = self._kept.table.state.drivers.by_attempt.get((key.job_id, key.attempt))
         return driver is not None and driver.stop_grace is None
 

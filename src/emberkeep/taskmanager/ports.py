@@ -63,10 +63,10 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launcher(Protocol):
-    """Starts and ends processes. Each process leads its own session and outlives the task manager process."""
+    """Starts and stops processes. Each process leads its own session and outlives the task manager process."""
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
-        """Set the callback for ends. It is called on the event loop, once for each started or adopted process."""
+        """Set the callback for ended processes: called on the event loop, once for each started or adopted process."""
 
     async def adopt(
         self, wanted: AbstractSet[ProcessKey], ended: AbstractSet[DriverKey], jobs: AbstractSet[JobId] | None
@@ -97,7 +97,7 @@ class Launcher(Protocol):
         """
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
-        """Send SIGTERM, and after ``grace`` seconds SIGKILL to what is left of the session. 0: SIGKILL at once.
+        """Send SIGTERM, and after ``grace`` seconds SIGKILL to the rest of the session. 0: SIGKILL at once.
 
         Return when the process has ended and its end has been reported to the callback. If files of the process are
         still being fetched, the process does not start and the call that starts it raises Fatal. Ignore unknown keys.
@@ -110,7 +110,7 @@ class Launcher(Protocol):
         """
 
     async def forget_job(self, job_id: JobId) -> None:
-        """Delete the files of a job except its logs. The job has no processes here: it ended, or left long ago."""
+        """Delete the files of a job except its logs. The job has no processes here: it has ended, or left long ago."""
 
 
 class AgentStore(Protocol):
@@ -149,7 +149,7 @@ class AllocationListener(Protocol):
         """
 
     def job_forgotten(self, job_id: JobId) -> None:
-        """Note that the job has ended, or has held nothing here for long."""
+        """Note that the job has ended, or has held nothing here for a long time."""
 
 
 class ProcessEnvironment(Protocol):
@@ -172,7 +172,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskManagerPorts:
-    """What a task manager works with.
+    """The ports that a task manager uses.
 
     ``store`` keeps the slots for the next task manager process, see ``Journal``. ``usage`` measures the machine for
     each report and must not block; by default nothing is measured. ``logs`` serves ListLogs and UploadLog; without it

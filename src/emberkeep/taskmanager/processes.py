@@ -1,4 +1,4 @@
-"""Starts and ends processes for the TaskExecutor.
+"""Starts and stops processes for the TaskExecutor.
 
 Calls to the Launcher have a time limit, and their results come back as events. Nothing is started before the table that
 lists it is on disk.
@@ -51,7 +51,7 @@ class StartEffect(Protocol):
 
 
 class Processes:
-    """Starts and ends processes through the Launcher.
+    """Starts and stops processes through the Launcher.
 
     ``start_timeout``: seconds that the start of one process may take, fetching its files included. ``settled`` returns
     once all decisions made so far are on disk.
@@ -132,13 +132,13 @@ class Processes:
         self._tell(ExecutorEnded(request.allocation_id, request.executor_id, None, problem))
 
     def end(self, key: ProcessKey, grace: float) -> None:
-        """End a process. The Launcher reports its end; StopLapsed is sent if that takes too long."""
+        """Stop a process within ``grace`` seconds. The Launcher reports the exit; if it is overdue, send StopLapsed."""
         allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else None
         lapse = StopLapsed(key.job_id, key.attempt, allocation_id)
         self._run("end-process", self._launcher.stop(key, grace), grace + KILL_MARGIN, lapse)
 
     def decommission(self, key: ExecutorKey) -> None:
-        """Ask an executor to hand over its blocks and end. Its end is reported like any other."""
+        """Ask an executor to hand over its blocks and exit. The exit is reported like any other."""
         log.info("executor is decommissioned", job=key.job_id, executor=key.executor_id)
         self._launcher.decommission(key)
 

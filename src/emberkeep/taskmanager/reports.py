@@ -27,7 +27,7 @@ def task_manager_report(
     sequence: int,
     adopted: int,
 ) -> TaskManagerReport:
-    """Return the report of everything this task manager holds, for the JobManager.
+    """Return the report of everything that this task manager holds, for the JobManager.
 
     Slots that are being released count as held.
     """

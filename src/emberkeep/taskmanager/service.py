@@ -84,7 +84,7 @@ class TaskManagerService:
         return reply
 
     async def _settled(self) -> None:
-        """Wait until the record is on disk, so that the next task manager process knows what the reply promises.
+        """Wait until the slot table's record is on disk: the next task manager process must know what a reply promises.
 
         Raises RetryLater.
         """
@@ -99,7 +99,8 @@ class TaskManagerService:
     async def retired(self) -> None:
         """Return when the caller must call ``shutdown``.
 
-        That is when the JobManager has asked for it, and all work has ended or its time has passed.
+        That is once the JobManager has ordered this task manager to stop, and all work has ended or its time has
+        passed.
         """
         executor, orders = self.executor, self.executor.orders
         await orders.stop_asked.wait()
@@ -107,7 +108,7 @@ class TaskManagerService:
             await asyncio.sleep(RETIRE_POLL)
 
     async def shutdown(self, grace: float) -> None:
-        """End drivers, with ``grace`` seconds, and executors; refuse new work and report this to the JobManager.
+        """Stop drivers, within ``grace`` seconds, and executors; refuse new work and report this to the JobManager.
 
         ``run`` must continue until this returns. That takes at most the grace period, CLOSE_MARGIN and two RPC
         timeouts.

@@ -59,7 +59,7 @@ class SlotOffers:
     def _returned(
         self, attempt: tuple[JobId, int], offered: tuple[AllocationId, ...], answer: OfferSlotsReply | None
     ) -> None:
-        """Note the result of an offer. ``answer`` None: no answer, so the offer is repeated."""
+        """Note the result of an offer. ``answer`` None: no reply, so the offer is repeated."""
         self._under_way.discard(attempt)
         if answer is None:
             self.offer_all()

@@ -53,7 +53,7 @@ TICKS_PER_HEARTBEAT = 4
 class TaskExecutor(Actor):
     """Owns a task manager's slots and processes.
 
-    - ``orders``: what the JobManager and JobMasters ask.
+    - ``orders``: what the JobManager and JobMasters ask for.
     - ``link``: the connection to the JobManager.
     - ``emptied``: set when this task manager is closing and nothing is left.
     """
@@ -117,7 +117,7 @@ class TaskExecutor(Actor):
 
     @asked
     def close(self, grace: float) -> None:
-        """Refuse new work, and end drivers with ``grace`` seconds, and executors."""
+        """Refuse new work, stop drivers within ``grace`` seconds, and stop executors."""
         self._kept.decide(ev.Close(grace))
 
     async def _tick(self) -> None:
@@ -129,7 +129,7 @@ class TaskExecutor(Actor):
 
     @told
     def process_changed(self, event: ProcessEvent) -> None:
-        """Note what has become of a process that was to start or to end."""
+        """Note the result of starting or stopping a process."""
         if not isinstance(event, DriverNotStarted):
             self._kept.decide(event)
             return

@@ -107,7 +107,7 @@ class BlobCache:
         self._machine.release_all(owner, holder)
 
     async def serve(self, owner: JobId, key: BlobKey) -> Path:
-        """Return the verified file for a peer if it is here, or arrives within ``_LANDING`` seconds.
+        """Return the verified file for a peer if the file is here, or arrives within ``_LANDING`` seconds.
 
         Starts no transfer. Raises Absent.
         """
@@ -188,7 +188,7 @@ class BlobCache:
         return len(deletion.keys)
 
     def _deletion_over(self, owner: JobId) -> None:
-        """Let transfers continue that waited for the deletion of this owner's BLOBs."""
+        """Let the transfers continue that waited for the deletion of BLOBs of ``owner``."""
         future = self._deletions.pop(owner, None)
         if future is not None:
             future.set_result(None)

@@ -1,6 +1,6 @@
 """Brings a BLOB into the local store: from another job's copy, the HA store, or the BLOB sources in their order.
 
-Every copy is verified. If one is damaged, the next place is asked (BLOB-2, BLOB-7).
+Every copy is verified. If a copy is damaged, the next source is asked (BLOB-2, BLOB-7).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SupplyCounters:
 
 @dataclass
 class _Tried:
-    """Replies of all places about one BLOB; the newest reply of each place counts. ``damage`` survives later rounds."""
+    """The newest reply of each store and source about one BLOB. ``damage`` survives later rounds."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     damage: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class _Tried:
             self.refusal = error
 
     def error(self, owner: JobId, key: BlobKey) -> EmberkeepError:
-        """Return the final error: its class, the key, both checksums, and every place that was asked."""
+        """Return the final error: its class, the key, both checksums, and every store and source that was asked."""
         places = [f"{place}: damaged ({found}, not {key.sha256})" for place, found in self.damage.items()]
         places += [f"{place}: {reason}" for place, reason in self.reasons.items() if place not in self.damage]
         message = f"BLOB {key} of job {owner} is unavailable: {'; '.join(places) or 'no place has it'}"
@@ -145,7 +145,7 @@ class BlobSupply:
         return found
 
     async def _from_elsewhere(self, owner: JobId, key: BlobKey, tried: _Tried) -> bool:
-        """Transfer the BLOB from the HA store or a source into the local store. Return True if one succeeded."""
+        """Transfer the BLOB from the HA store or a source into the local store. Return True if a transfer succeeded."""
         async with self._slots:
             if await self._from_ha(owner, key, tried):
                 self.counters.ha_hits += 1
@@ -187,7 +187,7 @@ class BlobSupply:
         return found
 
     async def _transfer(self, place: str, fetch: Fetch, owner: JobId, key: BlobKey, tried: _Tried) -> bool:
-        """Transfer one copy from ``place`` into the local store. Return True if it is there.
+        """Transfer one copy from ``place`` into the local store. Return True if the copy is there.
 
         Raises CannotStore and what the local store raises.
         """

@@ -94,7 +94,7 @@ class UnpackedArchives:
         return due
 
     async def close(self) -> None:
-        """Delete everything. Call when the task manager ends in order and no task is left."""
+        """Delete everything. Call at an orderly shutdown, when no task is left."""
         if self._left:
             return
         self._stop.set()
@@ -138,7 +138,7 @@ class UnpackedArchives:
             self._settle(sha256)
 
     def _settle(self, sha256: str) -> None:
-        """Stage the archive if nothing uses it."""
+        """Stage the archive for deletion if no holder uses it."""
         if self._holders.get(sha256):
             return
         self._holders.pop(sha256, None)

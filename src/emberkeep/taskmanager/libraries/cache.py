@@ -77,7 +77,7 @@ class LibraryCache:
             await self._archives.collect()
 
     async def close(self) -> None:
-        """Delete all unpacked archives. Call on orderly exit, when all tasks have ended."""
+        """Delete all unpacked archives. Call at an orderly shutdown, when all tasks have ended."""
         await self._archives.close()
 
     async def leave(self) -> None:

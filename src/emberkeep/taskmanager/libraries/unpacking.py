@@ -153,7 +153,7 @@ class _Tree:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def file(self, name: str, size: int, content: IO[bytes], mode: int) -> None:
-        """Write a file of ``size`` bytes. Of ``mode`` only the executable bits count."""
+        """Write a file of ``size`` bytes. Of ``mode`` only the executable bits are used."""
         self.check_size(size)
         path = self._new(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

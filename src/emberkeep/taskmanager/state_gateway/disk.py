@@ -95,11 +95,11 @@ class LocalDisk:
             self._tried("drop", lambda: self.copies.drop(path))
 
     def drop_below(self, path: StatePath) -> None:
-        """Drop the copies of a file, or of all files below a directory, that is gone."""
+        """Drop the copies of a file or directory that is gone, including all files below it."""
         self._tried("drop", lambda: self.copies.drop(path))
 
     def drop_records(self, records: Iterable[CopyRecord]) -> int:
-        """Drop the copies whose record has not changed. Return how many."""
+        """Drop the copies whose record has not changed. Return the number of dropped copies."""
         dropped = 0
         for record in records:
             if self.copies.find(record.path) == record:

@@ -1,13 +1,13 @@
-"""Fences old attempts: they change nothing, on any node (P3).
+"""Fences old attempts: once a newer attempt has a mark, no node acknowledges their changes (P3).
 
-Each attempt has an empty file ``.attempts/<number>`` in the job's own durable root, its mark. The gateway writes the
-mark before it answers the first request of the attempt's driver, which is before the executors have work. Every change
-lists the marks before it begins, and again before it is acknowledged. On a node that sees another storage than the
-driver's, an executor's requests raise Unavailable while the root does not exist there, and Fenced if the root has no
-mark.
+Each attempt has an empty marker file ``.attempts/<number>`` in the job's own durable root: its *mark*. The gateway
+writes the mark before it answers the first request of the attempt's driver, which is before the executors have work.
+Every change lists the marks before it begins, and again before it is acknowledged, to detect a newer attempt. On a node
+that sees another storage than the driver's, an executor's requests raise Unavailable while the root does not exist
+there, and Fenced if the root has no mark.
 
 The guarantee: once any request of attempt N has been answered, no change that an older attempt begins anywhere reaches
-the store, and none is acknowledged to it. A change of an older attempt that had passed its first check may still reach
+the store, and none is acknowledged. A change of an older attempt that had passed its first check may still reach
 the store (one file operation for each request under way), but is not acknowledged. It does no harm. A create or rename
 that must find nothing does not overwrite what attempt N has written. A state file belongs to a micro-batch whose
 offsets were acknowledged before, so attempt N computes it from the same input.
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 FENCE_DIRECTORY = ".attempts"
 _REMEMBERED_JOBS = 10_000
-_LANES = 4  # listings of a job at once; further changes share them
+_LANES = 4  # concurrent listings of one job; further changes share the results of later listings
 
 
 class _Lane:
@@ -62,7 +62,7 @@ class GatewayFences:
     """The fences of one gateway. Any thread may call it."""
 
     def __init__(self, own_state: Callable[[JobId], DurableState], spool: Callable[[], Spool]) -> None:
-        """``own_state`` returns the durable store of a job's own root; ``spool`` makes the empty file of a mark."""
+        """``own_state`` returns the durable store of a job's own root; ``spool`` makes the empty marker file."""
         self._own_state = own_state
         self._spool = spool
         self._lock = threading.Lock()
@@ -116,7 +116,7 @@ class GatewayFences:
             )
 
     def forget(self, job_id: JobId) -> None:
-        """Forget a job that has nothing here any more. If one of its processes comes back, it is admitted again."""
+        """Forget a job that has nothing here any more. A process of the job that comes back is admitted again."""
         with self._lock:
             self._jobs.pop(job_id, None)
 
@@ -145,7 +145,7 @@ class GatewayFences:
         return lane.seen
 
     def _listed(self, job_id: JobId) -> int:
-        """Return the newest attempt that has a mark, -1 if there is none."""
+        """Return the newest attempt that has a mark, or -1 if no attempt has one."""
         return max(self._marks(job_id), default=-1)
 
     def _marks(self, job_id: JobId) -> list[int]:

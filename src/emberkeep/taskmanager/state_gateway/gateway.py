@@ -32,7 +32,7 @@ _MOST_FILES_SUMMED = 100_000
 
 @dataclass(frozen=True)
 class _EarlierRename:
-    """What the journal has about an earlier request for the same rename. ``unreadable``: it cannot be read now."""
+    """What the journal has about an earlier request for the same rename. ``unreadable``: why it cannot be read now."""
 
     begun: bool
     unreadable: Unavailable | None = None

@@ -138,7 +138,7 @@ class GatewayWrite:
     def _stored_before(self) -> FileStatus:
         """Return the status of the file that an earlier try stored. No other writer uses this name.
 
-        The reply to that try was lost. Raises Exists if the file differs.
+        The reply to that try was lost. Raises Exists if the stored file differs.
         """
         status = self._durable.status(self._path.name)
         if status.kind is not FileKind.FILE or status.length != self._received:
