@@ -1,6 +1,6 @@
 """Writes to the job store that are retried until they are done, however long the store is away.
 
-A Conflict from a running job's write is passed on: another JobManager is the leader, and this one must end.
+A Conflict from a running job's write is passed on: another JobManager is the leader, and this one must stop.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Driver:
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
     home: DriverHome | None = None  # if recovered: where it was ordered to start, if known
     ordered: bool = False  # by this leader, so its script runs only after it has registered here
-    moving: bool = False  # it is being ended to start elsewhere
+    moving: bool = False  # it is being stopped, to start elsewhere
     pid: int = 0
     start: StartState = StartState.ORDERED
     contact: JobMasterContact = JobMasterContact.NONE
@@ -134,7 +134,7 @@ class Driver:
                 self.start = StartState.ACCEPTED
 
     def silent_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
-        """Return when the driver counts as silent although its task manager can be ordered to end it.
+        """Return when the driver counts as silent although its task manager can be ordered to stop it.
 
         Return None if there is no such time, because the task manager is not reachable or the driver was ordered to
         stop. Silence is measured from ``hears_since`` on; None means that silence proves nothing now.
@@ -152,7 +152,7 @@ class Driver:
 
         - The task manager is lost or unknown: one lease after the JobMaster's last message. If the JobMaster has not
           registered, the lease does not begin before the task manager was lost, or the driver was started.
-        - The task manager is reachable, was ordered to end the driver, and has not listed it: one lease after the
+        - The task manager is reachable, was ordered to stop the driver, and has not listed it: one lease after the
           later of that order and the JobMaster's last message. The order to start the driver has not arrived then. If
           it arrives later, the driver is refused when it registers, before its script runs.
 

@@ -58,7 +58,7 @@ class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId
     attempt: int
     home: DriverHome | None  # None if there is no driver
-    runs: bool  # its JobMaster reports, its attempt goes on, and no request has stopped the job
+    runs: bool  # its JobMaster reports, its attempt continues, and no request has stopped the job
     has_query: bool  # a streaming query runs, as the newest report says
     functions: tuple[str, ...] = ()  # user functions with state, as the newest report says
     request: ProcedureRequest | None = None  # what the job is asked to do

@@ -96,7 +96,7 @@ class DriverWatch:
         if job.phase is not Phase.STARTING or driver is None or driver.start is not StartState.ORDERED:
             return
         if driver.place is not None and driver.place.instance == event.instance:
-            # The order may have arrived nevertheless. Then the driver is ended, or refused if it comes up later.
+            # The order may have arrived nevertheless. Then the driver is stopped, or refused if it comes up later.
             driver.moving, driver.end = True, DriverEnd.CONDEMNED
             job.effects.append(ev.AttemptOver(driver.attempt))
             self._attempt_end.ended(self._attempt_end.moved(), now)
@@ -111,7 +111,7 @@ class DriverWatch:
             self._attempt_end.ended(event.outcome, now)
 
     def due(self, driver: Driver, now: Moment) -> None:
-        """Act on the driver's deadline: it is gone or silent, its script must end, or an order must be repeated."""
+        """Act on the driver's deadline: the driver is gone or silent, its script must end, or an order is repeated."""
         job = self._job
         silence_from = job.silence_from()
         gone_at = driver.gone_at(job.policy, silence_from)

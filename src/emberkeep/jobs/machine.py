@@ -162,7 +162,7 @@ class JobMachine:
         job.verdict = Verdict(JobStatus.CANCELED, CANCELED_EXIT_CODE, "canceled on request")
         job.enter(JobStatus.CANCELLING, now)
         if job.phase is Phase.ADOPTING:
-            return  # its driver is ended once the adopted number is written
+            return  # its driver is stopped once the adopted number is written
         if driver is not None and not driver.is_gone:
             job.phase = Phase.ENDING
             grace = job.policy.grace if event.grace is None else event.grace

@@ -16,7 +16,7 @@ class JobStatus(enum.Enum):
     INITIALIZING = "INITIALIZING"  # a driver was ordered to start, or is awaited after a recovery
     RUNNING = "RUNNING"  # the JobMaster in the driver has registered
     RESTARTING = "RESTARTING"  # an attempt was lost; the next one waits for its delay or a driver place
-    FAILING = "FAILING"  # failed permanently; the driver is being ended and the result written
+    FAILING = "FAILING"  # failed permanently; the driver is being stopped and the result written
     CANCELLING = "CANCELLING"
     FAILED = "FAILED"
     CANCELED = "CANCELED"

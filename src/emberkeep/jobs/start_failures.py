@@ -1,4 +1,4 @@
-"""Counts attempts whose driver could not be started, to end a job that cannot start.
+"""Counts attempts whose driver could not be started, so that a job that cannot start fails.
 
 A driver that cannot come up reports that before its script runs: an import fails, Java or the interpreter is missing,
 an archive cannot be unpacked. A restart strategy without a limit would restart it forever. So consecutive attempts that

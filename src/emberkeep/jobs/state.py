@@ -108,7 +108,7 @@ class JobState:
         return 0.0 if self.verdict_is(JobStatus.CANCELED) else self.hears_since
 
     def refusal(self, attempt: int) -> str:
-        """Return why a JobMaster of ``attempt`` must end itself; "" if it may continue."""
+        """Return why a JobMaster of ``attempt`` must exit; "" if it may continue."""
         if attempt != self.attempt:
             return f"attempt {attempt} of job {self.graph.job_id} is not the current attempt, which is {self.attempt}"
         driver = self.driver

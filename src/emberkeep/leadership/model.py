@@ -31,7 +31,7 @@ class Standing(enum.Enum):
     LEADING = "LEADING"
     PAUSED = "PAUSED"  # cannot confirm that it is still the leader: takes no decisions, keeps running
     CONFIRMING = "CONFIRMING"  # connected again; checks that its epoch is still the newest
-    STOPPING = "STOPPING"  # no longer the leader; its service is being ended
+    STOPPING = "STOPPING"  # no longer the leader; its service is being stopped
     CLOSED = "CLOSED"
 
     @property

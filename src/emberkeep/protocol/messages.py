@@ -493,7 +493,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
 class RegisterJobMaster(Message, frozen=True, kw_only=True):
     """A driver's JobMaster is ready.
 
-    Conflict: this attempt has been superseded or the job has ended, so it must end itself.
+    Conflict: this attempt has been superseded or the job has ended, so the JobMaster must exit.
 
     ``in_doubt``: the JobMaster was stopped for long, and the answer decides if it may commit. So the JobManager first
     confirms that it is the leader.

@@ -12,7 +12,7 @@ from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.slots.resource_driver import TaskManagerSpec
 
-LOOKED_AT = 1000  # only so many of the oldest jobs count: enough to see that more is needed
+LOOKED_AT = 1000  # only this many of the oldest jobs are examined: enough to see that more is needed
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RegisteredSupply:
     """One registered task manager.
 
     ``spare``: free capacity that is withheld for two seconds after the task manager refused a slot or was unreachable.
-    ``blocked``: True if it gets nothing new, because of the blocklist or because it is about to end.
+    ``blocked``: True if it gets nothing new, because of the blocklist or because it is about to stop.
     """
 
     id: TaskManagerId

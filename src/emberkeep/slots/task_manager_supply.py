@@ -37,7 +37,7 @@ class SupplyPlan:
     """The next actions of the resource driver and the JobManager.
 
     ``starts``: number of new task managers. ``revives``: task managers whose process ended while jobs hold something
-    there. ``stops``: idle ones, which are asked to end. ``ends``: dead or useless ones, which the resource driver
+    there. ``stops``: idle ones, which are asked to stop. ``ends``: dead or useless ones, which the resource driver
     kills.
     """
 
@@ -58,7 +58,7 @@ class TaskManagerSupply:
         self._spec = spec
         self._coming: dict[TaskManagerId, float] = {}  # since when each has been alive and not registered
         self._idle: dict[TaskManagerId, float] = {}  # since when
-        self._stopping: dict[TaskManagerId, float] = {}  # asked to end; since when
+        self._stopping: dict[TaskManagerId, float] = {}  # asked to stop; since when
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
 
@@ -98,7 +98,7 @@ class TaskManagerSupply:
             times.pop(task_manager, None)
 
     def stop_failed(self, task_manager: TaskManagerId) -> None:
-        """Note that a task manager could not be asked to end."""
+        """Note that a task manager could not be asked to stop."""
         self._stopping.pop(task_manager, None)
 
     def _forget_all_but(self, listed: set[TaskManagerId]) -> None:

@@ -73,10 +73,10 @@ class Launcher(Protocol):
     ) -> Adopted:
         """Adopt the ``wanted`` processes that an earlier task manager process started and that are still alive.
 
-        Adopted processes continue to run, and their ends are reported to the callback. End all other processes that the
-        earlier task manager process left, read how the drivers in ``ended`` ended, and delete the files of jobs that
-        are not in ``jobs``. ``jobs`` None: there is no record of jobs. Then the outcomes of all drivers that wrote one
-        are returned, and the files of their jobs are kept.
+        Adopted processes continue to run, and their ends are reported to the callback. Stop all other processes that
+        the earlier task manager process left, read how the drivers in ``ended`` ended, and delete the files of jobs
+        that are not in ``jobs``. ``jobs`` None: there is no record of jobs. Then the outcomes of all drivers that wrote
+        one are returned, and the files of their jobs are kept.
 
         Call once, before starting anything. Raises Unavailable if a driver's outcome cannot be read now, NewerFormat if
         a newer release wrote it; no files have been deleted then.
@@ -104,7 +104,7 @@ class Launcher(Protocol):
         """
 
     def decommission(self, key: ExecutorKey) -> None:
-        """Ask a running executor to hand over its blocks to other executors and end (SIGPWR).
+        """Ask a running executor to hand over its blocks to other executors and exit (SIGPWR).
 
         Idempotent; unknown keys are ignored.
         """

@@ -65,7 +65,7 @@ class BlobServer:
             self._core, interval=configuration[BLOB_RETENTION], settles_in=CONFIRMED_SECONDS if overtook else 0.0
         )
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     async def open(self, jobs: Iterable[JobId], ended: Iterable[JobId]) -> None:
         """Read what the stores hold.
@@ -127,7 +127,7 @@ class BlobServer:
         except (EmberkeepError, TimeoutError) as error:
             log.warning("some BLOBs are left for the clean-up of the next start", reason=str(error))
 
-    # --- the life of jobs ---------------------------------------------------------------------------------------------
+    # --- events of jobs -----------------------------------------------------------------------------------------------
 
     def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey], attempt: int = NO_ATTEMPT) -> None:
         self._machine.submit(job_id, keys, attempt)

@@ -60,7 +60,7 @@ class JobMasterReports(ActorPart):
 
     @asked
     def register(self, request: RegisterJobMaster) -> Contact:
-        """Take a JobMaster's registration. Raises Conflict if the JobMaster must end itself."""
+        """Take a JobMaster's registration. Raises Conflict if the JobMaster must exit."""
         job = self._accepted(request.job_id, request.attempt)
         job.job_master, job.task_manager = request.address, request.task_manager
         self._term.hearing.heard(request.task_manager, self._term.clock.now())
@@ -71,7 +71,7 @@ class JobMasterReports(ActorPart):
     def heartbeat(self, request: JobMasterHeartbeat) -> Contact | None:
         """Take a JobMaster's heartbeat. Return None if the JobMaster must register first.
 
-        Raises Conflict if the JobMaster must end itself.
+        Raises Conflict if the JobMaster must exit.
         """
         job = self._accepted(request.job_id, request.attempt)
         if job.task_manager is not None:
@@ -91,7 +91,7 @@ class JobMasterReports(ActorPart):
             self._machines.apply(job_id, ev.JobMasterHeard(attempt))
         refusal = _NOT_RUNNING if job is None else job.state.refusal(attempt)
         if refusal:
-            self._term.authority.check()  # a refused JobMaster ends itself, so only a certain leader may refuse
+            self._term.authority.check()  # a refused JobMaster exits, so only a certain leader may refuse
         if job is None or refusal:
             raise Conflict(refusal.format(job_id))
         return job

@@ -24,7 +24,7 @@ class FaultWatch:
     """Feeds the fault detector. Belongs to the ResourceManager. Times are monotonic seconds, except ``now_ms``.
 
     A job's first report to this leader may contain old failures, so it does not count as evidence. ``removals``: the
-    removals in the blocklist that this leader has read. A node that was unblocked by hand is not suspected for the rest
+    removals in the blocklist that this leader has read. A node that an operator unblocked is not suspected for the rest
     of its pause.
     """
 

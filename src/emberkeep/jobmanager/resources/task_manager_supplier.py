@@ -23,7 +23,7 @@ from emberkeep.slots.supply import Supply
 from emberkeep.slots.task_manager_supply import SupplyLimits, SupplyPlan, TaskManagerSupply
 
 CYCLE = 0.5  # seconds between two cycles
-STOP_MARGIN = 60.0  # seconds that a task manager may take to end, beyond the grace of its processes
+STOP_MARGIN = 60.0  # seconds that a task manager may take to stop, beyond the grace of its processes
 
 log = structlog.get_logger(__name__)
 

@@ -38,7 +38,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     pointers: JobPointers = JobPointers()  # as stored; of an ended job only savepoints
     procedure: ProcedureView | None = None  # current request, or the one that stopped it; None once ended
     unreadable: bool = False  # its job graph cannot be read now: ``waiting`` says why
-    leaving: bool = False  # its driver is about to end, or must move
+    leaving: bool = False  # its driver is about to exit, or must move
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may start; None: nowhere or unknown
 
 
@@ -113,7 +113,7 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
         """
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
-        """Ask a job to end. Idempotent while the job ends.
+        """Cancel a job. Idempotent while the job ends.
 
         ``grace``: seconds until its driver is killed, None for ``task.cancellation.timeout``; a later call may shorten
         it. Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.

@@ -31,7 +31,7 @@ class SlotEnd:
         return self.remove(slot, reason, orderly=True)
 
     def executor_left(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
-        """Give back the slot of an executor that had to end. This is not a failure, so no pause follows.
+        """Give back the slot of an executor that had to leave. This is not a failure, so no pause follows.
 
         The replacement of a leaving executor was requested already. An executor that ends with its application is not
         reported as lost.

@@ -128,7 +128,7 @@ class PoolState:
         return self.lives.to_beat(self.held)
 
     def decommissioned(self, allocations: Iterable[AllocationId]) -> tuple[AllocationId, ...]:
-        """Return those of these held slots whose executors must hand over what they keep and end."""
+        """Return the slots in ``allocations`` whose executors must hand over what they keep and exit."""
         return tuple(key for key in allocations if self.held[key].is_decommissioned)
 
     def leaving(self) -> frozenset[ExecutorId]:

@@ -95,7 +95,7 @@ class Claims:
         return now - table.heard[slot.attempt] > table.limits.silence_timeout
 
     def _unclaimed(self, allocations: Iterable[AllocationId]) -> Iterator[Slot]:
-        """Yield those of these slots that no JobMaster has accepted yet."""
+        """Yield the slots in ``allocations`` that no JobMaster has accepted yet."""
         for allocation_id in allocations:
             slot = self._table.slots.get(allocation_id)
             if slot is not None and not slot.is_claimed:
@@ -103,7 +103,7 @@ class Claims:
 
 
 def _decommission(slot: Slot) -> list[TableEffect]:
-    """Ask the slot's executor once to hand over and end. The next instance asks again, which does no harm."""
+    """Ask the slot's executor once to hand over its blocks and exit. The next instance asks again; that is harmless."""
     if slot.state is not SlotState.RUNNING or slot.decommissioned or slot.executor_id is None:
         return []
     slot.decommissioned = True

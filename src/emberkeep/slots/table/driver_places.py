@@ -67,7 +67,7 @@ class DriverPlaces:
         driver.state, driver.pid = DriverState.RUNNING, event.pid
         if driver.stop_grace is None:
             return []
-        return [EndDriver(event.job_id, event.attempt, driver.stop_grace)]  # asked to end before it had a process
+        return [EndDriver(event.job_id, event.attempt, driver.stop_grace)]  # asked to stop before it had a process
 
     def ended(self, event: DriverEnded) -> bool:
         """Note that a driver has ended. Return True if that was not known before."""

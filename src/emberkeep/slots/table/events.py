@@ -247,7 +247,7 @@ class EndExecutor(msgspec.Struct, frozen=True):
 
 
 class DecommissionExecutor(msgspec.Struct, frozen=True):
-    """Ask the executor to hand over its blocks and end. The task manager's next instance asks again."""
+    """Ask the executor to hand over its blocks and exit. The task manager's next instance asks again."""
 
     job_id: JobId
     attempt: int

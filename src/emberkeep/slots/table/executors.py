@@ -50,7 +50,7 @@ class SlotExecutors:
         if slot is None:
             return []
         slot.pid = event.pid
-        if slot.state is SlotState.RELEASING:  # released before there was a process to end
+        if slot.state is SlotState.RELEASING:  # released before there was a process to stop
             return [self._releases.end_executor(slot)]
         self._table.move(slot, SlotState.RUNNING)
         return _tell(slot)

@@ -32,7 +32,7 @@ class KeptJobs:
         return left
 
     def forget_ended(self, job_ids: Iterable[JobId], holding: Container[JobId]) -> list[TableEffect]:
-        """Forget those of these ended jobs that hold nothing here."""
+        """Forget the jobs in ``job_ids``, which have ended, except those that hold something here."""
         ended = [job_id for job_id in job_ids if job_id in self._held_at and job_id not in holding]
         return [self._forget(job_id) for job_id in ended]
 

@@ -84,8 +84,8 @@ def record_table(table: TableState) -> TableRecord:
 def restore_table(limits: TableLimits, record: TableRecord, now: float) -> TableState:
     """Return the next instance's table. Every slot must be accepted again.
 
-    The node may have less capacity than before. A driver without room must end; a slot without room is dropped. Running
-    processes claim their room first, and processes that are ending claim it last.
+    The node may have less capacity than before. A driver without room is stopped; a slot without room is dropped.
+    Running processes claim their room first, and processes that are ending claim it last.
     """
     table = TableState(limits)
     table.fences.admit_epoch(record.epoch, record.lineage)

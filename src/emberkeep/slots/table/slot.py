@@ -17,7 +17,7 @@ class SlotState(enum.Enum):
     STARTING = "STARTING"  # its executor is being started
     RUNNING = "RUNNING"
     EXITED = "EXITED"  # its executor has ended; the JobMaster has not released it yet
-    RELEASING = "RELEASING"  # given back; its executor is being ended
+    RELEASING = "RELEASING"  # given back; its executor is being stopped
 
 
 # Allowed next states of a slot; None: the slot is free again.
