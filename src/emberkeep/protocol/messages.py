@@ -394,7 +394,7 @@ class JobMasterBeat(Message, frozen=True, kw_only=True):
 
 
 class SlotsReply(Message, frozen=True, kw_only=True):
-    """The TaskManager's allocations and executors for the attempt. An allocation that is missing here is lost."""
+    """The TaskManager's allocations and executors for the attempt. Held allocations that are missing are lost."""
 
     instance: InstanceId
     allocations: tuple[AllocationId, ...]

@@ -64,7 +64,7 @@ class ResourceManagerDriver(Protocol):
     async def survey(self) -> tuple[StartedTaskManager, ...]:
         """Return all task managers that this resource driver has started, by id, except those that ``end`` has stopped.
 
-        Raises RetryLater, Fatal.
+        Those that an earlier leader's resource driver has started are included. Raises RetryLater, Fatal.
         """
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:

@@ -50,7 +50,7 @@ class SupplyPlan:
 class TaskManagerSupply:
     """The supply of task managers. Times are monotonic seconds.
 
-    It uses and counts task managers that the resource driver did not start, but never stops them.
+    The supply uses and counts task managers that the resource driver did not start, but never stops them.
     """
 
     def __init__(self, limits: SupplyLimits, spec: TaskManagerSpec) -> None:
