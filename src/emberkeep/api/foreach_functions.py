@@ -23,7 +23,10 @@ class ForeachObjects:
         self._known: list[tuple[Any, str]] = []
 
     def stand_in(self, function: Any) -> StandIn:
-        """Return what Spark gets in place of an object. A known object keeps its name."""
+        """Return the writer to pass to Spark in place of ``function``.
+
+        The name of the state of ``function`` in savepoints is chosen at the first call and stays the same.
+        """
         with self._lock:
             name = next((name for known, name in self._known if known is function), None)
             if name is None:

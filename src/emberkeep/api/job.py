@@ -15,7 +15,7 @@ NAME_VARIABLE = "EMBERKEEP_JOB_NAME"
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The job of a process.
 
-    ``job_id``: as Emberkeep shows it. ``attempt``: number of this driver start, growing from 1. A Job is false in a
+    ``job_id``: as Emberkeep shows it. ``attempt``: number of this driver start, growing from 1. A Job is falsy in a
     process that Emberkeep does not run; then the job id is "" and the attempt 0.
     """
 
@@ -30,7 +30,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 def current_job() -> Job:
     """Return the job of this driver, executor or Python worker.
 
-    Under plain spark-submit it is a false value with empty fields, so scripts need not check what runs them.
+    Under plain spark-submit the result is falsy and its fields have their defaults, so scripts need not check whether
+    they run under Emberkeep.
     """
     job_id = os.environ.get(JOB_VARIABLE, "")
     if not job_id:

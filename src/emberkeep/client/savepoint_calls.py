@@ -1,4 +1,4 @@
-"""Stops and savepoints over REST, and the notation of savepoint locations."""
+"""REST calls that stop jobs and that make, check and delete savepoints, and how savepoint locations are written."""
 
 from __future__ import annotations
 

@@ -73,7 +73,10 @@ class Services:
 
 
 def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
-    """Parse the arguments, run ``serve`` until it returns, return the exit code. SIGTERM and SIGINT set its event."""
+    """Parse the arguments, run ``serve`` until it returns, and return the exit code.
+
+    ``daemon``: the name of the process in messages. SIGTERM and SIGINT set the stop event that ``serve`` receives.
+    """
 
     async def supervised(configuration: Configuration, layout: StateLayout) -> None:
         for warning in configuration.warnings():

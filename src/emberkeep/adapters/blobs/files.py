@@ -146,7 +146,10 @@ class BlobFiles:
             return error
 
     def _undo(self, owner: JobId, key: BlobKey, existed: bool) -> None:
-        """Delete a new BLOB that no caller knows of, because it is not durable or the caller was cancelled."""
+        """Delete a BLOB that was stored just now, because it is not durable or its caller was cancelled.
+
+        Does nothing if the BLOB ``existed`` before.
+        """
         if not existed:
             with contextlib.suppress(OSError):
                 self._tree.delete(owner, [key])

@@ -16,7 +16,7 @@ from emberkeep.base.ids import is_job_id
 
 
 class BlobOwnerRecord(Protocol):
-    """The record at one place.
+    """The ownership record of one place for BLOBs.
 
     All methods block. They raise Unavailable if the place does not answer, Fatal if it refuses.
     """
@@ -25,7 +25,10 @@ class BlobOwnerRecord(Protocol):
         """Return the record, or None if there is none. Raises Damaged, NewerFormat."""
 
     def create(self, owner: Owner) -> None:
-        """Write the first record. If several processes do so at once, one succeeds. Raises Conflict if one exists."""
+        """Write the first record. Of several processes that do so at once, exactly one succeeds.
+
+        Raises Conflict if a record already exists.
+        """
 
     def replace(self, owner: Owner) -> None:
         """Write the record, whether one exists or not. Raises NewerFormat."""

@@ -11,7 +11,7 @@ from emberkeep.base.ids import JobId
 
 
 class AttemptTable:
-    """Written in a leader's transactions only, whose connection the caller has."""
+    """Table of attempts. Each write is part of a leader's transaction, whose connection the caller passes."""
 
     def __init__(self, file: FencedFile) -> None:
         self._file = file

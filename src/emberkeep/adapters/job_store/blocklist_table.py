@@ -11,7 +11,7 @@ BLOCKLIST_KEPT = "blocklist"  # instead of a job id: the row of ``damaged`` that
 
 
 class BlocklistTable:
-    """Its methods are those of the job store's port."""
+    """Table of the blocklist. ``read`` and ``record`` are ``blocklist`` and ``record_blocklist`` of JobStore."""
 
     def __init__(self, file: FencedFile) -> None:
         self._file = file
@@ -21,7 +21,7 @@ class BlocklistTable:
         return Blocklist() if data is None else decode_blocklist(data, where=f"{self._file.path}, blocklist")
 
     def record(self, blocklist: Blocklist) -> None:
-        """Replace the list. One that cannot be read is kept for inspection."""
+        """Replace the blocklist. If the stored one cannot be read, keep a copy of it for inspection."""
         with self._file.leading() as connection:
             before = self._stored()
             if before is not None and not _is_readable(before):

@@ -99,7 +99,7 @@ class EmbeddedJobStore:
 
     @property
     def lineage(self) -> str:
-        """Names this file's store, see the port. Raises Conflict before the store is open."""
+        """Name of this file's store, see JobStore. Raises Conflict before the store is open."""
         if self._database is None:
             raise Conflict("this store is not open")
         return self._database.lineage

@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class PointerTable:
-    """Written in a leader's transactions only, whose connection the caller has."""
+    """Table of pointers. Each write is part of a leader's transaction, whose connection the caller passes."""
 
     def __init__(self, file: FencedFile) -> None:
         self._file = file

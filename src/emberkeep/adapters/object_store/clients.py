@@ -37,7 +37,7 @@ class ObjectLocation(NamedTuple):
 
 
 def parse_object_location(location: str, what: str) -> ObjectLocation:
-    """Return the parts of ``location``. ``what``: names it in messages.
+    """Return the parts of ``location``. ``what``: what messages call it.
 
     Raises Fatal if it is malformed. The message does not repeat the location, which may hold a secret.
     """

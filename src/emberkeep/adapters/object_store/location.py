@@ -9,14 +9,14 @@ from emberkeep.base.errors import Fatal
 
 
 def is_object_store(location: str) -> bool:
-    """True if obstore serves ``location``. Others are paths, file systems that only Hadoop knows, or invalid."""
+    """True if obstore serves ``location``. Other locations are paths, or URIs that only Hadoop knows, or invalid."""
     return "://" in location and scheme_of(location) in OBJECT_STORES
 
 
 def directory_at(location: str, what: str) -> Path | None:
-    """Return the directory that a path or a file: URI names, None for an object store.
+    """Return the directory that a path or a file: URI names, or None for an object store.
 
-    ``what``: names the location in messages. Raises Fatal if it is of another kind.
+    ``what``: what messages call the location, such as "HA store". Raises Fatal if the location is neither.
     """
     kind = scheme_of(location)
     if kind == "file":

@@ -18,9 +18,10 @@ _QUIET_SECONDS = 3600.0  # logs that were written within this time may still be 
 
 
 async def prune_logs(directory: Path, retained: int, live: Callable[[], AbstractSet[str]]) -> None:
-    """Delete old logs in ``directory``, which has a folder for each job, every minute until cancelled.
+    """Every minute until cancelled, delete old logs in ``directory``, which has one folder per job.
 
-    ``live`` returns the names of the folders of jobs that have processes on this task manager.
+    ``retained``: number of jobs without a process here whose logs are kept, those with the newest logs. ``live``:
+    returns the names of the folders to leave as they are, those of jobs that have processes on this task manager.
     """
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
@@ -30,7 +31,7 @@ async def prune_logs(directory: Path, retained: int, live: Callable[[], Abstract
 def prune_once(
     directory: Path, retained: int, live: AbstractSet[str], quiet_seconds: float = _QUIET_SECONDS
 ) -> list[str]:
-    """Delete the folders of jobs that are not ``live``, except the ``retained`` newest. Return their names.
+    """Delete the folders of jobs that are not ``live``, except the ``retained`` newest. Return the deleted names.
 
     Folders that were changed within ``quiet_seconds`` before the newest change of all stay as well.
     """

@@ -31,11 +31,11 @@ class WebHdfsRequest:
     http: web.Request
 
     def text(self, name: str) -> str:
-        """Return a parameter, "" if it is missing."""
+        """Return the parameter ``name``, or "" if it is missing."""
         return self.http.query.get(name, "")
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return a parameter that is true or false. Raises InvalidInput."""
+        """Return the parameter ``name``, true or false, or ``default`` if it is missing. Raises InvalidInput."""
         text = self.http.query.get(name, "").lower()
         if not text:
             return default
@@ -44,7 +44,10 @@ class WebHdfsRequest:
         return _FLAGS[text]
 
     def number(self, name: str) -> int | None:
-        """Return a parameter that is a number, 0 or above; None if it is missing or "null". Raises InvalidInput."""
+        """Return the parameter ``name``, a number of at least 0, or None if it is missing or "null".
+
+        Raises InvalidInput.
+        """
         text = self.http.query.get(name, "")
         if text in ("", "null"):
             return None

@@ -19,7 +19,7 @@ from emberkeep.lifecycle.model import ProcedureRequest
 
 
 class AttemptNodes:
-    """Its methods are those of the job store's port."""
+    """Nodes of the jobs' attempts. Implements the methods of JobStore about attempts."""
 
     def __init__(self, nodes: StoreNodes, checkpoints: CheckpointNodes) -> None:
         self._nodes = nodes

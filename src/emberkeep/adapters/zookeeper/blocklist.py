@@ -11,7 +11,7 @@ from emberkeep.blocklist.model import Blocklist
 
 
 class BlocklistNode:
-    """Its methods are those of the job store's port."""
+    """Node of the blocklist. ``read`` and ``record`` are ``blocklist`` and ``record_blocklist`` of JobStore."""
 
     def __init__(self, nodes: StoreNodes) -> None:
         self._nodes = nodes
@@ -23,7 +23,7 @@ class BlocklistNode:
         return decode_node(node.data, Blocklist, where=f"ZooKeeper, {path}") if node.data else Blocklist()
 
     async def record(self, blocklist: Blocklist) -> None:
-        """Replace the list. One that cannot be read is kept for inspection."""
+        """Replace the blocklist. If the stored one cannot be read, keep a copy of it for inspection."""
         session, layout = self._nodes.session, self._nodes.layout
         node = await session.get(layout.blocklist)
         data = encode_node(blocklist, node.data)

@@ -23,7 +23,7 @@ from emberkeep.jobs.ports import StoredJob
 
 
 class JobNodes:
-    """Its ``create``, ``recover`` and ``recover_job`` are those of the job store's port."""
+    """Nodes of the jobs' handles. Implements ``create``, ``recover`` and ``recover_job`` of JobStore."""
 
     def __init__(self, nodes: StoreNodes, files: StoreFiles, checkpoints: CheckpointNodes) -> None:
         self._nodes = nodes

@@ -27,7 +27,9 @@ log = structlog.get_logger(__name__)
 
 
 class ResultNodes:
-    """``record``, ``readable`` and ``expire`` are operations of the job store's port.
+    """Nodes of the jobs' results.
+
+    ``record``, ``readable`` and ``expire`` are ``record_result``, ``results`` and ``expire_results`` of JobStore.
 
     The transaction that writes a result deletes the job's other nodes.
     """

@@ -103,7 +103,7 @@ class ZooKeeperJobStore:
 
     @property
     def lineage(self) -> str:
-        """Identifies the epoch node by its creation, see the port. Raises Conflict before the store is open."""
+        """Name of the store, from the epoch node's creation; see JobStore. Raises Conflict before the store is open."""
         self._epoch.check_taken()
         return self._epoch.lineage
 

@@ -37,10 +37,10 @@ _LEFT_BY = 20  # attempts before this one whose leftovers are removed
 
 
 class DriverProcedures:
-    """Implements ProcedureSteps.
+    """Implements ProcedureSteps in the driver process.
 
-    ``runtime`` returns None until the driver is set up. ``leave`` ends the process with this outcome. ``step_seconds``:
-    limit of each step that has no deadline of its own.
+    ``runtime`` and ``functions`` return None until the driver is set up. ``leave(outcome)`` ends the process with that
+    outcome. ``step_seconds``: time limit for each step without a deadline of its own.
     """
 
     def __init__(

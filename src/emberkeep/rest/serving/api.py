@@ -1,4 +1,4 @@
-"""The JobManager's gateway, and the other ports that handlers use, in one value."""
+"""The interfaces that REST handlers use, in one object: the JobManager's gateway and the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UPLOADS = 64
 
 @dataclass(frozen=True)
 class Api:
-    """Everything that handlers may use.
+    """Everything that REST handlers may use.
 
     ``shut_down`` asks the process to end and returns at once. ``problem`` returns what this JobManager cannot do
     although it is the leader, "" in normal operation. ``poll_interval``: seconds between two reads of a job that a

@@ -141,7 +141,10 @@ class ScriptQueries:
 
 
 def check_not_failed(query: ScriptQuery, handle: Any) -> None:
-    """Raise Fatal if this run of the query has failed, with the first line of its exception."""
+    """Raise Fatal if the query has failed; the error has the first line of the query's exception.
+
+    ``handle``: the StreamingQuery of the run to check.
+    """
     failure = call("exception of a query", handle._jsq.exception)
     if failure.isDefined():
         line = in_one_line(str(failure.get().getMessage()))

@@ -62,7 +62,10 @@ class QueryStarts(Protocol):
 
 
 class QueryHook:
-    """Patch of DataStreamWriter. One per process; a lock orders the queries that several threads start."""
+    """Patch of DataStreamWriter: each query that starts gets its checkpoint location and is recorded. One per process.
+
+    Any thread may start a query; a lock serializes the choice of the checkpoint locations.
+    """
 
     def __init__(
         self,

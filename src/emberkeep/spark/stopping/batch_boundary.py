@@ -176,7 +176,10 @@ def _thread(query: ScriptQuery) -> Any:
 
 
 def _ending(query: ScriptQuery) -> tuple[Any, Any]:
-    """Return the query's state field and the value that ends the query. Raises ProcedureRefused."""
+    """Return the reference to the state of the query's StreamExecution, and the state TERMINATED.
+
+    The query ends when TERMINATED is set in the reference. Raises ProcedureRefused.
+    """
     from py4j.protocol import Py4JError
 
     try:

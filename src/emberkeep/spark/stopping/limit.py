@@ -1,4 +1,4 @@
-"""Time limits of steps."""
+"""Time limits for the steps of a procedure, such as a savepoint or a drain."""
 
 from __future__ import annotations
 
