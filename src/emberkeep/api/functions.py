@@ -19,7 +19,10 @@ from emberkeep.api.registry import REGISTRY
 
 @runtime_checkable
 class WithGracefulShutdown(Protocol):
-    """Called at a graceful end, never after a failure or a cancellation. Both methods may be called more than once."""
+    """Called during a graceful shutdown, never after a failure or a cancellation.
+
+    Both methods may be called more than once.
+    """
 
     def prepare_to_shutdown(self) -> None:
         """Flush and close what is open: all rows have come. Do not make anything final yet."""
@@ -78,7 +81,7 @@ class FollowsQueries(RichFunction):
     """A function of this package that is notified of each query that the script starts."""
 
     def query_started(self, query: str, checkpoint: str) -> None:
-        """Note a query that has started. It is running already, so do not wait for its batch.
+        """React to a query that has started. The query is running already, so do not wait for its batch.
 
         ``query``: its id, which stays the same over restarts. ``checkpoint``: where its checkpoint is now, as Spark
         reaches it.

@@ -1,4 +1,4 @@
-"""Find a job by the ways in which people name it: its id, the beginning of the id, or its name."""
+"""Find a job by what users call it: its id, a prefix of the id, or its name."""
 
 from __future__ import annotations
 

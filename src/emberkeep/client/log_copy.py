@@ -24,14 +24,14 @@ class ProblemClock:
         self._since: float | None = None
 
     def is_over(self) -> bool:
-        """Note that the problem exists; true if it has lasted for ``limit`` seconds."""
+        """Record that the problem exists now; return True if it has lasted for ``limit`` seconds."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
         return now - self._since >= self._limit
 
     def reset(self) -> None:
-        """Note that the problem does not exist."""
+        """Record that the problem does not exist now."""
         self._since = None
 
     @property

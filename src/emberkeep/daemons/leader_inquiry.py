@@ -44,7 +44,7 @@ class LeaderInquiry:
         self._doubts = asyncio.Event()
 
     def doubt(self) -> None:
-        """Note that the supposed leader has not replied."""
+        """Record that the supposed leader has not replied."""
         self._doubts.set()
 
     async def run(self) -> None:

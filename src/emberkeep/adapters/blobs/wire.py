@@ -63,7 +63,7 @@ class TransferAbort:
         return self._set
 
     def watch(self, used: socket.socket | None) -> None:
-        """Note the socket that the transfer uses from now on, None for none. Raises Aborted after ``set``."""
+        """Record the socket that the transfer uses from now on, None for none. Raises Aborted after ``set``."""
         with self._lock:
             self._socket = used
             if self._set:

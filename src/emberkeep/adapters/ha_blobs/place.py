@@ -162,7 +162,7 @@ class BlobPlace:
             self._refuse_missing(self._binding())
 
     def adopt(self) -> None:
-        """Let the storage own the place and all data in it, because a person has decided so.
+        """Let the storage own the place and all data in it, because an operator has decided so.
 
         Raises as ``require``, but never Unclaimed because of the place.
         """

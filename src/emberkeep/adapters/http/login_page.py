@@ -38,7 +38,7 @@ WRONG = "This token is not valid. It may belong to an earlier cluster."
 
 
 def wants_page(request: web.Request) -> bool:
-    """True if a browser asks for a page. A person there cannot use a problem document."""
+    """True if a browser asks for a page. A problem document is of no use there."""
     return request.method == hdrs.METH_GET and "text/html" in request.headers.get(hdrs.ACCEPT, "")
 
 

@@ -1,1 +1,1 @@
-"""Start processes that outlive their supervisor, find them again, and end them."""
+"""Start processes that outlive their supervisor, find them again, and stop them."""

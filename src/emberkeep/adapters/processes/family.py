@@ -55,7 +55,7 @@ class Family:
 
     @property
     def is_ours(self) -> bool:
-        """True if this supervisor started or adopted the process; false for a leftover that it only ends."""
+        """True if this supervisor started or adopted the process; false for a leftover that it only stops."""
         return self.is_child or self.on_exit is not None
 
     def is_due(self, now: float) -> bool:

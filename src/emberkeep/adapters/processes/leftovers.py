@@ -33,7 +33,7 @@ class Leftover:
 
     @property
     def is_led(self) -> bool:
-        """True if the leader is known and was alive, so that another supervisor can adopt it."""
+        """True if the leader is known and was alive, so that another supervisor can adopt the process."""
         return self.leader is not None and self.members.get(self.leader.pid) == self.leader.start_ticks
 
 

@@ -1,4 +1,4 @@
-"""Start processes, and end them together with everything that they started.
+"""Start processes, and stop them together with everything that they started.
 
 Each process leads a session of its own and outlives the supervisor. A record on disk lets the next supervisor find it.
 A leader that has ended stays a zombie until no process of its session is left, so that its pid, and hence the number of
@@ -102,7 +102,7 @@ class ProcessSupervisor:
         return process
 
     async def _discard(self, starting: asyncio.Task[Family]) -> None:
-        """End a process whose caller does not learn of its start, even if the caller is cancelled again."""
+        """Stop a process whose caller does not learn of its start, even if the caller is cancelled again."""
         task = asyncio.create_task(self._take_back(starting), name=f"take back: {starting.get_name()}")
         self._discarding.add(task)
         task.add_done_callback(self._discarding.discard)
@@ -201,7 +201,7 @@ class ProcessSupervisor:
         self._watch(process)
 
     async def end_leftover(self, leftover: Leftover, grace: float) -> None:
-        """End one of ``leftovers()`` as ``stop`` does. No exit is reported: the process was not our child."""
+        """Stop one of ``leftovers()`` as ``stop`` does. No exit is reported: the process was not our child."""
         process = self._processes.get(leftover.marker)
         if process is None:
             process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=None)

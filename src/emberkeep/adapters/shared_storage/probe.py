@@ -41,7 +41,7 @@ class StorageProbe:
         self._seen = False
 
     def expect(self) -> None:
-        """Note that the storage must hold data of this cluster, as the caller knows."""
+        """Record that the storage holds data of this cluster, so that an empty storage is a problem."""
         self._seen = True
 
     def look(self) -> StorageSight:

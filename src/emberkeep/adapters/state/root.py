@@ -10,7 +10,7 @@ from emberkeep.local_state.errors import Exists, IsADirectory
 
 @dataclass(frozen=True)
 class StateRoot:
-    """``location`` is the root as people know it, without secrets."""
+    """A durable root. ``location``: what messages call the root; it contains no secrets."""
 
     location: str
 

@@ -61,7 +61,7 @@ class RootOwner:
             owner = await self._find()
         except Damaged as error:
             log.error("replacing the ownership record in ZooKeeper", reason=str(error))
-            owner = self._drawn(_LOST)  # a person has to say which storage belonged to it
+            owner = self._drawn(_LOST)  # an operator must decide which storage belonged to it
             await self._write("write the ownership record", owner)
         return origin_of(owner.place_id, owner.belongs_to)
 

@@ -24,12 +24,15 @@ class Commits:
         self._writing = state.query
 
     def started(self, query: str, checkpoint: str) -> None:
-        """Note that this process has started a query; from any thread. Ignored unless the query has written here."""
+        """Record that this process has started ``query``; ignore queries that have not written to this output.
+
+        Any thread may call this.
+        """
         if query == self._writing:
             self._running = query, checkpoint
 
     def arrived(self, query: str, checkpoint: str) -> None:
-        """Note that a batch of this query is being written here."""
+        """Record that a batch of this query is being written to the output."""
         self._running = query, checkpoint
 
     def is_known(self, state: SinkState) -> bool:

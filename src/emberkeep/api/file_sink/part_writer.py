@@ -112,7 +112,7 @@ class PartWriter:
             self._delete(directory)
 
     def continues(self, query: str, checkpoint: str) -> None:
-        """Note that this process has started a query with this checkpoint. From any thread."""
+        """Record that this process has started a query with this checkpoint. Any thread may call this."""
         self._commits.started(query, checkpoint)
 
     def show_what_is_due(self) -> None:

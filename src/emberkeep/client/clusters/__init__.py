@@ -1,1 +1,1 @@
-"""Clusters on this machine: find, start and end them."""
+"""Clusters on this machine: find, start and stop them."""

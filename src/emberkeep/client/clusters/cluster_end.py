@@ -1,4 +1,4 @@
-"""Ends a local cluster: its daemons in order, and what they have started."""
+"""Stops a local cluster: its daemons in order, and the processes that they have started."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class ClusterEnd:
         self._say = say
 
     def run(self, record: ClusterRecord) -> bool:
-        """End everything and delete the record. Blocks.
+        """Stop all processes of the cluster and delete its record. Blocks.
 
-        Returns False if nothing of the cluster was running. Raises Fatal if something cannot be ended.
+        ``record``: the cluster to stop. Returns False if no process of the cluster was running. Raises Fatal if a
+        process cannot be stopped.
         """
         grace = self._grace + STOP_MARGIN
         was_running = is_left(record, self._layout)
@@ -70,7 +71,7 @@ class ClusterEnd:
 
 
 def is_left(record: ClusterRecord, layout: StateLayout) -> bool:
-    """True if a daemon of the cluster runs, which expects the others at their previous addresses."""
+    """True if a daemon of the cluster still runs: it expects the others at their previous addresses."""
     return any(daemon.is_running for daemon in record.daemons) or bool(
         _live(read_started(layout.started_task_managers))
     )

@@ -101,9 +101,9 @@ class EmbeddedCluster:
             await self._start_child()
 
     def stop(self, hurry: Callable[[], bool], *, with_logs: bool = False) -> Path | None:
-        """End the child and everything that it has started, and remove the directory. Blocks.
+        """Stop the child and all processes that it has started, and remove the directory. Blocks.
 
-        With ``with_logs``, keeps the logs and returns their directory. The child is killed after its stop timeout, or
+        With ``with_logs``, keep the logs and return their directory. The child is killed after its stop timeout, or
         HURRIED_TIMEOUT after ``hurry`` returns True. Raises Fatal if a process does not end.
         """
         if self._daemon is not None:

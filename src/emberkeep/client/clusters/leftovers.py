@@ -1,4 +1,4 @@
-"""Find and end processes that a cluster left behind: drivers and executors outlive a killed task manager.
+"""Find and stop processes that a cluster left behind: drivers and executors outlive a killed task manager.
 
 They are found by their environment: a task manager starts each of them with SPARK_LOCAL_DIRS below its working
 directory, and their children inherit the variable.
@@ -55,7 +55,7 @@ def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
 
 
 def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[ProcessIdentity]:
-    """Wait until all have ended or ``deadline`` (monotonic seconds) is reached. Return those still alive. Blocks."""
+    """Wait until all processes have ended, or until ``deadline`` (monotonic seconds). Return the live ones. Blocks."""
     left = [identity for identity in identities if is_alive(identity)]
     while left and time.monotonic() < deadline:
         time.sleep(_POLL)
@@ -66,7 +66,7 @@ def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[Pr
 def kill_below(directories: Iterable[Path], seconds: float = 10.0) -> list[ProcessIdentity]:
     """Kill the processes that were started by task managers working in or below these directories. Blocks.
 
-    Repeats this for new processes, at most for ``seconds``. Returns the processes that are left.
+    Repeat this for new processes, for at most ``seconds``. Return the processes that are left.
     """
     places = list(directories)
     deadline = time.monotonic() + seconds

@@ -1,7 +1,7 @@
 """A local cluster of separate processes: JobManagers, task managers, and ZooKeeper if there are several JobManagers.
 
-``cluster.json`` records what was started. A second ``up`` with the same shape starts what is missing. ``down`` ends
-all.
+``cluster.json`` records what was started. A second ``up`` with the same shape starts what is missing. ``down``
+stops all processes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LocalCluster:
         ``as_it_was``: if some of the cluster's processes run, complete it in its own shape and ignore ``shape``.
 
         Raises Conflict (a cluster of another shape runs, or another command works on it), Fatal. If a newly started
-        cluster fails, its daemons are ended; drivers and executors of the last cluster continue.
+        cluster fails, its daemons are stopped; drivers and executors of the last cluster continue.
         """
         with self._lock():
             record = self.record()
@@ -105,7 +105,7 @@ class LocalCluster:
                 raise
 
     def _take_back(self, started: list[Daemon], before: ClusterRecord) -> None:
-        """End the daemons of a start that failed, and restore the record. Processes of the last cluster continue."""
+        """Stop the daemons of a start that failed, and restore the record. Processes of the last cluster continue."""
         for daemon in reversed(started):
             daemon.kill()
         write_cluster(self._layout.cluster_file, before)
@@ -232,10 +232,10 @@ class LocalCluster:
     # --- stopping ---------------------------------------------------------------------------------------------------
 
     def down(self) -> bool:
-        """End the JobManagers, the task managers and what they have started, and ZooKeeper. Blocks.
+        """Stop the JobManagers, the task managers and what they have started, and ZooKeeper. Blocks.
 
         Returns False if no process of the cluster was running. Raises Conflict (another command works on the cluster),
-        Fatal (something cannot be ended).
+        Fatal (a process cannot be stopped).
         """
         with self._lock():
             return self._end_everything()

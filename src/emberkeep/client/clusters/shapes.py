@@ -1,4 +1,4 @@
-"""The shape of a local cluster, as a person asks for it and as it is told."""
+"""The shape of a local cluster: its nodes as the options give them, and its description in words."""
 
 from __future__ import annotations
 

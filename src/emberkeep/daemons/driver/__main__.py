@@ -116,7 +116,7 @@ class _Driver:
         self._job_master.application_stopped()
 
     def _told(self) -> None:
-        """Note SIGTERM. Runs in the signal handler: no lock, no I/O."""
+        """Record a SIGTERM. Runs in the signal handler: no lock, no I/O."""
         self._told_to_end = True
         if self._functions is not None:
             self._functions.ended_badly()
@@ -264,7 +264,7 @@ class _Driver:
         )
 
     def _failure_kind(self, script: ScriptOutcome) -> FailureKind:
-        # SIGTERM (from a cancellation, a task manager that ends, or a person) is no failure of the script. The
+        # SIGTERM (from a cancellation, a task manager that ends, or an operator) is no failure of the script. The
         # JobManager knows whether it was a cancellation.
         if script.kind is OutcomeKind.CANCELLED:
             return FailureKind.LOST

@@ -25,7 +25,8 @@ LONGEST_PAUSE = 5.0  # seconds between two checks
 class AgentWatch:
     """Watches the task manager of a driver.
 
-    ``record``: the file in which each task manager process names itself. ``timeout``: seconds.
+    ``record``: the file in which each task manager process names itself. ``timeout``: seconds without a
+    task manager after which the driver is an orphan.
     """
 
     def __init__(self, record: Path, timeout: float, clock: Clock) -> None:
@@ -58,7 +59,7 @@ class AgentWatch:
         return life is not None and is_alive(life.process)
 
     def look(self, lives: bool) -> float:
-        """Note the result of a check. Return the seconds since the task manager was last alive; 0 if it is alive."""
+        """Record the result of a check. Return the seconds since the task manager was last alive; 0 if it is alive."""
         now = self._clock.monotonic()
         if lives:
             if self._away_since is not None:

@@ -93,7 +93,7 @@ class JobManagerSettings:
 
 
 def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
-    """Return the driver that starts task managers; None if people start them. Raises InvalidInput, Fatal."""
+    """Return the driver that starts task managers; None if operators start them. Raises InvalidInput, Fatal."""
     if settings.configuration[RESOURCE_MANAGER_TYPE] == "standalone":
         return None
     return LocalProcesses(settings.configuration, settings.layout, settings.address)

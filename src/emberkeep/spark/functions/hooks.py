@@ -18,7 +18,7 @@ from emberkeep.spark.functions.user_functions import DriverFunctions
 
 
 class FunctionHooks:
-    """Puts what it finds in ``registry``, and tells ``functions`` of queries and of the end of Spark."""
+    """Puts the functions that it finds in ``registry``; notifies ``functions`` of query starts and of Spark's stop."""
 
     def __init__(self, functions: DriverFunctions, registry: Registry) -> None:
         self._functions = functions

@@ -116,11 +116,11 @@ class DriverFunctions:
     # --- reports on executors from Spark ----------------------------------------------------------------------------
 
     def executors_seen(self, executor_ids: Collection[str]) -> None:
-        """Note which executors are registered with Spark now."""
+        """Record which executors are registered with Spark now."""
         self._executors.executors_seen(executor_ids)
 
     def executor_removed(self, executor_id: str) -> None:
-        """Note that Spark is removing an executor: the instances on it get a deadline."""
+        """Record that Spark is removing an executor: the instances on it get a deadline."""
         self._executors.executor_removed(executor_id)
 
     # --- the script's own end -----------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class DriverFunctions:
             self._begin(entry)
 
     def query_started(self, query_id: str, checkpoint: Callable[[], object]) -> None:
-        """Tell the functions that follow queries. ``checkpoint``: returns the place of this query's checkpoint."""
+        """Notify the functions that follow queries. ``checkpoint``: returns the location of the query's checkpoint."""
         following = [entry.function for entry in self._living() if isinstance(entry.function, FollowsQueries)]
         if following:
             place = checkpoint()

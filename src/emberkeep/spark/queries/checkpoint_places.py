@@ -1,7 +1,7 @@
 """Wait for the storage of checkpoints, so that a query never starts from nothing because a file system is unavailable.
 
 A checkpoint of an earlier attempt is opened only once its directory exists. Until then the script waits without a time
-limit, and a message reports the wait. A person can cancel the job, or create the directory ``commits`` to start from
+limit, and a message reports the wait. A user can cancel the job, or create the directory ``commits`` to start from
 nothing.
 """
 
