@@ -1,7 +1,7 @@
 """One function object in a Python worker, and the thread that answers the driver for it.
 
 The connection to the driver may break while both processes live. Then the instance continues to take rows and
-reconnects; the driver waits for it before it calls any instance. If the driver has counted the instance as lost in the
+reconnects; the driver waits for it before it calls any instance. If the driver has given up the instance as lost in the
 meantime, or is of a release whose instances cannot reconnect, the instance is closed, and the worker makes another one
 for the next rows.
 """

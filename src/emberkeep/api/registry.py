@@ -29,7 +29,7 @@ class Registry:
         self._has_other_end: Callable[[], bool] = lambda: False
 
     def add(self, function: Any, name: str = "") -> None:
-        """Register a function. One that is registered already keeps its first name."""
+        """Register a function. A function that is registered already keeps its first name."""
         with self._lock:
             if any(entry.function is function for entry in self._entries):
                 return
@@ -63,8 +63,8 @@ def register(function: Any, name: str = "") -> Any:
     """Have an object's methods called when the job takes savepoints and when it ends; return the object.
 
     Not needed for what is given to ``foreachBatch``, ``foreach`` or ``addListener``: Emberkeep registers these itself.
-    ``name``: the name of its state in savepoints; by default its class, with a number from the second object on. In a
-    process that Emberkeep does not run, nothing is called.
+    ``name``: the name of the object's state in savepoints; by default the object's class, with a number from the second
+    object on. In a process that Emberkeep does not run, nothing is called.
     """
     REGISTRY.add(function, name)
     return function

@@ -1,6 +1,6 @@
 """Follow a job to its end: the driver's output as it is written, across restarts, and the job's state.
 
-The JobManager may be away for a while, which does not affect the job. The follower waits for it, for a bounded time.
+The JobManager may be unavailable for a while, which does not affect the job. The follower waits for a bounded time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every call here may be repeated:
 
 - reads, as they change nothing;
-- uploads, as a content is named by its hash;
+- uploads, as content is named by its hash;
 - submissions, by their idempotency key;
 - cancels, as they are level-triggered;
 - changes of the blocklist, as the client reads the blocklist when it does not know the outcome.
@@ -227,16 +227,16 @@ class RestClient:
     async def upload_blob(
         self, job_id: JobId, key: BlobKey, body: Callable[[], bytes | AsyncIterator[bytes]], size: int
     ) -> None:
-        """Upload a content.
+        """Upload the content of a BLOB.
 
-        ``body`` is called again for each try. The JobManager refuses a content with another hash.
+        ``body`` is called again for each try. The JobManager refuses content with another hash.
         """
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         path = f"/jobs/{job_id}/blobs/{key}"
         await self._http.call(Request("PUT", path, headers=headers, body=body, limits=_TRANSFER_LIMITS))
 
     async def download_blob(self, job_id: JobId, key: BlobKey, destination: Path) -> int:
-        """Download a content to ``destination``, which appears only once complete and verified.
+        """Download the content of a BLOB to ``destination``, which appears only once complete and verified.
 
         Returns its size in bytes. Raises Fatal if the content is damaged or cannot be written.
         """

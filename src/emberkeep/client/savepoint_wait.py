@@ -22,7 +22,7 @@ async def until_completed(
     look: Callable[[SavepointStatus], None],
     notice: Callable[[str], None],
 ) -> SavepointStatus:
-    """Return the final state; pass every state to ``look``.
+    """Return the request's final state; pass each state to ``look``, and each message for the user to ``notice``.
 
     Raises Absent, Unreachable (no JobManager for 5 minutes).
     """

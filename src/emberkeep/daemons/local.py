@@ -1,6 +1,6 @@
 """JobManager and task manager on one event loop: ``python -m emberkeep.daemons.local``.
 
-``emberkeep run`` starts this process if there is no cluster. It ends, with all its jobs and processes, on SIGTERM and
+``emberkeep run`` starts this process if there is no cluster. It stops, with all its jobs and processes, on SIGTERM and
 when its standard input closes, because its parent has ended. If it is started again in the same directory after a
 SIGKILL, it takes over its jobs, with the drivers and executors that are still alive.
 """

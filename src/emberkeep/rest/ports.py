@@ -1,4 +1,4 @@
-"""Ports of the REST API, besides the JobManager's gateway: logs, savepoints, shared storage."""
+"""Interfaces that REST handlers use besides the JobManager's gateway: logs, savepoints, and shared storage."""
 
 from __future__ import annotations
 
@@ -135,7 +135,10 @@ class Storage(Protocol):
 
 
 class RemoteLogs(Protocol):
-    """Logs on task managers, which upload them piece by piece. Callers pass addresses of registered ones only."""
+    """Logs on task managers, which upload them piece by piece.
+
+    Callers pass addresses of registered task managers only.
+    """
 
     async def entries(self, address: str, job_id: JobId | None) -> list[LogInfo]:
         """Return the task manager's ``LogCatalogue.entries``. Raises RetryLater if it does not answer."""

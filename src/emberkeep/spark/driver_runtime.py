@@ -94,7 +94,7 @@ class DriverRuntime:
         return registered
 
     def silent_executors(self, executor_ids: Collection[str]) -> frozenset[str]:
-        """Return those that have sent Spark no heartbeat for several heartbeat intervals. Raises SparkUnavailable."""
+        """Return executors that have sent Spark no heartbeat for several intervals. Raises SparkUnavailable."""
         return scheduler_control.silent_executors(self._context(), executor_ids)
 
     def block_takers(self) -> frozenset[str]:
@@ -132,7 +132,7 @@ class DriverRuntime:
         return progress.spark_jobs(self._context())
 
     def executors_changed(self) -> None:
-        """Tell Spark which executors are near the state of lost ones. Takes a survey; logs every failure."""
+        """Tell Spark which executors are near the state of lost executors. Take a survey; log every failure."""
         if self._placement is not None:
             self._placement.executors_changed()
 

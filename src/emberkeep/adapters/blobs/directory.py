@@ -126,7 +126,7 @@ class DirectoryBlobs:
             return status.st_size
 
     def _absent(self, owner: JobId, key: BlobKey) -> Absent | Unavailable:
-        if not self._tree.root.is_dir():  # the mount is missing: the BLOB was stored, or nobody would ask for it
+        if not self._tree.root.is_dir():  # the mount is missing: the BLOB was stored, or no process would ask for it
             return Unavailable(
                 f"{self.location} does not exist now, so BLOB {key} of job {owner} cannot be read",
                 hint="check that its file system is mounted",

@@ -10,7 +10,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 
 Place: TypeAlias = tuple[JobId, BlobKey]
-# Inode, size, modification time in ns: a file with the same three counts as unchanged.
+# Inode, size, modification time in ns: a file is taken as unchanged if all three are equal.
 Identity: TypeAlias = tuple[int, int, int]
 
 

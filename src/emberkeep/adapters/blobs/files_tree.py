@@ -127,7 +127,7 @@ class BlobTree:
     def replace_others(self, owner: JobId, key: BlobKey) -> None:
         """Link this owner's file in place of the other owners' files with this content.
 
-        Best effort: after an error the remaining owners keep their own files.
+        Best effort: after an error, the other owners keep their own files.
         """
         place, file = (owner, key), self.file(owner, key)
         others = [other for other in self.places(key) if other != place]

@@ -29,7 +29,7 @@ class FilePatience:
     def run(self, path: Path, work: Callable[[], ResultT]) -> ResultT:
         """Return the result of ``work``.
 
-        Raises what ``work`` raises; Unavailable, naming ``path``, if it does not end.
+        Raises what ``work`` raises; Unavailable, naming ``path``, if ``work`` takes too long.
         """
         if self._hanging is not None and self._hanging.is_alive():
             raise _silent(path)

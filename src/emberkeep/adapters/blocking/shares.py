@@ -28,7 +28,7 @@ class WorkShares:
 
     @contextlib.asynccontextmanager
     async def part(self, key: Hashable, what: str) -> AsyncIterator[None]:
-        """Hold one part. ``what`` is for errors. Raises RetryLater if none becomes free in time."""
+        """Hold one part for ``key``. Raises RetryLater, naming ``what``, if no part becomes free in time."""
         share = self._shares.setdefault(key, _Share(asyncio.Semaphore(self._per_key)))
         share.users += 1
         try:

@@ -39,7 +39,7 @@ class _Job(Generic[ItemT, ResultT]):
 
 
 class WorkThreads:
-    """A bounded number of threads. They end when this is closed or no longer used and no work is left."""
+    """A bounded number of threads. They end when no work is left and the object is closed or no longer used."""
 
     def __init__(self, threads: int, name: str, *, together: int = 1) -> None:
         """``together`` is how many waiting items of the same work a thread takes at once."""
@@ -67,7 +67,7 @@ class WorkThreads:
         return job.future
 
     def forget(self, future: asyncio.Future[ResultT]) -> bool:
-        """Cancel ``future`` and its work if the work has not begun. True if they were cancelled."""
+        """Cancel ``future`` and its work if the work has not begun. Return True if they were cancelled."""
         with self._lock:
             waiting = next((job for job in self._queue if job.future is future), None)
             if waiting is None:
@@ -101,7 +101,7 @@ class WorkThreads:
                     loop.call_soon_threadsafe(self._hand_over)
 
     def _next(self) -> list[_Job[Any, Any]]:
-        """Take a thread's next jobs from the queue. Empty: the thread ends."""
+        """Take a thread's next jobs from the queue. An empty list makes the thread end."""
         with self._lock:
             jobs: list[_Job[Any, Any]] = []
             while self._queue and len(jobs) < self._together and (not jobs or self._queue[0].work == jobs[0].work):

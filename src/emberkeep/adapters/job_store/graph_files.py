@@ -1,8 +1,8 @@
 """Job graphs as durable files, and the small handles that lead to them.
 
 A graph can have many MB. Its handle is small: it names the file, its size and its SHA-256. A damaged graph is kept for
-inspection, and the error names its path; only ``remove_job`` deletes it. A missing file counts as unavailable, not as
-damaged, since its mount may be missing too.
+inspection, and the error names its path; only ``remove_job`` deletes it. A missing file is unavailable, not damaged,
+since its mount may be missing too.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class GraphFiles:
     def discard(self, job_id: JobId) -> None:
         """Delete the graph of a job without a handle, unless it is damaged.
 
-        Log errors, raise none: a file that remains because of one is found by ``without_handle``.
+        Log errors instead of raising them: ``without_handle`` finds a file that remains after an error.
         """
         self.discard_file(self._path(job_id).name)
 

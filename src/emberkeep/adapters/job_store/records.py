@@ -32,8 +32,8 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
     """The newest attempt of a job, and what the job was asked to do.
 
     ``attempt``: its number; 0 before the first. ``canceled``: the job must be canceled. ``home``: where the attempt's
-    driver was to start. ``procedure``: requested, its end not yet recorded. ``stopped``: trigger id of the procedure
-    that has stopped the job permanently, or "".
+    driver was to start. ``procedure``: the requested procedure, until its end is recorded. ``stopped``: trigger id of
+    the procedure that has stopped the job permanently, or "".
     """
 
     attempt: int
@@ -50,7 +50,7 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, attempt=attempt, home=home, procedure=procedure)
 
     def procedure_ended(self, trigger_id: str, *, stopped: bool) -> StoredAttempt:
-        """Return the record after procedure ``trigger_id`` has ended. ``stopped``: it stopped the job permanently."""
+        """Return the record after the end of a procedure. ``stopped``: it has stopped the job permanently."""
         procedure = self.procedure
         if procedure is not None and procedure.trigger_id == trigger_id:
             procedure = None
@@ -67,7 +67,7 @@ _ATTEMPT_MIGRATIONS: Migrations = {1: _attempt_of_version_1}
 
 
 def encode_attempt(attempt: StoredAttempt, over: bytes | None = None) -> bytes:
-    """Encode the record. ``over``: the record that it replaces, as it was read; all encoders here take it so."""
+    """Encode the record. ``over``, in all encoders here: the replaced record as it was read, if there is one."""
     return encode_over(_ATTEMPT_KIND, _ATTEMPT_VERSION, attempt, over)
 
 

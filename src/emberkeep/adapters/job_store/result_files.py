@@ -104,7 +104,7 @@ class ResultFiles:
             return file.outline
 
     def discard(self, location: str) -> None:
-        """Delete a file. Log errors, raise none: a file that remains because of one is found by ``without_node``."""
+        """Delete a file. Log errors instead of raising them: ``without_node`` finds a file that remains."""
         path = self._directory / Path(location).name
         try:
             self._patience.run(path, lambda: path.unlink(missing_ok=True))

@@ -54,7 +54,7 @@ def held(path: Path, name: str, *, hint: str, unnamed: str = "another process") 
 
 
 def last_holder(path: Path) -> LockHolder | None:
-    """Return the last process that took the lock; None if that is not recorded or not readable. It may have ended."""
+    """Return the last process that took the lock, which may have ended; None if no record of it can be read."""
     try:
         return _decoded(path.read_bytes()[:_LONGEST])
     except OSError:

@@ -2,10 +2,10 @@
 
 A process belongs to the leader if one of these is true:
 
-- It is in the leader's session. This counts while the leader, alive or a zombie, still holds its pid: until then the
+- It is in the leader's session. This holds while the leader, alive or a zombie, still has its pid: until then the
   session's number cannot be another session's.
-- Its parent belongs, or another process of its session.
-- It belonged at an earlier check.
+- Its parent belongs to the leader, or another process of its session does.
+- It belonged to the leader at an earlier check.
 - It has our marker in its environment. This finds processes that left the session and lost their parents.
 
 A process escapes if it leaves its session, replaces its environment and loses its parent between two checks.

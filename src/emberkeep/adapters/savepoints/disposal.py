@@ -45,7 +45,7 @@ def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ..
 
 
 def _delete(store: DurableState, name: str) -> None:
-    """Delete a file or an empty directory. An absent one and one with entries are ignored."""
+    """Delete a file or an empty directory. Ignore missing files and directories with entries."""
     with contextlib.suppress(NotEmpty):
         store.delete(name, recursive=False)
 

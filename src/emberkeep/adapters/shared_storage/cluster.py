@@ -1,8 +1,8 @@
 """A cluster's part of the storage directory: who owns it, what jobs have in it, what is marked for deletion.
 
 The ownership record names the cluster, and the job store that the storage is used with. The job store in turn records
-the storage's identity. So a job store that was emptied or exchanged is recognised. Then nothing is deleted until
-an operator decides that the data in the storage belongs to this job store.
+the storage's identity. So a job store that was emptied or exchanged is recognised. Then nothing is deleted until an
+operator decides that the data in the storage belongs to this job store.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ClusterStorage:
 
         Do so once: if a noted directory is missing later, its file system is not mounted, and drivers wait for it.
         While the owner is not settled (``is_ours``), create the directory without a record, provided that the storage
-        is not empty. Log errors, raise none.
+        is not empty. Log errors instead of raising them.
         """
         place = self._layout.checkpoints
         try:

@@ -30,7 +30,7 @@ class _Marks(Compatible, frozen=True, kw_only=True):
 def read_marks(path: Path) -> tuple[Mark, ...]:
     """Return the marks in a file. Raises Unavailable, NewerFormat.
 
-    Damaged marks count as none: their periods begin again.
+    Damaged marks are treated as missing: their periods begin again.
     """
     data = read_if_there(path)
     if data is None:

@@ -61,7 +61,7 @@ class DiskCopies:
         return records
 
     def clear(self) -> None:
-        """Remove all copies. Call it instead of ``open_copies`` where no copies are kept any more. Raises Fatal."""
+        """Remove all copies. Call this instead of ``open_copies`` where copies are no longer kept. Raises Fatal."""
         with self._errors("delete"):
             self._places.clear()
 

@@ -19,7 +19,7 @@ class NotAllowed(EmberkeepError):
     """The request carries no credential, or an invalid one."""
 
 
-# The first match counts: subclasses come before their roots.
+# The first match is used: subclasses come before their base classes.
 _CLASSES: tuple[tuple[type[EmberkeepError], int, str], ...] = (
     (NotAllowed, 403, "org.apache.hadoop.security.AccessControlException"),
     (Fenced, 403, "org.apache.hadoop.security.AccessControlException"),

@@ -1,4 +1,4 @@
-"""The port of a state gateway. It stays the same across restarts: the job's processes know no other."""
+"""The port of a state gateway. It stays the same across restarts, because the job's processes know only this port."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class SinkFiles(Protocol):
         """Make these files, which Spark has written, survive a power loss, if the file system can do that."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all its contents; ignore one that does not exist."""
+        """Delete a file, or a directory with all its contents; ignore a path that does not exist."""
 
 
 class Frames(Protocol):

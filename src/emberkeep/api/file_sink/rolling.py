@@ -126,7 +126,7 @@ def _crowded(buckets: dict[str, tuple[Piece, ...]]) -> frozenset[str]:
 def _parts(pieces: Sequence[Piece], limits: Limits, growth: float, form: FileFormat, *, whole: bool) -> list[Work]:
     """Return work that makes parts of about the target size.
 
-    A rest that is too small for a part continues to wait, unless ``whole`` is set.
+    A remainder that is too small for a part continues to wait, unless ``whole`` is set.
     """
     large, small = _told_apart(pieces, limits, form)
     groups = [group for alike in _by_schema(small) for group in _packed(alike, limits, growth)]
@@ -156,7 +156,7 @@ def _by_schema(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
 
 
 def _packed(pieces: Sequence[Piece], limits: Limits, growth: float) -> list[tuple[Piece, ...]]:
-    """Group neighbours until the next one would make a group too large."""
+    """Group consecutive pieces until the next piece would make a group too large."""
     groups: list[tuple[Piece, ...]] = []
     group: tuple[Piece, ...] = ()
     for piece in pieces:

@@ -38,9 +38,9 @@ class Quiet:
     """Decides, from successive looks at a place, when nothing is left there.
 
     A JobManager knows only what task managers report. So a missing task manager may still register: with a JobManager
-    that has just taken over, or after a restart of its own. Therefore wait UNHEARD_SECONDS for it. An order from before
-    the block may arrive after it. Therefore nothing may be left until each task manager there has sent another
-    heartbeat.
+    that has just taken over, or after a restart of its own. Therefore wait UNHEARD_SECONDS for it. A request for a slot
+    or a driver that was sent before the block may arrive after it. Therefore nothing may be left until each task
+    manager there has sent another heartbeat.
     """
 
     def __init__(self, now: float) -> None:

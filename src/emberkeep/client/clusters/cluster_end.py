@@ -32,8 +32,8 @@ class ClusterEnd:
         """
         grace = self._grace + STOP_MARGIN
         was_running = is_left(record, self._layout)
-        # End the JobManager first, so that it cannot take the end of the other processes for job failures. The jobs
-        # continue next time.
+        # Stop the JobManager first, so that it does not take the end of the other processes for job failures. The
+        # jobs continue when the cluster is started again.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
         started = read_started(self._layout.started_task_managers)
         # After SIGTERM, drivers and executors would continue, for the next task manager in that directory.

@@ -1,6 +1,6 @@
 """Find the cluster for a command.
 
-The first of these that exists counts:
+The first of these that exists is used:
 
 1. ``--url``
 2. ``-D rest.address`` or ``-D rest.port``

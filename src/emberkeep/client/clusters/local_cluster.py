@@ -1,7 +1,7 @@
 """A local cluster of separate processes: JobManagers, task managers, and ZooKeeper if there are several JobManagers.
 
-``cluster.json`` records what was started. A second ``up`` with the same shape starts what is missing. ``down``
-stops all processes.
+``cluster.json`` records what was started. A second ``up`` with the same shape starts what is missing. ``down`` stops
+all processes.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class NoProgress:
 
 @dataclass(frozen=True)
 class UploadItem:
-    """A content to send: a file, or bytes. ``name`` is what messages to the user call it."""
+    """Content to upload: a file, or bytes. ``name`` is what messages to the user call it."""
 
     name: str
     content: BlobContent

@@ -11,9 +11,9 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values. Of equal keys the last counts. Trailing space is removed from values, as in Spark.
+    """Return the keys and values. If a key is repeated, its last value is used.
 
-    Raises ValueError (a broken ``\\u`` escape).
+    Trailing space is removed from values, as in Spark. Raises ValueError (a broken ``\\u`` escape).
     """
     found = {}
     for line in _logical_lines(text):

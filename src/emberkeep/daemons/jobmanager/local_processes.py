@@ -222,7 +222,7 @@ class LocalProcesses:
     def _end(self, task_manager: TaskManagerId) -> None:
         """Kill all processes of a task manager, then delete its record. Blocks.
 
-        Raises RetryLater if one does not end.
+        Raises RetryLater if a process does not end.
         """
         for record in read_started(self._directory):
             if record.task_manager != task_manager:

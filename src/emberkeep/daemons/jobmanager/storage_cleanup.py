@@ -2,14 +2,14 @@
 
 Default checkpoints live as long as their job may run again. Once the job is FINISHED or CANCELED, they are marked, and
 deleted after a delay. Those of a FAILED job stay with its result. Data of jobs that the job store does not know is
-marked, too, and kept for long (``jobs.leftovers``), because a job store restored from an older copy does not know the
+marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy does not know the
 newest jobs. Graphs without a handle are deleted in the same way. What the job store keeps of damaged jobs is deleted
 after a warning (``jobs.damaged_leftovers``).
 
 While task managers of another job store are in contact, their jobs may use data that this job store does not know. Then
 the periods of unknown jobs start again.
 
-Each look checks in this order: does the storage belong to this job store; what is in it; does this JobManager lead;
+An inspection checks in this order: does the storage belong to this job store; what is in it; does this JobManager lead;
 which jobs exist. So what was in the storage before this leader was confirmed belongs to a job that was accepted before.
 This leader knows that job, or the job is globally terminal.
 """
@@ -128,7 +128,7 @@ class StorageKeeper:
         self._condition = StorageCondition(problem="", unneeded=0)
 
     async def run(self) -> None:
-        """Look every half minute, or more often if a period is shorter. Log errors and continue, forever."""
+        """Call ``clean`` every half minute, or more often if a period is shorter, until cancelled. Log its errors."""
         while True:
             try:
                 await self.clean()
@@ -137,7 +137,10 @@ class StorageKeeper:
             await asyncio.sleep(max(self._interval, 1.0))
 
     async def clean(self) -> None:
-        """Look once. Raises an EmberkeepError if nothing may be deleted, or if that is unknown."""
+        """Inspect the storage once, mark what no job needs, and delete what is due.
+
+        Raises an EmberkeepError if nothing may be deleted, or if that is unknown.
+        """
         async with self._turn:
             try:
                 await asyncio.to_thread(self._storage.require)

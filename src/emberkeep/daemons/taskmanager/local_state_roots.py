@@ -1,4 +1,4 @@
-"""Where a task manager keeps its local copies, apart from all others that have the same root directory.
+"""Where a task manager keeps its local copies, apart from all other task managers with the same root directory.
 
 ```
 <working directory>/state/         copies/ and staging/ of this task manager alone

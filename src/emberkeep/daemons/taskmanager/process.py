@@ -96,7 +96,7 @@ class TaskManagerProcess:
 async def task_manager_process(
     system: System, configuration: Configuration, layout: StateLayout, place: WorkingPlace, services: Services
 ) -> AsyncIterator[TaskManagerProcess]:
-    """Start a task manager with what the previous process left in this working directory. ``place`` is held.
+    """Start a task manager with what the previous process left in ``place``, which the caller holds.
 
     On leaving, drivers and executors continue to run and keep their slots for the next task manager process. If
     ``retiring`` is set by then, they end, and all that the task manager has kept is deleted.

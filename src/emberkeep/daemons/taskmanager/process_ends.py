@@ -1,6 +1,6 @@
 """Reports how processes have ended, once what they left on disk can be read.
 
-An outcome that cannot be read now, or not by this release, is not lost: if it were reported as lost, a script that
+An outcome that cannot be read now, or only by a newer release, is not lost: if it were reported as lost, a script that
 succeeded would run again. Files are read in threads, because a disk that hangs must not block the event loop.
 """
 

@@ -81,7 +81,7 @@ class ProcessFiles:
         task.add_done_callback(self._rebinding.discard)
 
     async def leave(self) -> None:
-        """Stop taking files back. Processes keep theirs."""
+        """Stop taking files back. Processes keep their files."""
         for task in self._rebinding:
             task.cancel()
         await asyncio.gather(*self._rebinding, return_exceptions=True)

@@ -23,7 +23,7 @@ def may_still_come(api: Api) -> bool:
 
 
 async def task_managers(api: Api, wanted: Collection[TaskManagerId]) -> list[TaskManagerView]:
-    """Return all registered task managers, after waiting for the ``wanted`` ones while they may still register.
+    """Return all registered task managers, after waiting for the ``wanted`` ids while they may still register.
 
     Waits for at most LONGEST_WAIT, and stops waiting when the server stops. Raises RetryLater if too many requests
     wait already.

@@ -15,7 +15,7 @@ _KEPT = 1000  # operations that are remembered; those that run are never forgott
 
 @dataclass
 class Operation:
-    """State of an operation: it has succeeded if ``done`` is True and ``error`` is None. ``left``: what it returned."""
+    """State of an operation: succeeded if ``done`` is True and ``error`` is None. ``left``: what its work returned."""
 
     done: bool = False
     error: EmberkeepError | None = None

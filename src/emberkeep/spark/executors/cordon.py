@@ -60,7 +60,7 @@ class DecommissionTables:
         _backend(self._context).reviveOffers()
 
     def closed(self, executor_ids: Collection[str]) -> frozenset[str]:
-        """Return those of these executors that are marked, or about to end."""
+        """Return which of ``executor_ids`` are marked as decommissioned or are about to end."""
         table = _locked(self._context, _backend(self._context))
         return frozenset(executor_id for executor_id in executor_ids if table.containsKey(executor_id))
 

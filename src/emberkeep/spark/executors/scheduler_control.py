@@ -48,7 +48,7 @@ def executor_ids(context: Any) -> frozenset[str]:
 
 
 def silent_executors(context: Any, executor_ids: Collection[str]) -> frozenset[str]:
-    """Return those that have sent the driver no heartbeat for more than three heartbeat intervals.
+    """Return the executors that have sent the driver no heartbeat for more than three heartbeat intervals.
 
     An executor that has not sent any heartbeat yet is not among them. Raises SparkUnavailable.
     """

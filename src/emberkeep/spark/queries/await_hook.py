@@ -1,6 +1,6 @@
 """Hide from the script that a procedure has ended its streaming queries, until that procedure has ended.
 
-While the queries are away, the script sees them as running: its awaits do not return, ``isActive`` is true, and the
+While the queries are stopped, the script sees them as running: its awaits do not return, ``isActive`` is true, and the
 start of another query waits. If the queries are started again, awaits continue with the new runs. If the job's end is
 recorded, awaits return as they do for ended queries, and the script continues after them. If it then starts a query,
 the script exits successfully, because the job has ended.

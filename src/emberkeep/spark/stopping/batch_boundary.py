@@ -59,7 +59,7 @@ def check_has_boundaries(query: ScriptQuery) -> None:
 
 
 def was_interrupted(query: ScriptQuery) -> bool:
-    """True if the query has ended because its batch was interrupted, by the causes of its exception.
+    """True if the query has ended because its batch was interrupted, according to the causes of its exception.
 
     Spark's own code or the script's may have raised it. Raises SparkUnavailable.
     """

@@ -311,7 +311,7 @@ class QueryProcedures:
     def _await_script(self, note: Note, limit: Limit) -> None:
         """Wait until the script has started all its queries.
 
-        A script counts as having started them all if it awaits a query, or if its last start was 15 s ago. If it has
+        A script is taken to have started them all if it awaits a query, or if its last start was 15 s ago. If it has
         started none, wait for its first query only if an earlier attempt was already asked to run a procedure. Raises
         ProcedureRefused at the limit, unless a drain has begun.
         """

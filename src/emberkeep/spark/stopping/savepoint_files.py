@@ -102,7 +102,7 @@ def _of_partition(directory: str, tails: list[str], version: int) -> list[str]:
     files = [(tail, found) for tail in tails if (found := _STATE_FILE.fullmatch(tail))]
     reached = [(tail, found, int(found.group(1))) for tail, found in files if int(found.group(1)) <= version]
     if any(found.group(2) for _, found, _ in reached):
-        # A version may have several files with different unique ids, and only their content says which one counts.
+        # A version may have several files with different unique ids, and only their content says which file is valid.
         return [tail for tail, _, _ in reached]
     snapshots = [number for _, found, number in reached if found.group(3) in _SNAPSHOTS and not found.group(4)]
     base = max(snapshots, default=0)

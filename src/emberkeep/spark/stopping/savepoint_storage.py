@@ -31,13 +31,13 @@ class SavepointStorage(Protocol):
         """Prepare for files of these names, which are about to be saved: make directories where they are needed."""
 
     def save(self, source: str, name: str) -> SavepointFile:
-        """Copy a checkpoint's file, replacing one of that name. ``source`` is a location that Hadoop accepts.
+        """Copy a checkpoint's file to ``name``, replacing any such file. ``source``: a location that Hadoop accepts.
 
         The checksum is of the bytes that were read from ``source``.
         """
 
     def write(self, name: str, data: bytes) -> SavepointFile:
-        """Write a small file, whole or not at all, replacing one of that name. It is durable when this returns."""
+        """Write a small file atomically, replacing any file of that name. The file is durable when this returns."""
 
     def seal(self, names: Iterable[str]) -> None:
         """Make the files saved under these names survive a power loss."""
