@@ -92,7 +92,7 @@ class FunctionCall(Compatible, frozen=True, kw_only=True):
 
 
 class Reply(Compatible, frozen=True, kw_only=True):
-    """``number``: of the call, or FAREWELL or NOT_BEGUN."""
+    """A worker's reply to a call, or its farewell. ``number``: of the call, or FAREWELL or NOT_BEGUN."""
 
     number: int
     error: str = ""
@@ -104,7 +104,10 @@ class InstanceGivenUp(Conflict):
 
 
 class Joined(NamedTuple):
-    """``version``: the version that both sides speak. ``states``: the states that the instance begins with."""
+    """The result of ``join_driver``.
+
+    ``version``: the version that both sides speak. ``states``: the states that the instance begins with.
+    """
 
     channel: Channel
     states: list[bytes]

@@ -13,7 +13,7 @@ _GRACEFUL = ("prepare_to_shutdown", "shutdown", "snapshot_state", "initialize_st
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """``name`` identifies the function among those of the job, the same in each attempt."""
+    """A registered function. ``name`` identifies it among the job's functions, and is the same in each attempt."""
 
     name: str
     function: Any

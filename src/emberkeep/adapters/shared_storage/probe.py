@@ -45,7 +45,7 @@ class StorageProbe:
         self._seen = True
 
     def look(self) -> StorageSight:
-        """Check the storage. Blocks for a few seconds at most; raises nothing."""
+        """Check the storage. Blocks for a few seconds at most; the result reports every error."""
         try:
             held = self._patience.run(self._storage, self._is_held)
         except EmberkeepError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
 
 PART_BYTES = 8 * 1024**2
-"""One request; more than that is sent in parallel parts, and copied by the store itself."""
+"""Bytes of one request. Larger files are sent in parallel parts, and copied by the store itself."""
 _PARTS_AT_ONCE = 3
 _PIECE_BYTES = 256 * 1024
 _DELETED_AT_ONCE = 1000

@@ -16,7 +16,7 @@ BATCH = 500  # nodes or graphs read together
 
 @dataclass(frozen=True)
 class StoreNodes:
-    """``session`` reads them, transactions of ``epoch`` write them, ``layout`` names them."""
+    """Access to nodes: ``session`` reads them, transactions of ``epoch`` write them, ``layout`` has their paths."""
 
     session: ZooKeeperSession
     layout: ZooKeeperLayout

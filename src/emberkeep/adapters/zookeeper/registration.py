@@ -41,7 +41,7 @@ class AddressTaken(RetryLater):
 
 
 class AddressRegistration:
-    """Keeps ``own`` registered. ``session_timeout``: seconds."""
+    """The registration of this JobManager's address, ``own``. ``session_timeout``: seconds."""
 
     def __init__(
         self, session: ZooKeeperSession, layout: ZooKeeperLayout, own: RegisteredAddress, session_timeout: float

@@ -12,7 +12,10 @@ from emberkeep.api.file_sink.ports import Frames
 
 
 class Commits:
-    """``restored``: a query and its newest committed batch, from the savepoint that the job starts from."""
+    """Knowledge of the batches that Spark has committed.
+
+    ``restored``: a query and its newest committed batch, from the savepoint that the job starts from.
+    """
 
     def __init__(self, frames: Frames, restored: tuple[str, int] | None) -> None:
         self._frames = frames

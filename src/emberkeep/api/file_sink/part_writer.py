@@ -39,7 +39,7 @@ _HIDDEN = ("_", ".")
 
 
 class SinkPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """``output``: what readers list. ``work``: all that they must not see, on the same file system."""
+    """The sink's directories, on one file system. ``output``: what readers list. ``work``: what they must not see."""
 
     output: str
     work: str

@@ -9,7 +9,7 @@ import msgspec
 
 
 class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """``path`` below the directory that was listed, with "/"; ``size`` in bytes."""
+    """A file in a listing. ``path``: below the listed directory, with "/". ``size``: in bytes."""
 
     path: str
     size: int

@@ -17,7 +17,7 @@ STOP_MARGIN = 35.0  # seconds on top of the jobs' grace, after which a task mana
 
 
 class ClusterEnd:
-    """``grace``: seconds for jobs to end by themselves. ``say`` gets each event as a line of text."""
+    """Stops a cluster. ``grace``: seconds for jobs to end by themselves. ``say`` gets each event as a line of text."""
 
     def __init__(self, layout: StateLayout, grace: float, say: Callable[[str], None]) -> None:
         self._layout = layout

@@ -24,7 +24,10 @@ _MEMORY_SHARE = 0.8
 
 
 class DaemonStarts:
-    """``config_file``: what the daemons read as well; None for no file. ``say`` gets each start as a line of text."""
+    """Starts the daemons of one cluster.
+
+    ``config_file``: a file that the daemons read as well; None for no file. ``say`` gets each start as a line of text.
+    """
 
     def __init__(
         self, configuration: Configuration, layout: StateLayout, config_file: Path | None, say: Callable[[str], None]

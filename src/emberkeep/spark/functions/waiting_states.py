@@ -8,7 +8,10 @@ _SEPARATOR = "@"  # between a function's name and the number of its state
 
 
 class WaitingStates:
-    """``restored`` returns the states that the job begins with; it is read at the first use. Not thread-safe."""
+    """The waiting states of a job's functions. Not thread-safe.
+
+    ``restored``: returns the states that the job begins with; called at the first use.
+    """
 
     def __init__(self, restored: Callable[[], Mapping[str, bytes]]) -> None:
         self._restored = restored

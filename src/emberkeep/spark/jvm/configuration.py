@@ -30,7 +30,7 @@ _STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.")
 
 @dataclass(frozen=True)
 class MergedConfiguration:
-    """``values``: settings that override the existing ones. ``warnings``: one line each, for the user."""
+    """Settings for a new SparkContext. ``values`` override the existing ones. ``warnings``: lines for the user."""
 
     values: dict[str, str]
     warnings: tuple[str, ...]

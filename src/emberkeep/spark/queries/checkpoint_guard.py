@@ -139,7 +139,7 @@ class _AskingFiles:
 
 
 class _AskingRenamingFiles(_AskingFiles):
-    """The same for a file manager that writes temporary files and renames them. The renaming waits, too."""
+    """An _AskingFiles for a file manager that writes temporary files and renames them. The renaming waits, too."""
 
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
         from pyspark import SparkContext
