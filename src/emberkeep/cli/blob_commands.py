@@ -98,7 +98,7 @@ def verify(
     Parameters
     ----------
     job
-        Read only the BLOBs of this job: job id, the beginning of one, or a job's name.
+        Read only the BLOBs of this job: job id, a prefix of one, or a job name.
     """
     from emberkeep.cli.wording import byte_count
     from emberkeep.client.job_reference import resolve_job

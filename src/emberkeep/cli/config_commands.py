@@ -59,7 +59,7 @@ def show(
 
 @config_app.command
 def check(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
-    """Check the configuration file, environment variables and -D settings. Exit code 2 if one is invalid."""
+    """Check the configuration file, environment variables and -D settings. Exit code 2 if any setting is invalid."""
     configuration = config.load()
     for warning in configuration.warnings():
         say(warning)

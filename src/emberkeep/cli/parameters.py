@@ -10,7 +10,7 @@ from emberkeep.cli.tables import OutputFormat
 
 JOB_GROUP = Group("Job", sort_key=5)
 
-Job = Annotated[str, Parameter(help="Job id, the beginning of one, or a job's name.")]
+Job = Annotated[str, Parameter(help="Job id, a prefix of one, or a job name.")]
 Node = Annotated[str, Parameter(help="Id of the node, as `emberkeep node list` shows it.")]
 SavepointPath = Annotated[str, Parameter(help="The savepoint's directory, as the cluster sees it.")]
 Output = Annotated[

@@ -70,7 +70,7 @@ def list_savepoints(
     Parameters
     ----------
     job
-        List only the savepoints of this job: job id, the beginning of one, or a job's name.
+        List only the savepoints of this job: job id, a prefix of one, or a job name.
     """
     from emberkeep.client.job_reference import resolve_job
 
