@@ -50,7 +50,7 @@ DRAIN_DEATHS = (
 FAILURES = (
     (("--drain",), "executor prepare_to_shutdown", "raise", "OSError: nobody answers"),
     (("--drain",), "driver MAX_WATERMARK", "raise", "the drain is abandoned because its batch"),
-    (("--drain",), "executor snapshot_state", "lose", "it was lost"),
+    (("--drain",), "executor snapshot_state", "lose", "the instance was lost"),
     (("--drain",), "driver prepare_to_shutdown", "raise", "OSError: nobody answers"),
     ((), "driver snapshot_state", "raise", "OSError: nobody answers"),
     ((), "driver snapshot_state", "large", "File too large"),

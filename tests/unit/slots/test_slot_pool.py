@@ -286,6 +286,16 @@ def test_an_executor_on_a_blocked_place_takes_no_new_task_once_another_one_is_th
     assert pool.state.to_cordon() == frozenset(), "it works again while there is nobody else"
 
 
+@pytest.mark.req("BLK-2")
+def test_of_the_executors_on_blocked_places_those_that_spark_hears_keep_working() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(blocked("tm0", "tm1"), 1.0)
+    with_replacement(pool)
+    executors = frozenset(map(ExecutorId, ("0", "1", "2")))
+    pool.handle(SparkSaw(executors, silent=frozenset({ExecutorId("0")})), 3.0)
+    assert pool.state.to_cordon() == {ExecutorId("0")}, "of two wanted, 1 and 2 work; 0 cannot"
+
+
 def test_a_cordoned_executor_with_nothing_left_to_do_or_to_keep_leaves() -> None:
     pool = held_pool(decommissions=True)
     pool.handle(blocked("tm0"), 1.0)

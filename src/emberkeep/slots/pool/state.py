@@ -139,7 +139,8 @@ class PoolState:
         """Return the outgoing executors that must take no new task, because enough others run in their place."""
         needed = max(0, self.wanted - sum(slot.stays and slot.executor.is_alive for slot in self.held.values()))
         outgoing = [slot for slot in self.held.values() if slot.is_outgoing and slot.executor.is_registered]
-        outgoing.sort(key=lambda slot: slot.executor.cordoned)
+        # Keep those at work that Spark hears; among them, those that are not cordoned yet.
+        outgoing.sort(key=lambda slot: (not slot.executor.is_alive, slot.executor.cordoned))
         return frozenset(slot.executor.id for slot in outgoing[needed:])
 
     def doubted(self, now: float) -> frozenset[ExecutorId]:
