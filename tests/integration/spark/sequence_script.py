@@ -319,7 +319,7 @@ def batch_outlasts_the_stop():
         try:
             steps.pause(notes.append, Limit(time.monotonic() + 0.3))
         except ProcedureRefused as error:
-            assert "has not ended in time" in str(error), error
+            assert "did not end in time" in str(error), error
         else:
             raise AssertionError("the batch still runs")
         steps.resume()
