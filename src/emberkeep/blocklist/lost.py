@@ -1,4 +1,4 @@
-"""Replace a blocklist whose record cannot be read by the newest copy that a JobMaster holds. Pure."""
+"""If the blocklist's record cannot be read, replace it with the newest copy that a JobMaster holds. Pure."""
 
 from __future__ import annotations
 

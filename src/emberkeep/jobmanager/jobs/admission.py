@@ -1,4 +1,4 @@
-"""Checks of a job before it is accepted, and what its graph asks of the cluster. Pure."""
+"""Check a job's graph before the job is accepted, and derive from it what the job needs. Pure."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def block(call: CheckedRequest) -> web.StreamResponse:
 
 
 def _drivers(body: BlockRequest) -> EvacuatedDrivers:
-    """Return what happens to drivers that cannot move, since they run no streaming query.
+    """Return what happens to drivers without a streaming query: RESTART by default in an evacuation, else WAIT.
 
     Raises InvalidInput if the request sets ``drivers`` but does not evacuate.
     """

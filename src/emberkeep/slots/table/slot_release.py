@@ -10,7 +10,7 @@ _WITH_PROCESS = (SlotState.STARTING, SlotState.RUNNING, SlotState.RELEASING)
 
 
 class SlotRelease:
-    """Releases slots and frees them. Part of the SlotTable."""
+    """Frees slots. A slot with a process is RELEASING until that process has ended. Part of the SlotTable."""
 
     def __init__(self, table: TableState) -> None:
         self._table = table

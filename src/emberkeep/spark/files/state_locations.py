@@ -15,7 +15,7 @@ class StateLocations(Protocol):
     """Translation of durable locations for Spark."""
 
     def for_spark(self, spark: Any, location: str) -> str:
-        """Return the location to give Spark for a durable one; a location that is translated already stays the same.
+        """Return the location that Spark must use for a durable ``location``. A translated one is returned unchanged.
 
         ``spark``: the query's session.
         """

@@ -84,7 +84,11 @@ def _required(settings: DriverSettings, master_url: str) -> dict[str, str]:
 
 
 def master_configuration(merged: Mapping[str, str]) -> dict[str, str]:
-    """Return the embedded Master's settings: those of connections, and the switches that close its other interfaces."""
+    """Return the embedded Master's settings.
+
+    They are the connection settings and the secret from ``merged``, with the Master's REST server and the web UI's kill
+    action turned off.
+    """
     connection = {key: value for key, value in merged.items() if _is_startup(key) or key == _SECRET_KEY}
     return connection | {"spark.master.rest.enabled": "false", "spark.ui.killEnabled": "false"}
 

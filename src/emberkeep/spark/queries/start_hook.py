@@ -46,7 +46,7 @@ class _Writer:
 
 
 class QueryStarts(Protocol):
-    """Further steps around the script's start of a query."""
+    """Steps that QueryHook runs before, during and after the start of a query by the script."""
 
     def admitted(self) -> AbstractContextManager[None]:
         """Enclose all other steps: wait until queries may start. Raises SystemExit if none may start any more."""
