@@ -180,6 +180,7 @@ def check(result: dict[str, object], nodes: set[str]) -> None:
     assert result["listed"] == [[], [], 0]
 
 
+@pytest.mark.long
 @pytest.mark.req("BLOB-8")
 @pytest.mark.req("BLOB-13")
 @pytest.mark.req("BLOB-18")

@@ -190,6 +190,7 @@ async def test_wrong_settings_are_told_without_secrets(place: Bucket, monkeypatc
     assert not any(secret in str(told.value) for secret in SECRETS)
 
 
+@pytest.mark.long
 @pytest.mark.req("BLOB-11")
 async def test_more_blobs_than_one_request_deletes(place: Bucket) -> None:
     store = place.store()

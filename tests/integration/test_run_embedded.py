@@ -211,6 +211,7 @@ def test_everything_goes_when_the_command_is_killed(shell: Shell) -> None:
     assert not list(directory.rglob("jobs.sqlite"))
 
 
+@pytest.mark.long
 def test_a_streaming_job_goes_on_when_the_embedded_daemon_is_killed(shell: Shell) -> None:
     stream = Stream(shell.directory / "stream")
     shell.write("stream.py", SCRIPT)

@@ -14,7 +14,7 @@ from emberkeep.rest.cluster import expected
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.waiting import WaitingRoom
-from tests.unit.rest.fake_gateway import FakeGateway, job_id
+from tests.unit.rest.fake_gateway import FakeGateway, job_id, task_manager_view
 from tests.unit.rest.server import Answer, ListedLogs, Site, eventually, running_site
 
 J1 = f"/v1/jobs/{job_id(1)}"
@@ -92,7 +92,7 @@ class TestNewLeader:
         late = led_since_now(site)
         listing, reading = await two_who_wait(site, late)
 
-        site.gateway.add_task_managers(late)
+        site.gateway.add_task_managers(late, task_manager_view(4))  # both ran processes of the job
 
         assert [log["name"] for log in (await listing).json()["logs"]] == [STDOUT]
         assert (await reading).body == b"0123456789"
