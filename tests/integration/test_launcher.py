@@ -27,8 +27,8 @@ from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import ExecutorKey, ProcessExit
-from tests.unit.taskmanager.archives import regular, tar
-from tests.unit.taskmanager.directory_blobs import DirectoryBlobs
+from tests.unit.taskmanager.blobs.directory_blobs import DirectoryBlobs
+from tests.unit.taskmanager.libraries.archives import regular, tar
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("BLOB-13")]
 

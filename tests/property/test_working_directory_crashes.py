@@ -1,7 +1,8 @@
 """What a task manager keeps in its working directory, and the death of process or machine after each single step.
 
 Each file holds the old value or the new one, or nothing, which its reader knows what to do with; and it can be written
-again. The table of slots is tested by tests/unit/daemons/test_agent_files.py, local copies by test_state_crashes.py.
+again. The table of slots is tested by test_agent_files.py in tests/unit/daemons/records, local copies by
+test_state_crashes.py.
 """
 
 from __future__ import annotations

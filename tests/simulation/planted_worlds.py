@@ -28,7 +28,7 @@ from tests.support.simulator.contenders import simulate_contended
 from tests.support.simulator.properties import TICK
 from tests.support.simulator.scripts import Script
 from tests.support.simulator.simulation import Run, Story, play, simulate
-from tests.unit.taskmanager.state_gateways import DRIVER_OF, Node
+from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, Node
 
 World = Callable[[int], tuple[str, ...]]
 STREAM = Script(seconds=None, executors=1)

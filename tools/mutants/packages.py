@@ -31,43 +31,44 @@ def _unit(*names: str) -> tuple[str, ...]:
 
 
 def _property(*names: str) -> tuple[str, ...]:
-    return tuple(f"tests/property/test_{name}.py" for name in names)
+    return tuple(f"tests/property/{name}" for name in names)
 
 
 PACKAGES = {
     "jobs": Package(
         ("jobs",),
         (
-            _unit("jobs", "safety/test_start_failures.py", "safety/test_attempts_of_an_older_copy.py"),
-            _property("job_machine"),
-            (*_unit("jobmanager", "safety"), *_SIMULATION),
+            _unit("jobs"),
+            _property("test_job_machine.py"),
+            (*_unit("jobmanager", "adapters/job_store", "daemons"), *_SIMULATION),
         ),
     ),
     "blobs": Package(
         ("blobs",),
         (
-            (*_unit("blobs"), *_property("server_machine", "cache_machine")),
-            (*_unit("jobmanager/test_blob_server.py", "taskmanager", "adapters/test_blob_client.py"), *_SIMULATION[:1]),
+            (*_unit("blobs"), *_property("blobs/test_server_machine.py", "blobs/test_cache_machine.py")),
+            (*_unit("jobmanager/blobs", "taskmanager", "adapters/blobs"), *_SIMULATION[:1]),
         ),
     ),
     "blocklist": Package(
         ("blocklist",),
         (
-            (*_unit("blocklist"), *_property("blocklist")),
-            (*_unit("jobmanager", "jobmaster", "spark/test_cordon.py"), "tests/simulation/test_blocklist.py"),
+            (*_unit("blocklist"), *_property("test_blocklist.py")),
+            (*_unit("jobmanager", "jobmaster", "spark/executors"), "tests/simulation/test_blocklist.py"),
         ),
     ),
     "leadership": Package(
-        ("leadership",), (_unit("leadership"), _property("leadership"), _unit("jobmanager/test_contender.py"))
+        ("leadership",), (_unit("leadership"), _property("test_leadership.py"), _unit("jobmanager/test_contender.py"))
     ),
     "local_state": Package(
-        ("local_state",), (_unit("local_state"), _property("local_state_machine"), _unit("taskmanager", "adapters"))
+        ("local_state",),
+        (_unit("local_state"), _property("test_local_state_machine.py"), _unit("taskmanager", "adapters/state")),
     ),
     "slots": Package(
         ("slots",),
         (
             _unit("slots"),
-            _property("slot_table", "slot_pool", "slot_lives", "slot_manager"),
+            _property("slots"),
             (*_unit("jobmanager", "jobmaster", "taskmanager"), *_SIMULATION),
         ),
     ),
@@ -80,7 +81,7 @@ PACKAGES = {
             "spark/stopping/savepoint_files.py",
         ),
         (
-            (*_unit("lifecycle"), *_property("procedure_machine")),
+            (*_unit("lifecycle"), *_property("test_procedure_machine.py")),
             (*_unit("jobmaster", "spark"), "tests/simulation/test_procedures.py"),
         ),
     ),
@@ -89,7 +90,7 @@ PACKAGES = {
         (
             _unit("jobmanager"),
             ("tests/simulation/test_cluster.py", "tests/simulation/test_procedures.py"),
-            (*_unit("rest", "safety", "daemons"), *_SIMULATION[1:], "tests/simulation/safety"),
+            (*_unit("rest", "daemons", "adapters/shared_storage"), *_SIMULATION[1:], "tests/simulation/safety"),
         ),
     ),
 }

@@ -10,7 +10,7 @@ import pytest
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, described, encode_manifest
 from tests.integration.s3_server import s3_server
-from tests.unit.safety.test_savepoint_disposal import EMPTY, FILES
+from tests.unit.daemons.jobmanager.test_savepoint_disposal import EMPTY, FILES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

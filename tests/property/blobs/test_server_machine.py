@@ -13,7 +13,7 @@ from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.server_machine import SUBMISSION
 from tests.campaign import examples
-from tests.property.blob_world import KEYS, OWNERS, SIZE, BlobWorld, Place, content
+from tests.property.blobs.blob_world import KEYS, OWNERS, SIZE, BlobWorld, Place, content
 
 owners, keys = st.sampled_from(OWNERS), st.sampled_from(KEYS)
 permanents = st.sampled_from([key for key in KEYS if key.is_permanent])

@@ -26,8 +26,8 @@ from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, decode_manifes
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
 from emberkeep.rest.jobs.shapes import job_details_info
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view
+from tests.unit.rest.jobs.test_savepoints import flip, make
 from tests.unit.rest.server import TOKEN, running_site
-from tests.unit.rest.test_savepoints import flip, make
 
 Output = pytest.CaptureFixture[str]
 JOB = job_id(1)

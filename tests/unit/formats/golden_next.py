@@ -31,7 +31,7 @@ from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.taskmanager.agent_record import AgentRecord
-from tests.unit.safety import golden_samples as samples
+from tests.unit.formats import golden_samples as samples
 
 NEXT = Path(__file__).parent / "golden" / "next"
 

@@ -1,4 +1,4 @@
-"""Writes golden files: ``python -m tests.unit.safety.golden_write DIRECTORY`` with a release's code on the path.
+"""Writes golden files: ``python -m tests.unit.formats.golden_write DIRECTORY`` with a release's code on the path.
 
 The files of a release are made once, from the code of its commit (a worktree of it, its ``src`` first in PYTHONPATH),
 and are never made again: later code has to read what that release really wrote. ``golden_next`` has what came later.
@@ -35,7 +35,7 @@ from emberkeep.spark.jvm import class_archive
 from emberkeep.spark.queries import checkpoints
 from emberkeep.spark.stopping import restore
 from emberkeep.taskmanager.libraries import archives as library_cache_archives
-from tests.unit.safety import golden_samples as samples
+from tests.unit.formats import golden_samples as samples
 
 
 class _SinkDisk:

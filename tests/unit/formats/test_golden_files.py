@@ -43,8 +43,8 @@ from emberkeep.spark.queries import checkpoints
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.stopping.restore import Restore
 from emberkeep.taskmanager.libraries import archives as library_cache_archives
-from tests.unit.safety import golden_samples as samples
-from tests.unit.safety.golden_next import FORMATS, NEXT
+from tests.unit.formats import golden_samples as samples
+from tests.unit.formats.golden_next import FORMATS, NEXT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-14")]
 

@@ -12,7 +12,7 @@ from emberkeep.base.errors import Conflict, Fatal, RetryLater
 from emberkeep.jobmanager.authority import REMINDER_PAUSE
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.protocol.messages import TaskManagerHeartbeat
-from tests.unit.adapters.test_embedded_store import file_size_limit, opened
+from tests.unit.adapters.job_store.test_embedded_store import file_size_limit, opened
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph
 from tests.unit.jobmanager.memory_store import FailingStore

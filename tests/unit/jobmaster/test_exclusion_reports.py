@@ -10,7 +10,7 @@ from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.slots.model import Allocation, TaskManagerInfo
 from emberkeep.slots.pool.held_slot import ExecutorLiveness, ExecutorState, HeldExecutor, HeldSlot
-from tests.property.test_slot_pool import SMALL, task_manager
+from tests.property.slots.test_slot_pool import SMALL, task_manager
 
 JOB = JobId("1" * 32)
 

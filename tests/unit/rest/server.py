@@ -30,9 +30,9 @@ from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.web.pages import web_routes
 from tests.support.seeded_ids import SeededIds
+from tests.unit.rest.blobs.memory_blobs import MemoryBlobs
+from tests.unit.rest.cluster.fake_storage import FakeStorage
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
-from tests.unit.rest.fake_storage import FakeStorage
-from tests.unit.rest.memory_blobs import MemoryBlobs
 
 TOKEN = "a-token-for-tests"
 

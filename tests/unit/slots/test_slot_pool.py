@@ -1,4 +1,4 @@
-"""The slot pool, step by step; what holds for all steps is in tests/property/test_slot_pool.py."""
+"""The slot pool, step by step; what holds for all steps is in tests/property/slots/test_slot_pool.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from emberkeep.slots.pool.events import (
 )
 from emberkeep.slots.pool.held_slot import HeldExecutor
 from emberkeep.slots.pool.machine import SlotPool
-from tests.property.test_slot_pool import LIMITS, RUNTIME, SMALL, Places, task_manager
+from tests.property.slots.test_slot_pool import LIMITS, RUNTIME, SMALL, Places, task_manager
 
 SLOT = AllocationId("a" * 32)
 INFO = task_manager("tm0#1")

@@ -1,4 +1,4 @@
-"""The slot table, step by step; what holds for all steps is in tests/property/test_slot_table.py."""
+"""The slot table, step by step; what holds for all steps is in tests/property/slots/test_slot_table.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from emberkeep.slots.table.events import (
 from emberkeep.slots.table.machine import SlotTable
 from emberkeep.slots.table.record import record_table, restore_table
 from emberkeep.slots.table.state import TableState
-from tests.property.test_slot_table import LIMITS
+from tests.property.slots.test_slot_table import LIMITS
 
 SLOT = AllocationId("a" * 32)
 JOB = JobId("1" * 32)

@@ -19,7 +19,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import CannotStore, DamagedBlob
 from emberkeep.blobs.model import BlobKey, permanent
 from emberkeep.rest.blobs import task_manager_blobs
-from tests.unit.adapters.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
+from tests.unit.adapters.blobs.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
 
 pytestmark = pytest.mark.anyio
 

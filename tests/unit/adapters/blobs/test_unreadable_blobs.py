@@ -21,8 +21,8 @@ from emberkeep.blobs.errors import CannotStore
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.support.contracts.local_store import ONE, OTHER, blob
 from tests.support.seeded_ids import SeededIds
+from tests.unit.jobmanager.blobs.test_blob_server import SCRIPT, A, Bench, put
 from tests.unit.jobmanager.cluster import in_virtual_time
-from tests.unit.jobmanager.test_blob_server import SCRIPT, A, Bench, put
 
 KEY, CONTENT = blob("a")
 

@@ -37,8 +37,8 @@ from emberkeep.spark.queries import checkpoint_places
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
 from tests.support.state_slots import begin_slot
 from tests.support.working_places import working_place
-from tests.unit.safety.golden_samples import CHECKPOINT, DRIVER_SPEC
-from tests.unit.spark.files_on_disk import FilesOnDisk, files_on_disk
+from tests.unit.formats.golden_samples import CHECKPOINT, DRIVER_SPEC
+from tests.unit.spark.files.files_on_disk import FilesOnDisk, files_on_disk
 
 JOB = JobId("1" * 32)
 

@@ -24,7 +24,7 @@ from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.protocol.hadoop_token import encode
 from tests.campaign import examples
-from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, Node
+from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, Node
 
 SECRET = b"the node's"
 OPERATIONS = (

@@ -18,7 +18,7 @@ from emberkeep.daemons.driver import end as driver_end
 from emberkeep.daemons.driver.link import SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from tests.unit.safety.golden_samples import DRIVER_SPEC
+from tests.unit.formats.golden_samples import DRIVER_SPEC
 
 pytestmark = pytest.mark.req("SAFE-9")
 

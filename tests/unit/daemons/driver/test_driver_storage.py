@@ -14,7 +14,7 @@ from emberkeep.daemons.driver import __main__ as daemon
 from emberkeep.daemons.driver.storage import require_checkpoints
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from tests.unit.safety.golden_samples import CHECKPOINT, DRIVER_SPEC
+from tests.unit.formats.golden_samples import CHECKPOINT, DRIVER_SPEC
 
 
 def spec_in(directory: Path, *, own: bool = True) -> DriverSpec:

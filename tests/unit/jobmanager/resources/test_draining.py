@@ -12,8 +12,7 @@ from emberkeep.lifecycle.model import Procedure
 from tests.support.simulator.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, executor_in
-from tests.unit.jobmanager.memory_store import FailingStore
-from tests.unit.jobmanager.test_driver_moves import (
+from tests.unit.jobmanager.jobs.test_driver_moves import (
     FAILURE,
     JOB,
     MOVED,
@@ -24,6 +23,7 @@ from tests.unit.jobmanager.test_driver_moves import (
     left_without_state,
     started_elsewhere,
 )
+from tests.unit.jobmanager.memory_store import FailingStore
 
 TM_1 = TaskManagerId("tm-1")
 

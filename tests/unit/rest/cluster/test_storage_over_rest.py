@@ -10,8 +10,8 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
+from tests.unit.rest.cluster.fake_storage import OWNED
 from tests.unit.rest.fake_gateway import FakeGateway
-from tests.unit.rest.fake_storage import OWNED
 from tests.unit.rest.server import Site, running_site
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from emberkeep.spark.functions import states as function_states
 from emberkeep.spark.functions.states import FunctionStates, KeptStates
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
-from tests.unit.spark.files_on_disk import FilesOnDisk
+from tests.unit.spark.files.files_on_disk import FilesOnDisk
 
 JOB = JobId("a" * 32)
 STARTED_FROM = KeptStates(job_id=JOB, savepoint="/s/first", created_ms=1_600_000_000_000, states={"sink": b"1"})

@@ -16,7 +16,7 @@ from emberkeep.api import function_link
 from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import WITHOUT_RETURN, Link, join_driver
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
-from tests.unit.safety.test_instances_that_are_cut_off import Worker, counter
+from tests.unit.spark.functions.test_instances_that_are_cut_off import Worker, counter
 
 _DEADLINE_SECONDS = 240.0
 _SECRET = "ab" * 32

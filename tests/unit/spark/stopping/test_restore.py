@@ -28,7 +28,7 @@ from emberkeep.spark.stopping import restore
 from emberkeep.spark.stopping.restore import Restore
 from emberkeep.spark.stopping.savepoint_copy import SavepointWriter
 from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage, SavepointStorages
-from tests.unit.spark.files_on_disk import FilesOnDisk, files_on_disk, write_checkpoint
+from tests.unit.spark.files.files_on_disk import FilesOnDisk, files_on_disk, write_checkpoint
 
 
 def query(name: str, location: Path) -> ScriptQuery:

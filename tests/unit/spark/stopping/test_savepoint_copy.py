@@ -16,7 +16,7 @@ from emberkeep.spark.queries.checkpoints import QueryIdentity
 from emberkeep.spark.queries.script_queries import ScriptQuery
 from emberkeep.spark.stopping.savepoint_copy import CopyProgress, SavepointWriter
 from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage
-from tests.unit.spark.files_on_disk import files_on_disk, write_checkpoint
+from tests.unit.spark.files.files_on_disk import files_on_disk, write_checkpoint
 
 STATES = {"sink": b"state", "worker@0": b"more"}
 

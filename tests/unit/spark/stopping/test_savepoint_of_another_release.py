@@ -22,8 +22,8 @@ from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.stopping import restore
 from emberkeep.spark.stopping.restore import Restore
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
-from tests.unit.safety import golden_samples as samples
-from tests.unit.spark.files_on_disk import files_on_disk
+from tests.unit.formats import golden_samples as samples
+from tests.unit.spark.files.files_on_disk import files_on_disk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-14")]
 

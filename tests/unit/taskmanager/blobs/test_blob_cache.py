@@ -17,7 +17,7 @@ from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import BlobKey, transient
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.support.seeded_ids import SeededIds
-from tests.unit.taskmanager.blob_stores import (
+from tests.unit.taskmanager.blobs.blob_stores import (
     CONTENT,
     JOB,
     OTHER_JOB,

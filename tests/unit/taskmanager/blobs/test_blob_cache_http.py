@@ -19,8 +19,8 @@ from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.system import System
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.support.seeded_ids import SeededIds
-from tests.unit.adapters.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
-from tests.unit.taskmanager.blob_stores import JOB, key_of
+from tests.unit.adapters.blobs.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
+from tests.unit.taskmanager.blobs.blob_stores import JOB, key_of
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.cache import LibraryCache
-from tests.unit.taskmanager.archives import regular, special, tar, zipped
-from tests.unit.taskmanager.directory_blobs import DirectoryBlobs
+from tests.unit.taskmanager.blobs.directory_blobs import DirectoryBlobs
+from tests.unit.taskmanager.libraries.archives import regular, special, tar, zipped
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("BLOB-13")]
 

@@ -17,7 +17,7 @@ from emberkeep.taskmanager.libraries.archives import (
     RECORD_VERSION,
     UnpackedArchives,
 )
-from tests.unit.taskmanager.archives import regular, tar
+from tests.unit.taskmanager.libraries.archives import regular, tar
 
 pytestmark = pytest.mark.anyio
 

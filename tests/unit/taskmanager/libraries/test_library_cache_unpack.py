@@ -13,7 +13,7 @@ import pytest
 from emberkeep.base.errors import Fatal
 from emberkeep.jobs.archives import is_unpacked
 from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, remove_tree, unpack
-from tests.unit.taskmanager.archives import regular, special, tar, zipped
+from tests.unit.taskmanager.libraries.archives import regular, special, tar, zipped
 
 SMALL = UnpackLimits(members=10, size=10_000_000, ratio=10, free=20_000)
 

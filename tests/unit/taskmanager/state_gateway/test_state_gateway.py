@@ -15,7 +15,7 @@ from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import FileKind, StatePath
 from emberkeep.taskmanager.state_gateway import writes as state_gateway_writes
 from tests.support.state_faults import FaultyCopies, disk_full
-from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, SLOT, UUID, Node
+from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, SLOT, UUID, Node
 
 CONTENT = bytes(range(256)) * 2560  # 655,360 bytes: three blocks of a copy
 

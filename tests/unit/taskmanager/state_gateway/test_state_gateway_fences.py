@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.errors import RetryLater
 from emberkeep.local_state.errors import Fenced
 from emberkeep.taskmanager.state_gateway import fences as state_gateway_fences
-from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, UUID, Node
+from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, UUID, Node
 
 OLD, NEW = DRIVER_OF[1], DRIVER_OF[2]
 

@@ -16,7 +16,7 @@ from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import Caller, StatePath
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.taskmanager.state_gateway.upkeep import CLAIM_TIMEOUT, StateUpkeep
-from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
+from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
 
 CONTENT = b"x" * 10_000
 NEXT_SLOT = AllocationId("c" * 32)
