@@ -50,7 +50,10 @@ class Scripted(FakeGateway):
             raise step["error"]
         if step.get("is_over") and self.ends_as is not None:
             self.change(job_id, status=self.ends_as)
-        return msgspec.structs.replace(view, **step)
+        view = msgspec.structs.replace(view, **step)
+        if view.is_over:
+            self.procedures[job_id, trigger_id] = view
+        return view
 
 
 def manifest_of(savepoint: Path) -> Manifest:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent, permanent
 from emberkeep.blocklist.model import Blocked, Blocklist, Place
 from emberkeep.blocklist.tracker import BlocklistTracker
+from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, Submission, TaskManagerView
@@ -26,7 +26,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
-from emberkeep.lifecycle.model import ProcedureRequest
+from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
 from emberkeep.protocol.messages import (
     DriverReport,
     ExecutorView,
@@ -45,7 +45,8 @@ PROFILE = ResourceProfile(cores=2, memory_mb=1408)
 class FakeGateway(JobManagerGateway):
     """State is public: tests set it. ``refusal``, when set, is raised by every call that asks for something."""
 
-    def __init__(self, *, now_ms: Callable[[], int] = lambda: NOW_MS) -> None:
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
         self.views: dict[JobId, JobView] = {}
         self.managers: dict[TaskManagerId, TaskManagerView] = {}
         self.refusal: EmberkeepError | None = None
@@ -55,7 +56,6 @@ class FakeGateway(JobManagerGateway):
         self.stopped: list[tuple[TaskManagerId, float]] = []
         self.procedures: dict[tuple[JobId, str], ProcedureView] = {}
         self._keys: dict[str, JobId] = {}
-        self._now_ms = now_ms
         self.blocked = BlocklistTracker(Blocklist())
         self.lost_blocklist = ""
         self.others: tuple[Stranger, ...] = ()
@@ -73,22 +73,27 @@ class FakeGateway(JobManagerGateway):
         self.views[job_id] = msgspec.structs.replace(self.views[job_id], **changes)
 
     async def blocklist_problem(self) -> str:
+        self._maybe_refuse()
         return self.lost_blocklist
 
     async def blocklist(self) -> Blocklist:
+        self._readable_blocklist()
+        return self.blocked.blocklist
+
+    def _readable_blocklist(self) -> None:
         self._maybe_refuse()
         if self.lost_blocklist:
             raise RetryLater(f"the blocklist cannot be read: {self.lost_blocklist}")
-        return self.blocked.blocklist
+        self.blocked.expire(self.now_ms)
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
-        self._maybe_refuse()
+        self._readable_blocklist()
         made, merged = self.blocked.put(entry, merge=merge, keep_drivers=keep_drivers)
         return Blocking(entry=made, merged=merged)
 
     async def unblock(self, place: Place) -> None:
-        self._maybe_refuse()
-        self.blocked.remove(place, self._now_ms())
+        self._readable_blocklist()
+        self.blocked.remove(place, self.now_ms)
 
     def epoch(self) -> int:
         return self.leading_epoch
@@ -111,33 +116,37 @@ class FakeGateway(JobManagerGateway):
             await self.blobs.claim(graph.job_id, contents)
             self.blobs.job_submitted(graph.job_id, [permanent(item.sha256) for item in graph.artefacts])
         self._keys[graph.idempotency_key] = graph.job_id
-        self.add(
-            job_view(
-                graph.job_id, graph.name, JobStatus.CREATED, graph=graph, attempts=(), submitted_ms=graph.submitted_ms
-            )
-        )
+        self.add(new_job_view(graph))
         return Submission(job_id=graph.job_id, created=True)
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
         view = await self.job(job_id)
         if view.status.is_globally_terminal and view.status is not JobStatus.CANCELED:
-            raise Conflict(f"job {job_id} is {view.status.value} already")
+            raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
         self.cancelled.append((job_id, grace))
-        now = self._now_ms()
-        times = {**view.status_times_ms, JobStatus.CANCELLING: now, JobStatus.CANCELED: now}
-        self.change(job_id, status=JobStatus.CANCELED, ended_ms=now, status_times_ms=times)
+        times = {**view.status_times_ms, JobStatus.CANCELLING: self.now_ms, JobStatus.CANCELED: self.now_ms}
+        self.change(
+            job_id,
+            status=JobStatus.CANCELED,
+            ended_ms=self.now_ms,
+            status_times_ms=times,
+            driver_pid=0,
+            procedure=None,
+        )
 
     async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
-        self._maybe_refuse()
         view = await self.job(job_id)
         if view.status.is_globally_terminal:
             raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
-        if not request.target_directory:
-            request = msgspec.structs.replace(request, target_directory="/default")
-        if not request.deadline_ms:
-            request = msgspec.structs.replace(request, deadline_ms=request.requested_ms + 600_000)
-        key = (job_id, request.trigger_id)
-        self.procedures.setdefault(key, ProcedureView(job_id=job_id, trigger_id=request.trigger_id, request=request))
+        request = with_defaults(request, Configuration(), view.graph, "/default")
+        if (job_id, request.trigger_id) in self.procedures:
+            return request
+        for known in self.procedures.values():
+            if known.job_id == job_id and known.phase not in (ProcedurePhase.COMPLETED, ProcedurePhase.FAILED):
+                raise Conflict(f"job {job_id} is busy (request {known.trigger_id})")
+        made = ProcedureView(job_id=job_id, trigger_id=request.trigger_id, request=request)
+        self.procedures[job_id, request.trigger_id] = made
+        self.change(job_id, procedure=made)
         return request
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
@@ -159,9 +168,10 @@ class FakeGateway(JobManagerGateway):
             raise Absent(f"there is no job {job_id}", hint="GET /v1/jobs lists all") from None
 
     def strangers(self) -> tuple[Stranger, ...]:
-        return self.others
+        return tuple(sorted(self.others, key=lambda other: other.id))
 
     async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
+        self._maybe_refuse()
         found: dict[str, list[TaskManagerId]] = {}
         for key, view in sorted(self.managers.items()):
             found.setdefault(view.info.node_id, []).append(key)
@@ -180,7 +190,9 @@ class FakeGateway(JobManagerGateway):
         try:
             return self.managers[task_manager_id]
         except KeyError:
-            raise Absent(f"there is no task manager {task_manager_id}") from None
+            raise Absent(
+                f"no task manager {task_manager_id} is registered", hint="GET /v1/taskmanagers lists them"
+            ) from None
 
     def _maybe_refuse(self) -> None:
         if self.refusal is not None:
@@ -257,6 +269,24 @@ def job_view(identifier: JobId, name: str, status: JobStatus = JobStatus.RUNNING
         result=None,
     )
     return msgspec.structs.replace(view, **changes)
+
+
+def new_job_view(graph: JobGraph) -> JobView:
+    """Return the view of a job that has just been accepted."""
+    return job_view(
+        graph.job_id,
+        graph.name,
+        JobStatus.CREATED,
+        graph=graph,
+        submitted_ms=graph.submitted_ms,
+        status_times_ms={JobStatus.CREATED: graph.submitted_ms},
+        attempt=0,
+        driver_task_manager=None,
+        driver_pid=0,
+        attempts=(),
+        exceptions=(),
+        status_report=None,
+    )
 
 
 def task_manager_view(number: int, *, drivers: tuple[DriverReport, ...] = (), taken: int = 1) -> TaskManagerView:
