@@ -188,6 +188,15 @@ def test_never_more_than_the_share_of_all_nodes() -> None:
     assert not rig.blocks(nodes=left, blocked=["gone", "too"]), "nor do such as were never there"
 
 
+def test_the_node_with_the_most_witnesses_is_blocked_first() -> None:
+    rig = Rig(max_share=0.125)
+    two_witnesses(rig, "node-1")
+    for number in (3, 4, 5):
+        rig.fails(number, "node-3")
+        rig.works(number, "node-2")
+    assert rig.blocks() == ["node-3"], "1 of 8"
+
+
 def test_what_was_before_a_block_or_an_unblock_is_forgotten() -> None:
     rig = Rig()
     two_witnesses(rig)

@@ -71,11 +71,11 @@ class Bench:
     async def record_attempt(self) -> object:
         return await self.writes.record_attempt(JOB, 1, None)
 
-    async def record_result(self) -> object:
-        return await self.writes.record_result(RESULT)
+    async def record_result(self) -> None:
+        await self.writes.record_result(RESULT)
 
-    async def record_cancel(self) -> object:
-        return await self.writes.record_cancel(JOB)
+    async def record_cancel(self) -> None:
+        await self.writes.record_cancel(JOB)
 
     async def record_procedure_end(self) -> object:
         return await self.writes.record_procedure_end(JOB, 0, REQUEST.trigger_id, None, stopped=False)

@@ -66,6 +66,16 @@ def test_after_some_turns_it_leads_whatever_the_others_say() -> None:
 
 
 @pytest.mark.req("SAFE-2")
+def test_it_leaves_turns_to_others_again_once_it_has_had_the_storage_in_between() -> None:
+    machine = after(Connected(), ELSEWHERE)
+    for latch in range(1, MAX_PASSED + 1):
+        machine.handle(Granted(latch))
+    machine.handle(HERE)
+    machine.handle(ELSEWHERE)
+    assert machine.handle(Granted(MAX_PASSED + 1)) == [GiveUpLatch(MAX_PASSED + 1), TakeLatch(MAX_PASSED + 2)]
+
+
+@pytest.mark.req("SAFE-2")
 def test_a_leader_that_loses_it_steps_down_while_another_one_has_it() -> None:
     machine = after(Connected(), HERE, Granted(1), EpochWritten(1, 5))
     assert machine.handle(NOWHERE) == []

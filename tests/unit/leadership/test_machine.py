@@ -159,3 +159,19 @@ def test_a_service_that_ends_unasked_is_an_error_with_history() -> None:
     machine = after(*TO_LEADING)
     with pytest.raises(IllegalTransition, match="EpochWritten"):
         machine.handle(ServiceEnded(5))
+
+
+@pytest.mark.parametrize("event", [Suspended(), Lost()])
+def test_a_session_that_ends_before_it_begins_changes_nothing(event: Event) -> None:
+    machine = after(event)
+    assert machine.handle(Suspended()) == []
+    assert machine.standing is Standing.OUT
+    assert machine.handle(Connected()) == [TakeLatch(1)]
+
+
+def test_a_standby_that_loses_its_session_leaves_the_queue_and_comes_back() -> None:
+    machine = after(Connected())
+    assert machine.handle(Lost()) == []
+    assert machine.standing is Standing.OUT
+    assert machine.handle(Granted(1)) == []
+    assert machine.handle(Connected()) == [TakeLatch(2)]
