@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.slots.ledger import DriverUse, Member, Reservation
+from emberkeep.slots.ledger import BlockState, DriverUse, Member, Reservation
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.slots.shelves import Due, Shelves
 
@@ -46,3 +46,33 @@ def test_driver_places_are_counted_as_they_are_taken_and_given_back() -> None:
     first.reservations.clear()
     shelves.update(first)
     assert (shelf.places, shelf.free_places) == (2, 2)
+
+
+def test_task_managers_that_are_away_give_nothing_and_are_counted() -> None:
+    shelves = Shelves(Due())
+    first, second = member("a", 2), member("b", 1)
+    shelves.add(first)
+    shelves.add(second)
+    for each in (first, second):
+        shelves.send_away(each)
+    assert (shelves.away, list(shelves.members), shelves.by_runtime) == (2, [], {})
+    shelves.take_back(first)
+    assert (shelves.away, list(shelves.members)) == (1, [first])
+    shelf = shelves.by_runtime[RUNTIME]
+    assert (shelf.slots, shelf.free_slots, shelf.places, shelf.free_places) == (2, 2, 2, 2)
+    shelves.remove(second)
+    assert shelves.away == 0
+    shelves.remove(first)
+    assert (shelves.away, list(shelves.members), shelves.by_runtime) == (0, [], {})
+
+
+def test_a_task_manager_that_is_blocked_has_nothing_free() -> None:
+    shelves = Shelves(Due())
+    first = member("a", 2)
+    shelves.add(first)
+    shelf = shelves.by_runtime[RUNTIME]
+    shelves.set_block(first, BlockState.BLOCKED)
+    assert (shelf.free_slots, shelf.free_places, shelf.blocked_slots, shelf.blocked_places) == (0, 0, 2, 2)
+    shelves.set_block(first, BlockState.NONE)
+    assert (shelf.free_slots, shelf.free_places, shelf.blocked_slots, shelf.blocked_places) == (2, 2, 0, 0)
+    assert (shelf.slots, shelf.places) == (2, 2)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from emberkeep.base.ids import TaskManagerId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots.blocked import NothingBlocked
-from emberkeep.slots.ledger import DriverNeed
+from emberkeep.slots.ledger import DriverNeed, DriverUse
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
 from emberkeep.slots.supply import Demand, RegisteredSupply, Room, Supply, missing_task_managers
 from emberkeep.slots.task_manager_supply import STARTS_AT_ONCE, SupplyLimits, SupplyPlan, TaskManagerSupply
+from tests.unit.slots.test_slot_manager import Rig
 
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 SPEC = TaskManagerSpec(slots=2, driver_places=1, total=ResourceProfile(cores=2, memory_mb=4000), runtime=RUNTIME)
@@ -123,6 +124,29 @@ def test_the_minimum_is_kept_and_blocked_ones_do_not_count_for_it() -> None:
     assert planner.decide(alive(1, 2), two, 100.0) == SupplyPlan()
     blocked = supply(standing(1, idle=True, blocked=True), standing(2, idle=True))
     assert planner.decide(alive(1, 2), blocked, 101.0) == SupplyPlan(starts=1, stops=(key(1),))
+
+
+def test_those_that_are_being_started_count_for_the_minimum() -> None:
+    assert made(min_slots=4).decide(alive(1), supply(), 0.0) == SupplyPlan(starts=1)
+    assert made(min_slots=4).decide(alive(1, 2), supply(), 0.0) == SupplyPlan()
+
+
+def test_a_task_manager_has_spare_room_only_while_it_is_avoided_after_a_refusal() -> None:
+    rig = Rig()
+    registered = rig.add("tm-1")
+    rig.want(rig.job(), 1)
+    (allotted,) = rig.match()
+    (known,) = rig.slots.supply().standing
+    assert (known.id, known.slots, known.idle, known.away, known.blocked) == ("tm-1", 4, False, False, False)
+    assert known.spare is None
+    rig.slots.take_refusal(allotted.allocation.id, 0.0)
+    (known,) = rig.slots.supply().standing
+    assert known.idle
+    assert known.spare == Room(slots=4, places=2, cores=4, memory_mb=8192, runtime=registered.runtime)
+    overfull = tuple(DriverUse(JobId(str(number)), 1, 5000, live=True) for number in range(3))
+    rig.report(registered, drivers=overfull)  # they were there before it was started with less
+    (known,) = rig.slots.supply().standing
+    assert known.spare == Room(slots=4, places=0, cores=4, memory_mb=0, runtime=registered.runtime)
 
 
 def test_while_a_job_has_not_ended_somebody_is_there() -> None:
