@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from emberkeep.base.ids import AllocationId, ExecutorId
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
 from emberkeep.slots.model import SlotRequirement
 from emberkeep.slots.pool.events import (
     AcceptOffer,
@@ -16,7 +16,9 @@ from emberkeep.slots.pool.events import (
     ExecutorRuns,
     FailAttempt,
     FoundExecutor,
+    PlacesBlocked,
     PoolEffect,
+    ReleaseSlotAt,
     RemoveExecutor,
     SlotsOffered,
     SparkSaw,
@@ -26,8 +28,8 @@ from emberkeep.slots.pool.events import (
 )
 from emberkeep.slots.pool.held_slot import ExecutorState
 from emberkeep.slots.pool.machine import SlotPool
-from emberkeep.slots.pool.task_manager_lives import TaskManagerLives
-from tests.property.slots.test_slot_pool import LIMITS, RUNTIME, SMALL, task_manager
+from emberkeep.slots.pool.task_manager_lives import REMEMBERED, TaskManagerLives
+from tests.property.slots.test_slot_pool import LIMITS, RUNTIME, SMALL, Places, task_manager
 from tests.unit.slots.test_slot_pool import slot_named
 
 FIRST, SECOND = task_manager("tm0#1"), task_manager("tm0#2")
@@ -202,6 +204,23 @@ def test_an_instance_is_over_for_as_long_as_its_messages_may_be_late() -> None:
     lives.end(FIRST.instance, 20.0)
     assert lives.is_over(FIRST.instance, 29.0)
     assert not lives.is_over(SECOND.instance, 20.0)
+
+
+def test_the_instances_that_ended_longest_ago_are_forgotten_first() -> None:
+    lives = TaskManagerLives(late=10.0)
+    for number in range(REMEMBERED):
+        lives.end(InstanceId(str(number)), 0.0)
+    lives.end(InstanceId("0"), 1.0)
+    lives.end(InstanceId("one more"), 1.0)
+    assert [lives.is_over(InstanceId(name), 2.0) for name in ("0", "1", "one more")] == [True, False, True]
+
+
+def test_a_slot_on_a_blocked_node_is_given_back_unless_its_executor_runs_there() -> None:
+    pool = pool_of(1)
+    pool.handle(SlotsOffered(FIRST, (slot_named("a"),)), 0.0)
+    effects = pool.handle(PlacesBlocked(Places(blocked=frozenset({FIRST.id}))), 1.0)
+    assert ReleaseSlotAt(SLOT, FIRST.address) in effects
+    assert pool.state.held == {}
 
 
 # --- what is missing --------------------------------------------------------------------------------------------------
