@@ -6,7 +6,7 @@ import sqlite3
 
 from emberkeep.adapters.job_store.fenced_file import FencedFile
 from emberkeep.adapters.job_store.records import StoredAttempt, decode_attempt, encode_attempt
-from emberkeep.base.errors import Absent, Conflict
+from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 
 
@@ -23,8 +23,7 @@ class AttemptTable:
     def newest(self, job_id: JobId, attempt: int) -> StoredAttempt:
         """Return a job's attempt. Raises Conflict unless ``attempt`` is the newest one, and what ``read`` raises."""
         stored = self.read(job_id)
-        if attempt != stored.attempt:
-            raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {stored.attempt}")
+        stored.require_newest(job_id, attempt)
         return stored
 
     def write(self, connection: sqlite3.Connection, job_id: JobId, record: StoredAttempt) -> None:

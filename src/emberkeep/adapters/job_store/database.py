@@ -141,9 +141,7 @@ class JobDatabase:
     def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
         with self._file.leading() as connection:
             stored = self._attempts.read(job_id)
-            if attempt <= stored.attempt:
-                raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
-            self._attempts.write(connection, job_id, stored.next_attempt(attempt, home))
+            self._attempts.write(connection, job_id, stored.next_attempt(job_id, attempt, home))
 
     def record_cancel(self, job_id: JobId) -> None:
         with self._file.leading() as connection:

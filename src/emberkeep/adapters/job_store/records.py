@@ -12,9 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.errors import Damaged
+from emberkeep.base.errors import Conflict, Damaged
 from emberkeep.base.files.durable import Migrations, decode_record
 from emberkeep.base.files.kept_fields import encode_over
+from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome, JobResult
@@ -42,12 +43,22 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
     procedure: ProcedureRequest | None = None
     stopped: str = ""
 
-    def next_attempt(self, attempt: int, home: DriverHome | None) -> StoredAttempt:
-        """Return the record of a newer attempt. Keep a requested procedure, except a MOVE: the attempt completes it."""
+    def next_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> StoredAttempt:
+        """Return the record of a newer attempt. Keep a requested procedure, except a MOVE: the attempt completes it.
+
+        Raises Conflict unless the number is larger.
+        """
+        if attempt <= self.attempt:
+            raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {self.attempt}")
         procedure = self.procedure
         if procedure is not None and procedure.procedure is Procedure.MOVE:
             procedure = None
         return msgspec.structs.replace(self, attempt=attempt, home=home, procedure=procedure)
+
+    def require_newest(self, job_id: JobId, attempt: int) -> None:
+        """Raise Conflict unless ``attempt`` is the newest one."""
+        if attempt != self.attempt:
+            raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {self.attempt}")
 
     def procedure_ended(self, trigger_id: str, *, stopped: bool) -> StoredAttempt:
         """Return the record after the end of a procedure. ``stopped``: it has stopped the job permanently."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+
 import msgspec
 from kazoo.client import TransactionRequest
 
@@ -27,10 +30,8 @@ class AttemptNodes:
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
         node, stored = await self._read(job_id)
-        if attempt <= stored.attempt:
-            await self._nodes.epoch.confirm()
-            raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
-        changed = stored.next_attempt(attempt, home)
+        async with self._confirmed_refusal():
+            changed = stored.next_attempt(job_id, attempt, home)
         await self._change(f"record attempt {attempt} of job {job_id}", job_id, node, changed)
 
     async def record_cancel(self, job_id: JobId) -> None:
@@ -78,10 +79,21 @@ class AttemptNodes:
         Raises Conflict unless ``attempt`` is the newest one, Absent if the job has no handle.
         """
         node, stored = await self._read(job_id)
-        if attempt != stored.attempt:
-            await self._nodes.epoch.confirm()
-            raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {stored.attempt}")
+        async with self._confirmed_refusal():
+            stored.require_newest(job_id, attempt)
         return node, stored
+
+    @contextlib.asynccontextmanager
+    async def _confirmed_refusal(self) -> AsyncIterator[None]:
+        """Before a Conflict leaves the body, check that this is still the leader: the record may be newer than it.
+
+        Raises Conflict that says so if it is not, RetryLater.
+        """
+        try:
+            yield
+        except Conflict:
+            await self._nodes.epoch.confirm()
+            raise
 
     async def _change(self, what: str, job_id: JobId, node: Znode, changed: StoredAttempt) -> None:
         path, data = self._nodes.layout.attempt(job_id), encode_node(changed, node.data)
