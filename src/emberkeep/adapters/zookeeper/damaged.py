@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from kazoo.client import TransactionRequest
 
-from emberkeep.adapters.job_store.graph_files import GraphFiles
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
+from emberkeep.adapters.zookeeper.files import StoreFiles
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
@@ -22,11 +22,11 @@ from emberkeep.jobs.damaged_leftovers import DamagedJob
 class DamagedNodes:
     """The records of damaged jobs of a ZooKeeperJobStore. Its methods raise the same errors as that store's."""
 
-    def __init__(self, nodes: StoreNodes, graphs: GraphFiles) -> None:
+    def __init__(self, nodes: StoreNodes, files: StoreFiles) -> None:
         self._session = nodes.session
         self._layout = nodes.layout
         self._epoch = nodes.epoch
-        self._graphs = graphs
+        self._files = files
 
     async def find(self) -> list[DamagedJob]:
         """Return the damaged jobs, oldest first, without the damaged blocklist, whose node is among theirs."""
@@ -36,7 +36,7 @@ class DamagedNodes:
             path, job_id = self._layout.damaged_job(name), JobId(name)
             node = None if path == self._layout.damaged_blocklist else await self._session.find(path)
             if node is not None:
-                graphs = await asyncio.to_thread(self._graphs.of_job, job_id)
+                graphs = await asyncio.to_thread(self._files.graphs.of_job, job_id)
                 below = [f"{path}/{part}" for part in await self._parts(path)]
                 places = (*(f"ZooKeeper, {each}" for each in (path, *below)), *graphs)
                 found.append(DamagedJob(job_id=job_id, since_ms=node.created_ms, places=places))
@@ -52,7 +52,7 @@ class DamagedNodes:
         node = await self._session.find(path)
         if node is None:
             return
-        await asyncio.to_thread(self._graphs.remove_job, job_id)
+        await asyncio.to_thread(self._files.graphs.remove_job, job_id)
         parts = await self._parts(path)
 
         def build(transaction: TransactionRequest) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from emberkeep.adapters.job_store.graph_files import GraphFiles
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import kept_after
 from emberkeep.adapters.zookeeper.attempts import AttemptNodes
@@ -66,7 +65,7 @@ class ZooKeeperJobStore:
         nodes = StoreNodes(session, layout, self._epoch)
         checkpoints = CheckpointNodes(nodes)
         self._owner = RootOwner(nodes)
-        self._damaged = DamagedNodes(nodes, GraphFiles(graph_dir))
+        self._damaged = DamagedNodes(nodes, self._files)
         self._jobs = JobNodes(nodes, self._files, checkpoints)
         self._attempts = AttemptNodes(nodes, checkpoints)
         self._results = ResultNodes(nodes, self._files, self._jobs, checkpoints, self._damaged)
