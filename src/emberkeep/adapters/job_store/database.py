@@ -106,10 +106,7 @@ class JobDatabase:
                 for (job_id,) in self._file.read(both.format(table), graph.idempotency_key):
                     return JobId(job_id)
         for (handle,) in self._file.read("SELECT handle FROM jobs WHERE job_id = ?", graph.job_id):
-            if (
-                self._graphs.read(graph.job_id, decode_handle(handle, where=self._file.where("handle", graph.job_id)))
-                == graph
-            ):
+            if self._graph(graph.job_id, handle) == graph:
                 return graph.job_id
             raise Conflict(f"job {graph.job_id} exists with another graph")
         if self._file.read("SELECT 1 FROM results WHERE job_id = ?", graph.job_id):
@@ -133,10 +130,13 @@ class JobDatabase:
         return stored_job(
             job_id,
             lambda: self._attempts.decode(job_id, attempt),
-            lambda: self._graphs.read(job_id, decode_handle(handle, where=self._file.where("handle", job_id))),
+            lambda: self._graph(job_id, handle),
             key=key,
             pointers=self._pointers.readable(job_id) or JobPointers(),
         )
+
+    def _graph(self, job_id: JobId, handle: bytes) -> JobGraph:
+        return self._graphs.read(job_id, decode_handle(handle, where=self._file.where("handle", job_id)))
 
     def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
         with self._file.leading() as connection:
