@@ -10,11 +10,11 @@ from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
-from emberkeep.adapters.zookeeper.errors import TransactionRefused
+from emberkeep.adapters.zookeeper.errors import TransactionRefused, attempt_changed
 from emberkeep.adapters.zookeeper.layout import decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.adapters.zookeeper.session import Znode
-from emberkeep.base.errors import Absent, Conflict, RetryLater
+from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome
@@ -104,6 +104,4 @@ class AttemptNodes:
         try:
             await self._nodes.epoch.commit(what, build)
         except TransactionRefused:
-            raise RetryLater(
-                f"the attempt of job {job_id} is being changed by another request", hint="try again"
-            ) from None
+            raise attempt_changed(job_id) from None

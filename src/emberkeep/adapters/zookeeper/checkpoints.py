@@ -9,11 +9,11 @@ from __future__ import annotations
 import structlog
 from kazoo.client import TransactionRequest
 
-from emberkeep.adapters.zookeeper.errors import TransactionRefused
+from emberkeep.adapters.zookeeper.errors import TransactionRefused, attempt_changed
 from emberkeep.adapters.zookeeper.layout import decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.adapters.zookeeper.session import Znode
-from emberkeep.base.errors import Fatal, NewerFormat, RetryLater
+from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 
@@ -65,9 +65,7 @@ class CheckpointNodes:
         try:
             await self._commit(f"record checkpoints of job {job_id}", build)
         except TransactionRefused:
-            raise RetryLater(
-                f"the attempt of job {job_id} is being changed by another request", hint="try again"
-            ) from None
+            raise attempt_changed(job_id) from None
         return pointers
 
     async def find(self, job_id: str) -> tuple[Znode | None, JobPointers]:

@@ -41,6 +41,11 @@ def no_answer(what: str, *, writes: bool) -> EmberkeepError:
     return RetryLater(f"ZooKeeper did not answer: {what}", hint=_WAIT)
 
 
+def attempt_changed(job_id: str) -> RetryLater:
+    """Return the error for a transaction whose attempt node another request has changed since it was read."""
+    return RetryLater(f"the attempt of job {job_id} is being changed by another request", hint="try again")
+
+
 def translate(error: kz.KazooException, what: str, *, writes: bool) -> EmberkeepError:
     """Return kazoo's error as one of ours. ``what``: the operation, with its path; ``writes``: it changes something."""
     if isinstance(error, _ABSENT):
