@@ -165,14 +165,6 @@ def _listing(views: list[BlobView]) -> BlobList:
 
 
 async def verify(call: CheckedRequest) -> msgspec.Struct:
-    return await _verify(call)
-
-
-async def verify_job(call: CheckedRequest) -> msgspec.Struct:
-    return await _verify(call)
-
-
-async def _verify(call: CheckedRequest) -> BlobCheck:
     async with call.api.verifications.place():
         found = await call.api.blobs.verify(call.path.get("jobid"))
     problems = [
@@ -279,10 +271,11 @@ ROUTES = (
     Route(
         "POST",
         _OF_JOB + "/verify",
-        verify_job,
+        verify,
         "Read every BLOB of one job in both stores and repair damaged copies",
         "BLOBs",
         reply=BlobCheck,
+        operation="verify_job",
         problems=(503,),
     ),
     Route(
