@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +21,7 @@ from emberkeep.adapters.blobs.wire import (
     Connections,
     ResponseHead,
     TransferAbort,
+    TransferRequest,
     Write,
 )
 from emberkeep.adapters.blocking.threads import WorkThreads, ended
@@ -154,13 +155,9 @@ class HttpBlobSource:
             offer.add_done_callback(self._offers.discard)
 
     async def _offer(self, owner: JobId, key: BlobKey, own_address: str) -> None:
-        path = f"{blob_path(owner, key)}/ready"
+        request = TransferRequest("POST", f"{blob_path(owner, key)}/ready", {BLOB_PEER_HEADER: own_address})
         try:
-            await self._threads.run(
-                lambda abort: _send(
-                    self._threads.connections, abort, self._server(), "POST", path, {BLOB_PEER_HEADER: own_address}
-                )
-            )
+            await self._threads.run(lambda abort: _send(self._threads.connections, abort, self._server(), request))
         except EmberkeepError as error:
             log.debug("cannot offer this cache to others", key=str(key), reason=error.message)
 
@@ -206,7 +203,7 @@ class _Download:
 
     def _get(self, abort: TransferAbort, address: str, target: str, headers: dict[str, str]) -> str | None:
         """Fetch the BLOB from ``address`` and return None, or return the address of the peer to ask instead."""
-        with self._connections.exchange(abort, "GET", address, target, headers) as (answer, read):
+        with self._connections.exchange(abort, address, TransferRequest("GET", target, headers)) as (answer, read):
             if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
                 _read_problem(answer, read)
                 return self._peer(address, answer)
@@ -289,8 +286,8 @@ class HttpBlobUploads:
         def work(abort: TransferAbort) -> BlobKey:
             key = transient(hashlib.sha256(data).hexdigest())
             query = f"?{urlencode([('holder', holder) for holder in holders])}" if holders else ""
-            connections, path = self._threads.connections, blob_path(owner, key) + query
-            _send(connections, abort, self._server(), "PUT", path, _acting_for(attempt), data)
+            request = TransferRequest("PUT", blob_path(owner, key) + query, _acting_for(attempt), data)
+            _send(self._threads.connections, abort, self._server(), request)
             return key
 
         return await self._threads.run(work)
@@ -301,34 +298,24 @@ class HttpBlobUploads:
         Raises RetryLater, Conflict (the attempt has ended), Fatal.
         """
         path = f"{blob_path(owner, key)}/holders/{quote(holder, safe='')}"
-        connections = self._threads.connections
-        await self._threads.run(
-            lambda abort: _send(connections, abort, self._server(), "DELETE", path, _acting_for(attempt))
-        )
+        request = TransferRequest("DELETE", path, _acting_for(attempt))
+        await self._threads.run(lambda abort: _send(self._threads.connections, abort, self._server(), request))
 
 
 def _acting_for(attempt: int) -> dict[str, str]:
     return {} if attempt == NO_ATTEMPT else {ATTEMPT_HEADER: str(attempt)}
 
 
-def _send(
-    connections: Connections,
-    abort: TransferAbort,
-    server: str | None,
-    method: str,
-    target: str,
-    headers: Mapping[str, str] | None = None,
-    body: bytes | None = None,
-) -> None:
+def _send(connections: Connections, abort: TransferAbort, server: str | None, request: TransferRequest) -> None:
     """Send a request whose success has no content. For DELETE, "not found" is success.
 
     Raises RetryLater, InvalidInput, Conflict, Absent, Fatal.
     """
     if server is None:
         raise RetryLater("no BLOB server is known now")
-    with connections.exchange(abort, method, server, target, headers or {}, body) as (answer, read):
+    with connections.exchange(abort, server, request) as (answer, read):
         problem = _read_problem(answer, read)
-        gone = method == "DELETE" and answer.status == HTTPStatus.NOT_FOUND
+        gone = request.method == "DELETE" and answer.status == HTTPStatus.NOT_FOUND
         if answer.status >= HTTPStatus.MULTIPLE_CHOICES and not gone:
             raise _refusal(server, answer, problem)
 

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from emberkeep.base.errors import RetryLater
@@ -71,6 +71,24 @@ class TransferAbort:
 
 
 @dataclass(frozen=True)
+class TransferRequest:
+    """A request. ``target``: path and query. ``body``: None for a request without one."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+    def encode(self, address: str, authorization: str) -> bytes:
+        """Return the bytes to send. ``authorization``: header lines that all requests have."""
+        lines = [f"{self.method} {self.target} HTTP/1.1\r\nHost: {address}\r\n{authorization}"]
+        lines += [f"{name}: {value}\r\n" for name, value in self.headers.items()]
+        if self.body is not None:
+            lines.append(f"Content-Type: application/octet-stream\r\nContent-Length: {len(self.body)}\r\n")
+        return ("".join(lines) + "\r\n").encode() + (self.body or b"")
+
+
+@dataclass(frozen=True)
 class ResponseHead:
     """The head of a response. Header names are in lower case. ``length``: of the body, in bytes."""
 
@@ -92,20 +110,13 @@ class Connections:
 
     @contextlib.contextmanager
     def exchange(
-        self,
-        abort: TransferAbort,
-        method: str,
-        address: str,
-        target: str,
-        headers: Mapping[str, str] = {},
-        body: bytes | None = None,
+        self, abort: TransferAbort, address: str, request: TransferRequest
     ) -> Iterator[tuple[ResponseHead, Callable[[Write], None]]]:
         """Send a request. Yield the response's head and a function that reads the body; call it at most once.
 
         Raises RetryLater, BrokenAnswer (also from reading the body), Aborted, InvalidInput (malformed address).
         """
-        head = self._head(method, address, target, headers, body)
-        line, answer = self._ask(abort, address, head, body)
+        line, answer = self._ask(abort, address, request)
         keep = False
         try:
             yield answer, lambda write: line.read_body(answer.length, write)
@@ -124,21 +135,15 @@ class Connections:
             for _, connection in kept:
                 connection.close()
 
-    def _head(self, method: str, address: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        lines = [f"{method} {target} HTTP/1.1\r\nHost: {address}\r\n{self._authorization}"]
-        lines += [f"{name}: {value}\r\n" for name, value in headers.items()]
-        if body is not None:
-            lines.append(f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n")
-        return ("".join(lines) + "\r\n").encode()
-
-    def _ask(self, abort: TransferAbort, address: str, head: bytes, body: bytes | None) -> tuple[_Line, ResponseHead]:
+    def _ask(self, abort: TransferAbort, address: str, request: TransferRequest) -> tuple[_Line, ResponseHead]:
         """Send a request on a kept connection, or on a new one if the server has closed the kept one."""
+        sent = request.encode(address, self._authorization)
         while True:
             kept = self._take(address)
             line = _Line(kept or _connect(address), address, self._silence)
             try:
                 abort.watch(line.socket)
-                return line, line.ask(head, body)
+                return line, line.ask(sent)
             except BrokenAnswer:
                 line.socket.close()
                 if abort.is_set:
@@ -198,10 +203,10 @@ class _Line:
         self._rest = b""  # bytes of the body that were read with the head
         connection.settimeout(silence)
 
-    def ask(self, head: bytes, body: bytes | None) -> ResponseHead:
+    def ask(self, request: bytes) -> ResponseHead:
         """Send the request and return the head of the response. Raises BrokenAnswer."""
         try:
-            self.socket.sendall(head + body if body else head)
+            self.socket.sendall(request)
         except OSError as error:
             # A server that refuses a request replies at once and reads no further. Its reply says why.
             try:
