@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
@@ -68,27 +70,14 @@ class TaskManagerLogs:
                 for pattern, kind in _FILES:
                     if match := pattern.fullmatch(path.name):
                         executor = match.groupdict().get("executor", "")
-                        yield _entry(
-                            f"{job_id}-{attempt.name}-{path.name}",
-                            kind,
-                            path,
-                            complete=not self._is_live(job_id, int(attempt.name), executor),
-                            job_id=job_id,
-                            attempt=int(attempt.name),
-                            executor_id=executor,
+                        ended = not self._is_live(job_id, int(attempt.name), executor)
+                        entry = _entry(f"{job_id}-{attempt.name}-{path.name}", kind, path, complete=ended)
+                        yield msgspec.structs.replace(
+                            entry, job_id=job_id, attempt=int(attempt.name), executor_id=executor
                         )
 
 
-def _entry(
-    log_id: str,
-    kind: LogKind,
-    path: Path,
-    *,
-    complete: bool,
-    job_id: JobId | None = None,
-    attempt: int = 0,
-    executor_id: str = "",
-) -> LogEntry:
+def _entry(log_id: str, kind: LogKind, path: Path, *, complete: bool) -> LogEntry:
     status = path.stat()
     return LogEntry(
         id=log_id,
@@ -97,9 +86,6 @@ def _entry(
         size=status.st_size,
         mtime_ms=status.st_mtime_ns // 1_000_000,
         complete=complete,
-        job_id=job_id,
-        attempt=attempt,
-        executor_id=executor_id,
     )
 
 
