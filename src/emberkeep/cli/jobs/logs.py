@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
 
-from emberkeep.base.errors import Absent, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.cli.jobs.log_options import LogReading
 from emberkeep.cli.messages import say
 from emberkeep.cli.tables import print_table
 from emberkeep.cli.terminal import JobTerminal
@@ -25,31 +25,8 @@ from emberkeep.protocol.rest import LogInfo
 _FOLLOW_SECONDS = 10.0  # that one request waits for more
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Options of the command that shows logs.
-
-    ``byte_range``: the range as the user wrote it; None for the whole log. ``names``: list the logs' names instead of
-    showing one.
-    """
-
-    follow: bool
-    byte_range: str | None
-    names: bool
-
-    def check(self) -> None:
-        """Raises InvalidInput."""
-        if self.byte_range is None:
-            return
-        wanted = parse_byte_range(self.byte_range)
-        if self.follow and wanted.offset >= 0 and wanted.count is not None:
-            raise InvalidInput(
-                "a range that has an end cannot be followed", field="range", hint=f"--range {wanted.offset}-"
-            )
-
-
 async def show_job_logs(
-    client: RestClient, job_id: JobId, reading: Reading, *, attempt: int | None, executor: str | None
+    client: RestClient, job_id: JobId, reading: LogReading, *, attempt: int | None, executor: str | None
 ) -> None:
     """Print logs of a job's driver or executor. Raises Absent when there are none of that attempt or executor,
     RetryLater when they may be on a task manager that does not answer."""
@@ -80,7 +57,7 @@ async def show_job_logs(
         await _print(client, job_log_path(job_id, log.id), log, reading)
 
 
-async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, reading: Reading) -> None:
+async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, reading: LogReading) -> None:
     """Print a log that a task manager holds: its own newest log, or the log called ``name``. Raises Absent."""
     logs = (await client.task_manager_logs(task_manager)).logs
     log = None if reading.names else _pick(logs, "taskmanager", name)
@@ -90,7 +67,7 @@ async def show_task_manager_log(client: RestClient, task_manager: str, name: str
         await _print(client, task_manager_log_path(task_manager, log.name), log, reading)
 
 
-async def show_job_manager_log(client: RestClient, name: str | None, reading: Reading) -> None:
+async def show_job_manager_log(client: RestClient, name: str | None, reading: LogReading) -> None:
     """Print the JobManager's own log, or the log called ``name``. Raises Absent."""
     logs = (await client.job_manager_logs()).logs
     log = None if reading.names else _pick(logs, "jobmanager", name)
@@ -122,7 +99,7 @@ def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> l
     return sorted((log for log in own if log.attempt == newest), key=lambda log: log.kind)
 
 
-async def _print(client: RestClient, path: str, log: LogInfo, reading: Reading) -> None:
+async def _print(client: RestClient, path: str, log: LogInfo, reading: LogReading) -> None:
     """Print a log to standard output, or to standard error if its process wrote it there."""
     stream = sys.stderr.buffer if log.kind.endswith("stderr") else sys.stdout.buffer
     offset, end = 0, None
