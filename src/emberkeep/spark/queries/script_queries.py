@@ -15,7 +15,7 @@ from typing import Any
 
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.manifest import key_of_named, key_of_unnamed
-from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
 from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.model import StartedQuery
@@ -105,6 +105,17 @@ class ScriptQueries:
         """Return all queries, including ended ones, in the order of their starts."""
         with self._lock:
             return list(self._known)
+
+    def recoverable(self) -> list[ScriptQuery]:
+        """Return the queries that have a checkpoint."""
+        return [query for query in self.all() if query.reached is not None]
+
+    def session(self) -> Any:
+        """Return the SparkSession of the query that was started first. Raises SparkUnavailable if there is none."""
+        queries = self.all()
+        if not queries:
+            raise SparkUnavailable("the script has no streaming queries any more")
+        return queries[0].session
 
     def has_failed(self) -> bool:
         """True if a query has ended with an error. Raises what Py4J raises."""

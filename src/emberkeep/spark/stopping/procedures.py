@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import structlog
 
@@ -17,7 +16,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
+from emberkeep.spark.errors import DrainGivenUp
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.functions.states import FunctionStates
@@ -130,7 +129,7 @@ class QueryProcedures:
                 check_has_boundaries(query)
         note(f"checking that {directory} is writable")
         self._may_commit()
-        session = self._session()
+        session = self._queries.session()
         failure = trial_failure(
             lambda: self._storages.at(directory, HadoopFiles(session)), max(_TRIAL_SECONDS, limit.seconds_left or 0.0)
         )
@@ -205,7 +204,7 @@ class QueryProcedures:
         self.plans.retain(
             {
                 str(query.handle.id): last_allowed(self._paused_at[query.key], _retained(query))
-                for query in self._recoverable()
+                for query in self._queries.recoverable()
                 if query.key in self._paused_at
             }
         )
@@ -215,7 +214,7 @@ class QueryProcedures:
         stood = self.plans.release()
         waited = [
             f"{query} waited {stood[str(query.handle.id)]:.0f} s"
-            for query in self._recoverable()
+            for query in self._queries.recoverable()
             if str(query.handle.id) in stood
         ]
         if not waited:
@@ -235,7 +234,7 @@ class QueryProcedures:
         ``QueryDrains.drain`` raises for a query that this stop has ended.
         """
         limit = self._step_limit()
-        queries = self._recoverable()
+        queries = self._queries.recoverable()
         left = [query for query in queries if query.away and not self._drain.drain(query, note, limit)]
         notes = []
         for query in queries:
@@ -263,18 +262,18 @@ class QueryProcedures:
 
         Raises ProcedureRefused (no query has a checkpoint), RetryLater, Fatal.
         """
-        queries = self._recoverable()
+        queries = self._queries.recoverable()
         if not queries:
             raise _nothing_to_save()
         written = self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
         if self._states is not None:
-            self._states.keep(self._session(), written.path, heading.created_ms, functions)
+            self._states.keep(self._queries.session(), written.path, heading.created_ms, functions)
         return written
 
     def keep_states(self, functions: Mapping[str, bytes], now_ms: int) -> None:
         """Keep the states of functions durably for the attempt after a driver's move. Raises EmberkeepError."""
         if self._states is not None:
-            self._states.keep_for_move(self._session(), now_ms, functions)
+            self._states.keep_for_move(self._queries.session(), now_ms, functions)
 
     def discard_savepoint(self, directory: str) -> None:
         self._writer(directory).discard()
@@ -338,11 +337,8 @@ class QueryProcedures:
         """Return the queries that a stop must end or has ended."""
         return [query for query in self._queries.all() if query.away or runs(query)]
 
-    def _recoverable(self) -> list[ScriptQuery]:
-        return [query for query in self._queries.all() if query.reached is not None]
-
     def _writer(self, directory: str) -> SavepointWriter:
-        files, limit = HadoopFiles(self._session()), self._step_limit()
+        files, limit = HadoopFiles(self._queries.session()), self._step_limit()
 
         def may_write() -> None:
             self._may_commit()
@@ -353,12 +349,6 @@ class QueryProcedures:
 
     def _step_limit(self) -> Limit:
         return Limit(time.monotonic() + self._step_seconds)
-
-    def _session(self) -> Any:
-        queries = self._queries.all()
-        if not queries:
-            raise SparkUnavailable("the script has no streaming queries any more")
-        return queries[0].session
 
 
 def _is_active(query: ScriptQuery) -> bool:
