@@ -200,12 +200,7 @@ def install(
 
     Raises SparkInternalsMissing (an unsupported PySpark), OSError (scratch directory).
     """
-    os.environ["PYSPARK_PYTHON"] = (
-        settings.spark_conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-    )
-    # Without it, each Python worker hashes strings differently; spark-submit sets it, too.
-    os.environ.setdefault("PYTHONHASHSEED", "0")
-    add_to_path(settings.job_files)
+    _set_up_python(settings)
     notices = Notices()
     committed = CommittedBefore(settings.committed, notices)
     places = CheckpointPlaces(require_own_place, settings.committed, notices)
@@ -239,6 +234,16 @@ def install(
     FunctionHooks(functions, REGISTRY).install()
     functions.follow()
     return DriverRuntime(contexts, queries, placement, procedures, functions)
+
+
+def _set_up_python(settings: DriverSettings) -> None:
+    """Set this process's environment and path as Python workers of the job have them."""
+    os.environ["PYSPARK_PYTHON"] = (
+        settings.spark_conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    )
+    # Without it, each Python worker hashes strings differently; spark-submit sets it, too.
+    os.environ.setdefault("PYTHONHASHSEED", "0")
+    add_to_path(settings.job_files)
 
 
 def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Mapping[str, bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import structlog
@@ -103,15 +103,13 @@ async def state_gateway_link(
     Raises Fatal (the port cannot be used), Conflict (the directory of its copies is in use or of another cluster).
     """
     directory = place.directory
-    default = local_state_root(Configuration(), place, system.clock)
     root = local_state_root(configuration, place, system.clock)
     await asyncio.to_thread(take_over, root, await asyncio.to_thread(_allocations, directory))
+    default = local_state_root(Configuration(), place, system.clock)
+    await _clear_unused(root, default, services, keeps_copies=configuration[LOCAL_RECOVERY])
     if not configuration[LOCAL_RECOVERY]:
-        await _clear({default.path: default, root.path: root}, services)
         yield None
         return
-    if not await asyncio.to_thread(_within, root.path, default.path):
-        await _clear({default.path: default}, services)
     async with contextlib.AsyncExitStack() as stack:
         own = directory.root / "gateway"
         await asyncio.to_thread(_make, own)
@@ -162,11 +160,22 @@ def _allocations(directory: WorkingDirectory) -> list[tuple[JobId, AllocationId]
     return [(slot.allocation.job_id, slot.allocation.id) for slot in slots]
 
 
-async def _clear(roots: Mapping[Path, LocalStateRoot], services: Services) -> None:
-    """Delete copies of earlier processes that had local recovery on, or that kept their copies elsewhere."""
-    for path, root in roots.items():
+async def _clear_unused(
+    root: LocalStateRoot, default: LocalStateRoot, services: Services, *, keeps_copies: bool
+) -> None:
+    """Delete copies of earlier processes that had local recovery on, or that kept their copies elsewhere.
+
+    ``default``: where copies are kept without configuration. ``keeps_copies``: this process keeps copies in ``root``.
+    """
+    if not keeps_copies:
+        unused = {default.path: default, root.path: root}
+    elif await asyncio.to_thread(_within, root.path, default.path):
+        unused = {}
+    else:
+        unused = {default.path: default}
+    for path, each in unused.items():
         if await asyncio.to_thread(os.path.lexists, path):
-            services.start("deletion of local state", _clear_root(root))
+            services.start("deletion of local state", _clear_root(each))
 
 
 async def _clear_root(root: LocalStateRoot) -> None:
