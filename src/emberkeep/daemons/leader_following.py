@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
+from emberkeep.adapters.leader_news.file import keep_leader_file, read_leader_file, watch_leader_file
+from emberkeep.adapters.leader_news.inquiry import LeaderInquiry
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.adapters.zookeeper.leader_locators import KnownLeader, ZooKeeperLocator
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession, session_settings
 from emberkeep.base.configuration.options import HA_TYPE
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.daemons.leader_inquiry import LeaderInquiry
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.records.leader_file import keep_leader_file, read_leader_file, watch_leader_file
 from emberkeep.leadership.model import LeaderNews
 from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.transport import RpcClient

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.leader_news import file as leader_file
+from emberkeep.adapters.leader_news import inquiry
+from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
+from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.zookeeper.leader_locators import KnownLeader
-from emberkeep.daemons import leader_inquiry
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file, tell_drivers
-from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.records import leader_file
-from emberkeep.daemons.records.leader_file import read_leader_file, write_leader_file
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.protocol.messages import Ack, AskLeader, LeaderTold
 from tests.support.memory_rpc import MemoryNetwork
@@ -40,7 +40,7 @@ class Follower:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_file, "LOOK_INTERVAL", 0.005)
-    monkeypatch.setattr(leader_inquiry, "PAUSE", 0.0)
+    monkeypatch.setattr(inquiry, "PAUSE", 0.0)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_who_would_not_be_told_asks_though_the_leader_answers(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be cut off from ZooKeeper itself, and not know of its successor."""
-    monkeypatch.setattr(leader_inquiry, "UNINFORMED_INTERVAL", 0.001)
+    monkeypatch.setattr(inquiry, "UNINFORMED_INTERVAL", 0.001)
     network, known = MemoryNetwork(), knowing(LeaderNews(FIRST, ("jm-2:1",)))
     network.attach(FIRST.address, TellsLeader(knowing(LeaderNews(FIRST)), ScriptedService({})))
     network.attach(SECOND.address, TellsLeader(knowing(LeaderNews(SECOND)), ScriptedService({})))
@@ -127,7 +127,7 @@ async def test_who_would_not_be_told_asks_though_the_leader_answers(
 
 
 async def test_nobody_is_asked_while_the_leader_answers(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_inquiry, "UNINFORMED_INTERVAL", 0.001)
+    monkeypatch.setattr(inquiry, "UNINFORMED_INTERVAL", 0.001)
     network, known, looks = MemoryNetwork(), knowing(LeaderNews(FIRST)), itertools.count()
     asked = ScriptedService({AskLeader: Ack()})
     network.attach(FIRST.address, asked)

@@ -17,6 +17,7 @@ import msgspec
 from emberkeep.adapters.ha_blobs.place import Binding, read_binding, write_binding
 from emberkeep.adapters.job_store.database import JobDatabase
 from emberkeep.adapters.job_store.result_files import ResultFile
+from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ResultNode, decode_node, encode_node
 from emberkeep.base.compatible import Compatible
@@ -26,7 +27,6 @@ from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write_outcome, write_spec
-from emberkeep.daemons.records.leader_file import read_leader_file, write_leader_file
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.leadership.model import LeaderAddress, LeaderNews

@@ -20,6 +20,7 @@ from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_token
+from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.base.configuration.options import (
     CANCELLATION_TIMEOUT,
     DRIVER_LEASE,
@@ -38,7 +39,6 @@ from emberkeep.daemons.driver.procedures import DriverProcedures
 from emberkeep.daemons.driver.spark_view import spark_view
 from emberkeep.daemons.driver.stop_watch import StopWatch
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file
-from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.driver_spec import DriverSpec

@@ -18,6 +18,7 @@ from emberkeep.adapters.http.security import check_bind_address, secure
 from emberkeep.adapters.http.server import bind_port
 from emberkeep.adapters.http.switch import SwitchedPort
 from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.adapters.zookeeper.election import ZooKeeperElection
@@ -39,7 +40,6 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, advertised, leadership
-from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message

@@ -19,6 +19,7 @@ from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, login_route, secure
 from emberkeep.adapters.http.server import BoundPort
+from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
@@ -38,7 +39,6 @@ from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
-from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.blobs.server import BlobServer

@@ -20,6 +20,7 @@ from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
 from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.processes.log_retention import prune_logs
 from emberkeep.adapters.processes.supervisor import ProcessSupervisor
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
@@ -54,7 +55,6 @@ from emberkeep.daemons.leader_following import (
     locate_by_zookeeper,
     tell_drivers,
 )
-from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
