@@ -7,6 +7,8 @@ refuses with Conflict. Messages are encoded as MessagePack; wrong types are refu
 
 Neighbouring releases talk to each other while a cluster is upgraded (``base.compatible``): unknown fields are ignored,
 and the default of a new field means what the release before did. PROTOCOL_VERSION changes only if that is impossible.
+
+All messages are in one module, so that a reader sees the whole agreement between the processes in one place.
 """
 
 from __future__ import annotations

@@ -38,7 +38,10 @@ _log = structlog.get_logger(__name__)
 
 
 class JobDatabase:
-    """The open file. All methods block, and only one thread may call them."""
+    """The open file. All methods block, and only one thread may call them.
+
+    It has one method for each operation of JobStore, so it may have many.
+    """
 
     def __init__(self, path: Path, graph_dir: Path, now_ms: int) -> None:
         """Open the file, create it if there is none, and raise the epoch, at least to ``now_ms``.

@@ -47,6 +47,9 @@ class ClusterStorage:
     """The storage of one cluster. All methods block; any thread may call them, one at a time. Call ``settle`` first.
 
     ``blobs``: the place of BLOBs, which may be outside the storage.
+
+    Ownership and data are one class: whether there is data decides who may own the storage, and who owns it decides
+    what may be deleted.
     """
 
     def __init__(self, layout: StateLayout, now_ms: Callable[[], int]) -> None:

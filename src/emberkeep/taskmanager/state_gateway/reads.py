@@ -65,7 +65,10 @@ class GatewayReads:
         seen: str,
         keep: bool,
     ) -> OpenedFile:
-        """See StateFiles. ``keep``: True if the caller's allocation keeps local copies."""
+        """See StateFiles, whose parameters these are, with the opened ``durable`` store.
+
+        ``keep``: True if the caller's allocation keeps local copies.
+        """
         record = self._current(path, durable, seen)
         if record is not None:
             wanted = _wanted(path, record.length, offset, length)
