@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import http.client
 import secrets
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,7 +80,6 @@ class _Bench:
     limits: str
     served: Path  # the limits' server's directory
     directory: Path
-    threads: BlobThreads
     source: HttpBlobSource
     uploads: HttpBlobUploads
 
@@ -126,7 +126,6 @@ async def _repetition(server: Server, limits: str, directory: Path, size: int, c
             limits,
             directory / "limits",
             directory,
-            threads,
             HttpBlobSource(threads, lambda: server.address, max_size=_LIMIT),
             HttpBlobUploads(threads, lambda: server.address),
         )
@@ -191,13 +190,18 @@ async def _large(bench: _Bench, size: int, found: _Found) -> None:
 async def _put(bench: _Bench, owner: JobId, key: BlobKey, file: Path) -> None:
     """The transfer alone: whoever uploads has hashed the file before, to know its key."""
 
-    def work(abort: object) -> int:
-        target = blob_path(owner, key)
-        with bench.threads.connections.exchange(abort, "PUT", bench.server.address, target, {}, file) as (answer, read):  # type: ignore[arg-type]
-            read(lambda _: None)
-            return answer.status
+    def work() -> int:
+        connection = http.client.HTTPConnection(bench.server.address, timeout=300)
+        with closing(connection), file.open("rb") as opened:
+            connection.putrequest("PUT", blob_path(owner, key))
+            connection.putheader("Authorization", f"Bearer {bench.server.token}")
+            connection.putheader("Content-Type", "application/octet-stream")
+            connection.putheader("Content-Length", str(file.stat().st_size))
+            connection.endheaders()
+            connection.sock.sendfile(opened)
+            return connection.getresponse().status
 
-    status = await bench.threads.run(work)
+    status = await asyncio.to_thread(work)
     if status != 201:
         raise SystemExit(f"an upload was answered with {status}: a bug, so there is no measurement")
 
