@@ -57,11 +57,11 @@ class ProcessesKept:
     def outcome(self, job: JobDetailsInfo) -> str | None:
         now = processes(job.emberkeep)
         if job.emberkeep.attempt != self.attempt:
-            raise NotKept(f"the driver (pid {self.pids[0]}) was not kept")
+            raise NotKept(f"the driver (pid {self.pids[0]}) was replaced by another")
         if job.state is not JobStatus.RUNNING or len(now) < len(self.pids):
             return None
         if now != self.pids:
-            raise NotKept(f"not all processes were kept: pids {self.pids} are now {now}")
+            raise NotKept(f"a process was replaced: pids {self.pids} are now {now}")
         executors = " and ".join(map(str, self.pids[1:]))
         return f"driver (pid {self.pids[0]}) and executors (pids {executors}) are the same as before"
 

@@ -194,7 +194,7 @@ async def next_life(root: Path, unfinished: list[JobId], ended: list[JobId]) -> 
             await submit(server, owner, lambda _: None)
             assert stored(root / "ha")[owner] >= {str(key_of(content)) for content in FILES[owner]}
             server.job_ended(owner)
-        server.give_up(server.strangers())  # as the storage's keeper does, after a period
+        server.give_up(server.unknown_owners())  # as the storage's keeper does, after a period
         await server.collect()
         for owner in unfinished:
             keys = [key_of(content) for content in FILES[owner]]

@@ -23,7 +23,7 @@ class StagedCleanUp:
         if owner is None or record is None:
             return
         usable = record.condition is Condition.KEPT and not owner.is_over
-        if not usable or record.holders or record.uploads or owner.waits_for(key) or owner.is_strange:
+        if not usable or record.holders or record.uploads or owner.waits_for(key) or owner.is_unknown:
             self._state.staging.unstage((owner_id, key))
         elif record.leftovers and not record.is_there and not record.is_busy:
             self.delete(owner_id, (key,), whole=False)
@@ -40,14 +40,14 @@ class StagedCleanUp:
     def make_known(self, owner_id: JobId) -> None:
         """Note that the owner is a job of this cluster: its unreferenced BLOBs may be deleted from now on."""
         owner = self._state.owners[owner_id]
-        if owner.is_strange:
+        if owner.is_unknown:
             owner.state = OwnerState.KNOWN
             self.settle_all(owner_id, owner.records)
 
     def turn(self) -> None:
         """End one retention interval (BLOB-10): delete what is due and what could not be deleted before."""
         due: dict[JobId, list[BlobKey]] = {
-            owner_id: [] for owner_id, owner in self._state.owners.items() if owner.bare and not owner.is_strange
+            owner_id: [] for owner_id, owner in self._state.owners.items() if owner.bare and not owner.is_unknown
         }
         for owner_id, key in [*self._state.staging.turn(), *self._condemned()]:
             record = self._state.owners[owner_id].records[key]

@@ -32,7 +32,7 @@ def _lists(state: ServerState, owner_id: JobId, key: BlobKey) -> int:
 
 def _check_record(state: ServerState, owner_id: JobId, owner: OwnerRecord, key: BlobKey, record: Record) -> None:
     name, listed = f"{key} of {owner_id}", _lists(state, owner_id, key)
-    kept = bool(record.holders or record.uploads or owner.waits_for(key) or owner.is_strange)
+    kept = bool(record.holders or record.uploads or owner.waits_for(key) or owner.is_unknown)
     usable = record.condition is Condition.KEPT and not owner.is_over
     _hold(listed <= 1, f"{name} is on one list at most")
     _hold(not listed or (usable and not kept), f"{name} is not on a list while something keeps it")

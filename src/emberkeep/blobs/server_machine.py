@@ -74,7 +74,7 @@ class ServerMachine:
                 continue
             owner.bare = owner.bare or not blobs
             if in_ha and not owner.is_wanted:
-                owner.state = OwnerState.STRANGE
+                owner.state = OwnerState.UNKNOWN
             for blob in blobs:
                 record = self.state.record(owner_id, blob.key)
                 if record.condition is Condition.KEPT:

@@ -67,7 +67,7 @@ class OwnerState(enum.Enum):
 
     KNOWN = "known"  # this cluster's
     RECOVERING = "recovering"  # it will be resubmitted: until then its permanent BLOBs need no reference (BLOB-17)
-    STRANGE = "strange"  # in the HA store, but of no known job: possibly another cluster's, so nothing is deleted
+    UNKNOWN = "unknown"  # in the HA store, but of no known job: possibly another cluster's, so nothing is deleted
     OVER = "over"  # the job has ended permanently: everything is deleted
 
 
@@ -87,8 +87,8 @@ class OwnerRecord:
         return self.state is OwnerState.OVER
 
     @property
-    def is_strange(self) -> bool:
-        return self.state is OwnerState.STRANGE
+    def is_unknown(self) -> bool:
+        return self.state is OwnerState.UNKNOWN
 
     @property
     def is_recovering(self) -> bool:

@@ -95,9 +95,12 @@ class ServerState:
         return self.staging.is_due((owner_id, key)) or (record.condition is Condition.CONDEMNED and not record.is_busy)
 
     @property
-    def strangers(self) -> set[JobId]:
-        """Unknown owners in the HA store: none of their BLOBs is deleted until ``give_up`` names the owner."""
-        return {owner_id for owner_id, owner in self.owners.items() if owner.is_strange}
+    def unknown_owners(self) -> set[JobId]:
+        """Owners of BLOBs in the HA store that belong to no known job.
+
+        Nothing of theirs is deleted before ``give_up``.
+        """
+        return {owner_id for owner_id, owner in self.owners.items() if owner.is_unknown}
 
     def owner(self, owner_id: JobId) -> OwnerRecord:
         """Return the record of an owner. Create the record if there is none."""

@@ -49,7 +49,10 @@ class Services:
         self._watched.append(task)
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        """Return when ``stop`` is set. Raises the error of a service that ends before, or ServiceEnded."""
+        """Return when ``stop`` is set.
+
+        Raises the error of a service that fails first, ServiceReturned if one returns first.
+        """
         await self.run_until_done(stop.wait())
 
     async def run_until_done(self, awaited: Coroutine[Any, Any, Any]) -> None:

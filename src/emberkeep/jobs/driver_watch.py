@@ -55,13 +55,13 @@ class DriverWatch:
     def driver_vanished(self, event: ev.DriverVanished, now: Moment) -> None:
         place = self._job.live().place
         where = place.task_manager if place is not None else ""
-        self._attempt_end.driver_gone(_lost(f"task manager {where} lists the driver no more"), now)
+        self._attempt_end.driver_gone(_lost(f"task manager {where} no longer lists the driver"), now)
 
     def driver_not_at_home(self, event: ev.DriverNotAtHome, now: Moment) -> None:
         if self._job.live().is_missing_at(event.place, continues=event.continues):
             where = event.place.task_manager
             self._attempt_end.driver_gone(
-                _lost(f"task manager {where}, where the driver was started, has it no more"), now
+                _lost(f"task manager {where}, where the driver was started, no longer has it"), now
             )
 
     def jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:

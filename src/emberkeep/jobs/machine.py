@@ -33,8 +33,9 @@ CANCELED_EXIT_CODE = 130
 class JobMachine:
     """One job. ``state`` changes only in ``handle``.
 
-    The parts of the machine share the state. Each part has one group of decisions, and uses only the parts before it:
-    stopping a driver, ending the job, what follows an attempt's end, the newest attempt, facts about the driver.
+    The parts of the machine share the state. Each part makes one kind of decision, and may use the parts that come
+    before it in this list: stopping a driver, ending the job, what follows an attempt's end, the newest attempt, facts
+    about the driver.
     """
 
     def __init__(self, state: JobState) -> None:

@@ -36,7 +36,7 @@ class Standing(enum.Enum):
 
     @property
     def has_service(self) -> bool:
-        """True if the leader's service runs, also while it is paused or being stopped."""
+        """True if the leader's service runs, even if it is paused or being stopped."""
         return self in (Standing.LEADING, Standing.PAUSED, Standing.CONFIRMING, Standing.STOPPING)
 
 

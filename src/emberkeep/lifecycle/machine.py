@@ -5,9 +5,9 @@ Pure: events in, effects out.
 Each effect is one step; its result comes back as an event. The table PLANS gives the order of the steps, and with it
 the order of calls to user functions (END-3). ``close`` is not in the table: it follows every end of a driver.
 
-Until the savepoint is complete and the functions know it, a failure leads back: the steps begun so far are undone, the
-queries are resumed or started again, and the job runs on (END-6). If that is impossible, the attempt fails. Once the
-functions know of the complete savepoint, the procedure only goes forward.
+Until the savepoint is complete and the functions know it, a failure is rolled back: the steps begun so far are undone,
+the queries are resumed or started again, and the job continues (END-6). If that is impossible, the attempt fails. Once
+the functions know of the complete savepoint, the procedure only goes forward.
 
 Steps are idempotent. A later attempt that finds the request still stored runs it from the start, as the first attempt
 did.
@@ -32,7 +32,7 @@ class Step(enum.Enum):
     PREPARE_TO_SHUTDOWN = "PREPARE_TO_SHUTDOWN"
     SNAPSHOT_STATE = "SNAPSHOT_STATE"
     KEEP_STATE = "KEEP_STATE"  # make the functions' state durable for the next attempt
-    RETAIN_BATCHES = "RETAIN_BATCHES"  # keep the files that the savepoint copies, while the queries run on
+    RETAIN_BATCHES = "RETAIN_BATCHES"  # keep the files that the savepoint copies while the queries continue
     RESUME = "RESUME"
     WRITE_SAVEPOINT = "WRITE_SAVEPOINT"
     RELEASE_BATCHES = "RELEASE_BATCHES"  # end what RETAIN_BATCHES began

@@ -13,7 +13,7 @@ from emberkeep.base.compatible import Compatible
 class Procedure(enum.Enum):
     """What to do with the job's streaming queries, always between two micro-batches."""
 
-    SAVEPOINT = "SAVEPOINT"  # copy the state; the job runs on
+    SAVEPOINT = "SAVEPOINT"  # copy the state; the job continues to run
     SUSPEND = "SUSPEND"  # stop, savepoint; the script continues after its awaits, and the job ends with it
     DRAIN = "DRAIN"  # stop, emit everything in event-time state, savepoint; ends as SUSPEND does
     MOVE = "MOVE"  # stop, keep the functions' state; the next attempt starts elsewhere, and no failure is counted
@@ -32,7 +32,7 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
 
     It is stored before anything is done and kept until its end is recorded, so that a new leader and the next attempt
     continue it. ``trigger_id``: 32 hex digits, from the client. ``deadline_ms`` (Unix milliseconds): if the running
-    micro-batches have not ended by then, the procedure fails and the job runs on; 0: no deadline.
+    micro-batches have not ended by then, the procedure fails and the job continues; 0: no deadline.
     """
 
     trigger_id: str

@@ -120,8 +120,8 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     - ``leaving``: it shuts down and accepts nothing new. Once its report is empty it counts as gone.
     - ``draining``: what it holds must first move elsewhere, as far as there is room.
     - ``local_state``: the jobs with the most local state, at most LOCAL_STATE_JOBS, one entry each.
-    - ``left``: jobs that hold nothing here any more but whose data is kept here; at most LEFT_JOBS, in turn if there
-      are more.
+    - ``left``: jobs that hold nothing here any more but whose data is kept here; at most LEFT_JOBS. If there are
+      more, successive reports list different ones.
     """
 
     sequence: int

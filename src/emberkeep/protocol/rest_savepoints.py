@@ -23,10 +23,10 @@ FormatType = Literal["CANONICAL", "NATIVE", "UNALIGNED"]
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stop a job with a savepoint. ``drain``: first emit everything that its event-time state holds.
 
-    ``targetDirectory``: null or absent: the default one. ``triggerId``: chosen by the client (32 hex digits), so that
-    it can repeat the request. ``timeout``: milliseconds that the running micro-batches may take to end; after that the
-    operation fails and the job runs on. Default: execution.stop.batch-timeout. ``formatType`` has no effect: there is
-    one format.
+    ``targetDirectory``: directory in which the savepoint gets one of its own; null or absent: the configured one.
+    ``triggerId``: chosen by the client (32 hex digits), so that it can repeat the request. ``timeout``: milliseconds
+    that the running micro-batches may take to end; after that the operation fails and the job continues. Default:
+    execution.stop.batch-timeout. ``formatType`` has no effect: there is one format.
     """
 
     drain: bool = False
@@ -37,7 +37,7 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SavepointRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Make a savepoint of a job, which runs on; with ``cancel-job`` it is suspended.
+    """Make a savepoint of a job. The job continues to run, or with ``cancel-job`` is suspended.
 
     The other fields are as in StopRequest.
     """
@@ -61,7 +61,7 @@ class TriggerExtension(Kebab, frozen=True, kw_only=True):
 
 
 class TriggerResponse(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """The operation is in progress. If it is about a job, it is recorded durably."""
+    """The operation has been accepted. If it concerns a job, it is recorded durably."""
 
     request_id: str
     emberkeep: TriggerExtension | None = None
@@ -80,7 +80,7 @@ class FailureCause(Kebab, frozen=True, kw_only=True):
     """Why an operation failed.
 
     ``class``: kind of the failure. ``stack-trace``: what was wrong, where, and what to do about it.
-    ``serialized-throwable``: the same for Flink's client, which reads it from there.
+    ``serialized-throwable``: the same text for Flink's client, which reads only this field.
     """
 
     kind: str = field(name="class")

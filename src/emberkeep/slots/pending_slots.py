@@ -49,7 +49,7 @@ class PendingSlots:
         job.add(allocation, member)
 
     def take_reported(self, allocation_id: AllocationId, member: Member) -> bool:
-        """Return True if the slot was pending on ``member`` until now. A report shows it, and its job keeps it."""
+        """Remove a pending slot that a report of ``member`` shows. Return True if it was pending; its job keeps it."""
         if member.pending.pop(allocation_id, None) is None:
             return False
         del self._pending[allocation_id]

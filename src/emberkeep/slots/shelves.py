@@ -135,7 +135,7 @@ class Shelves:
             self._due.both()
 
     def reopen(self, member: Member) -> None:
-        """Count a member again that something kept closed until now."""
+        """Count a member again that was closed for some reason."""
         self.update(member)
         self._due.both()
 

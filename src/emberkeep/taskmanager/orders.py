@@ -87,7 +87,9 @@ class Orders:
     def _stop_task_manager(self, order: StopTaskManager) -> Message:
         self._kept.decide(ev.EpochSeen(order.epoch, order.lineage))
         if order.instance != self._info.instance:
-            raise Conflict(f"instance {order.instance} of task manager {self._info.id} was to end; it was started anew")
+            raise Conflict(
+                f"the order to end was for instance {order.instance}, but task manager {self._info.id} was restarted"
+            )
         self._kept.decide(ev.Drain(moves=order.drain > 0))
         self.stop_by = self._clock.monotonic() + order.drain
         self.stop_asked.set()

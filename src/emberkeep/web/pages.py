@@ -180,7 +180,7 @@ def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
 def _timeline(job: JobView, now_ms: int) -> list[tuple[JobStatus, int, int | None]]:
     """Return for each status when the job last entered it, and for how many milliseconds it stayed.
 
-    The current status lasts until now. A globally terminal status has no duration (None).
+    The current status is counted up to now. A globally terminal status has no duration (None).
     """
     entered = sorted(job.status_times_ms.items(), key=lambda item: item[1])
     ends = [time for _, time in entered[1:]] + [now_ms]

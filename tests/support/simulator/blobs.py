@@ -57,7 +57,7 @@ class SimBlobs:
         while True:
             await asyncio.sleep(_STRANGE_SECONDS)
             with contextlib.suppress(RetryLater):  # the HA store has not been listed yet
-                server.give_up(server.strangers())
+                server.give_up(server.unknown_owners())
 
     def is_kept(self, job_id: JobId, key: BlobKey) -> bool:
         """True if the HA store holds the BLOB."""

@@ -78,11 +78,11 @@ def test_blobs_of_unknown_jobs_in_the_ha_store_are_kept_until_a_submission_names
     machine = ServerMachine()
     machine.found_ha({owner: [StoredBlob(key=KEY, size=7)] for owner in (A, B)})
     assert deletions(machine, turns=3) == []
-    assert machine.state.strangers == {A, B}
+    assert machine.state.unknown_owners == {A, B}
     machine.claim(A, [CONTENT])
-    assert machine.state.strangers == {B}
+    assert machine.state.unknown_owners == {B}
     machine.give_up([B, JobId("c" * 32)])
-    assert machine.state.strangers == set()
+    assert machine.state.unknown_owners == set()
     assert [deletion.owner for deletion in deletions(machine, turns=2)] == [B]
 
 
@@ -144,7 +144,7 @@ def test_a_recovered_job_is_wanted_and_so_is_one_with_a_referenced_blob() -> Non
     machine.found_local({B: [StoredBlob(key=MESSAGE, size=7), StoredBlob(key=KEY, size=7)]})
     machine.hold(B, MESSAGE, ["receiver"])
     machine.found_ha({owner: [StoredBlob(key=KEY, size=7)] for owner in (A, B)})
-    assert machine.state.strangers == set()
+    assert machine.state.unknown_owners == set()
 
 
 def test_what_a_failed_upload_has_left_is_deleted_once_no_other_upload_of_it_runs(machine: ServerMachine) -> None:

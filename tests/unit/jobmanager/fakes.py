@@ -118,7 +118,7 @@ class FakeTaskManager:
                 self.stopped.append(request)
             case StopTaskManager():
                 if request.instance != self.info.instance:
-                    raise Conflict(f"{self.info.id} was started anew")
+                    raise Conflict(f"{self.info.id} was restarted")
                 self.ending.append(request)
                 self.leaving, self.draining = True, request.drain > 0
             case AllocateSlot():

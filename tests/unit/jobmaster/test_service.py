@@ -600,7 +600,7 @@ def test_another_life_of_a_task_manager_holds_nothing(run: Run) -> None:
             instance=InstanceId("life-0b"), allocations=(), executors=()
         )
         await bench.until(lambda: not bench.held(), 2 * INTERVAL)
-        assert "started anew" in bench.spark.removed[0][1]
+        assert "was restarted" in bench.spark.removed[0][1]
 
     run(story)
 

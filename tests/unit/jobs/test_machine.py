@@ -42,7 +42,8 @@ class TestRecoveredWithoutDriver:
         world.report_completely(place(1, 2))
         assert world.status() is JobStatus.RESTARTING
         assert (
-            "tm-1, where the driver was started, has it no more" in world.machine.state.history.exceptions()[0].message
+            "tm-1, where the driver was started, no longer has it"
+            in world.machine.state.history.exceptions()[0].message
         )
 
     def test_the_very_same_life_need_not_continue_another(self) -> None:

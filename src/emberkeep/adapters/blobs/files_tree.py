@@ -298,7 +298,7 @@ class BlobTree:
 
 @contextlib.contextmanager
 def _opened(path: Path, place: Place) -> Iterator[int]:
-    """Open a BLOB's file. Raises Absent, also if the path holds something else, such as a symbolic link."""
+    """Open a BLOB's file. Raises Absent if there is none, or if the path is something else, such as a link."""
     owner, key = place
     absent = Absent(f"there is no BLOB {key} of job {owner} in {path.parent.parent}")
     try:

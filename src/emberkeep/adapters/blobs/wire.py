@@ -43,7 +43,7 @@ class BrokenAnswer(RetryLater):
 
 
 class TransferAbort:
-    """Aborts a transfer from another thread, also while the transfer waits for bytes."""
+    """Aborts a transfer from another thread, even while the transfer waits for bytes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -208,7 +208,10 @@ def _foreign_answer(address: str, status: int) -> EmberkeepError:
 
 
 async def pack(offload: Offload | None, message: Message, *, seconds: float, answers: Message | None = None) -> Packed:
-    """Pack a message as ``Offload.pack`` does. Without ``offload``, raises InvalidInput if the message is too large."""
+    """Encode a message, with large parts as BLOBs (see ``Offload.pack``).
+
+    If ``offload`` is None, parts stay in the body, and a message that is too large raises InvalidInput.
+    """
     if offload is not None:
         return await offload.pack(message, seconds=seconds, answers=answers)
     body, limit = encode_message(message), _inline_limit(None)

@@ -103,7 +103,7 @@ class GraphFiles:
         return graph
 
     def _bytes(self, path: Path) -> bytes:
-        """Return the bytes of a graph's file. Raises Unavailable, also if the file does not exist."""
+        """Return the bytes of a graph's file. Raises Unavailable if it cannot be read or does not exist."""
         try:
             return self._patience.read(path)
         except Absent as error:
@@ -129,7 +129,7 @@ class GraphFiles:
                 self._unsound.add(location)
 
     def of_job(self, job_id: JobId) -> list[str]:
-        """Return the paths of a job's graphs, damaged or not; empty also if the directory cannot be read now."""
+        """Return the paths of a job's graphs, damaged or not; empty if the directory cannot be read now."""
         return [str(self._directory / name) for name in self._names() if _is_of_job(name, job_id)]
 
     def remove_job(self, job_id: JobId) -> None:

@@ -1,4 +1,4 @@
-"""Builds the StoredJob that a job store returns, also if the job's graph or attempt cannot be read."""
+"""Builds the StoredJob that a job store returns, even if the job's graph or attempt cannot be read."""
 
 from __future__ import annotations
 

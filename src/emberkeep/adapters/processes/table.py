@@ -27,7 +27,7 @@ _PROC = Path("/proc")
 Table = Mapping[int, ProcessStat]
 """All processes of the machine at one moment, by pid."""
 Members = dict[int, int]
-"""Pid → start ticks: which process is meant, also when the pid is another's later."""
+"""Pid → start ticks. The pair identifies a process even after its pid was reused."""
 
 
 def take_table() -> Table:
@@ -37,7 +37,7 @@ def take_table() -> Table:
 
 
 def carries_marker(pid: int, marker: str) -> bool:
-    """True if ``pid`` was started with our marker in its environment. False also if the environment cannot be read."""
+    """True if ``pid`` was started with our marker in its environment. False if the environment cannot be read."""
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -46,7 +46,7 @@ def carries_marker(pid: int, marker: str) -> bool:
 
 
 def variable_of(pid: int, name: str) -> str | None:
-    """Return a variable of the environment that ``pid`` was started with. None also if it cannot be read."""
+    """Return a variable of the environment that ``pid`` was started with. None if it is not set or cannot be read."""
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:

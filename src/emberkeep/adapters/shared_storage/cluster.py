@@ -325,7 +325,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _names_in_folder(path: Path) -> list[str]:
-    """Return the names in a directory as ``_names`` does; none also if ``path`` is a file.
+    """Return the names in a directory as ``_names`` does; none if ``path`` is a file.
 
     Listing first avoids a separate check for a directory, which can fail in its own way.
     """

@@ -1,4 +1,4 @@
-"""The record of a job store's own identity and its storage's, which reveals that either was exchanged."""
+"""A job store's record of two identities, its own and its storage's. It reveals that one of them was replaced."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def origin_of(identity: str, kept: str) -> StoreOrigin:
 def kept_first(*, was_led: bool) -> str:
     """Return what a store records when a release that keeps such records first opens it.
 
-    ``was_led``: the store had a leader before. This is decided once: at any later start the store had a leader, which
-    may have been of this release, with a storage that was not this store's.
+    ``was_led``: the store had a leader before. Call this only once. At a later start the store has had a leader in any
+    case, and that leader may have been of this release and have used a storage that is not this store's.
     """
     return RELEASE_BEFORE if was_led else ""
 
@@ -40,7 +40,7 @@ def kept_first(*, was_led: bool) -> str:
 def kept_after(origin: StoreOrigin, settled: str) -> str:
     """Return what a store records once the ownership of its storage was checked.
 
-    ``settled``: the storage's identity; "" if its owner is not settled. The result is never RELEASE_BEFORE: records
-    exist there from now on.
+    ``settled``: the storage's identity; "" if its owner is not settled. The result is never RELEASE_BEFORE: from now on
+    the store keeps such records.
     """
     return settled or origin.storage

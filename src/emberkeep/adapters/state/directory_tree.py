@@ -32,8 +32,8 @@ class FirstStart(enum.Enum):
 class DirectoryTree:
     """Open and create directories below one root.
 
-    Methods raise OSError, among them NotADirectoryError also where a part of the name is a link. They raise Unavailable
-    if the root is missing although it must exist, which means that its file system is away.
+    Methods raise OSError. Symbolic links are not followed: a link in the path raises NotADirectoryError. Methods raise
+    Unavailable if the root is missing although it must exist, which means that its file system is away.
     """
 
     def __init__(self, root: Path, files: FileOps, first_start: FirstStart) -> None:

@@ -49,7 +49,7 @@ class ObjectRequests:
             return any(obstore.list(self.store, name or None, chunk_size=1))
 
     def get(self, name: str, offset: int, length: int | None) -> GetResult:
-        """Begin to read ``length`` bytes from ``offset``, at least one; None: to the end.
+        """Begin to read ``length`` bytes from ``offset``, or to the end if ``length`` is None. Reads at least one byte.
 
         Raises Absent; Fatal if the range begins at or beyond the end.
         """

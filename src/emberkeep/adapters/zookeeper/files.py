@@ -64,7 +64,7 @@ class LeftoverFiles:
         return await asyncio.to_thread(self._files.results.without_node, {name for names in nodes for name in names})
 
     async def remove_result(self, job_id: JobId) -> None:
-        """Delete the result files of a job that has no node. Raises Conflict if another JobManager is the leader."""
+        """Delete the result files of a job that has no znode. Raises Conflict if another JobManager is the leader."""
         await self._nodes.epoch.confirm()
         for name in (await self.results()).get(job_id, ()):
             await self._files.discard_result(name)

@@ -119,7 +119,7 @@ async def read_leader(
 ) -> LeaderAddress | None:
     """Return the last writer of the epoch; None before the first leader.
 
-    ``change`` is set when that may have changed, also when the connection breaks. Raises RetryLater, Fatal.
+    ``change`` is set when that may have changed, for instance when the connection breaks. Raises RetryLater, Fatal.
     """
     node = await session.find(layout.epoch, watch=change.set)
     if node is None or not node.data:

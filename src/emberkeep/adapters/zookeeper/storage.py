@@ -21,8 +21,8 @@ class StorageReaders:
     async def exchange(self, *, reads: bool) -> bool:
         """Publish whether this JobManager can read the storage; return True if another JobManager can read it.
 
-        ``reads``: this JobManager can read the storage. Raises Absent if the cluster's znodes do not exist yet, which
-        the first contender for leadership creates. Raises RetryLater, UnknownOutcome, Fatal.
+        ``reads``: this JobManager can read the storage. Raises Absent if the cluster's znodes do not exist yet; the
+        first contender for leadership creates them. Raises RetryLater, UnknownOutcome, Fatal.
         """
         mine, others = [], False
         for name in await self._session.children(self._place):

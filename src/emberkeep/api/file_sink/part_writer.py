@@ -328,7 +328,7 @@ class PartWriter:
 
 
 def _directory_of(path: str) -> str:
-    """Return the directory of a batch or a merge: the first two names of a path."""
+    """Return the directory of a batch or a merge: the first two components of ``path``."""
     return "/".join(path.split("/")[:2])
 
 

@@ -33,7 +33,7 @@ class SinkFiles(Protocol):
     def files(self, directory: str) -> list[ListedFile]:
         """Return all files below a directory that Spark has written, at every depth.
 
-        Raises RetryLater also if the directory is missing, because Spark makes it even for no rows.
+        Raises RetryLater, even if the directory is missing: Spark creates it even if there are no rows.
         """
 
     def move(self, source: str, target: str) -> None:

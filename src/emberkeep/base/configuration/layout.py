@@ -6,9 +6,9 @@
 <state>/cluster.json                address of the local cluster, and its processes
 <state>/jobmanager/                 job store, logs; jobmanagers/<id>/ if there are several
 <state>/cluster-id                  id of this cluster in ownership records, without ZooKeeper
-<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, with ZooKeeper
-                                    each with a folder per cluster; the ownership record is here, with ZooKeeper in
-                                    clusters/<cluster-id>/
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, and the ownership
+                                    record. If ZooKeeper is used, each of the four has one folder per cluster, and
+                                    the ownership record is in clusters/<cluster-id>/
 <state>/resourcemanager/            records of the task managers that a JobManager has started
 <state>/taskmanagers/<id>/          working directory of a task manager
 ```

@@ -54,7 +54,7 @@ def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
 
 
 def is_directory(path: Path) -> bool:
-    """True if ``path`` is known to be a directory; False also if it cannot be examined now."""
+    """True if ``path`` is known to be a directory; False if not, or if it cannot be examined now."""
     try:
         return path.is_dir()
     except OSError:

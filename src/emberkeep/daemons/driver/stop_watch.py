@@ -1,4 +1,4 @@
-"""Detects that the driver's processes were stopped for long, and holds its JVM until the attempt is confirmed.
+"""Detects that the driver's processes were stopped (SIGSTOP, suspend) for long, and holds the JVM until it is safe.
 
 Commits of streaming queries check the lease themselves (``spark.queries.checkpoint_guard``). Everything else in the
 JVM, such as the commit of a batch write, does not. So within milliseconds of resuming, the JVM is stopped again until a
@@ -35,7 +35,7 @@ class StopWatch:
         self._ask = ask
 
     def start(self) -> None:
-        """Watch until the process ends, on a thread."""
+        """Start a thread that watches, until this process ends, whether the process was stopped (SIGSTOP, suspend)."""
         threading.Thread(target=self._run, name=f"{OWN_THREAD_PREFIX}-stop-watch", daemon=True).start()
 
     def _run(self) -> None:

@@ -61,7 +61,7 @@ class StoreOfStorage(Protocol):
     async def graphs_without_handle(self) -> set[JobId]:
         """Return the jobs that have graphs in this store's place but no handle, and of which nothing damaged is kept.
 
-        Empty also if the graphs cannot be listed now.
+        The result is also empty if the graphs cannot be listed now.
         """
 
     async def remove_graph(self, job_id: JobId) -> None:
@@ -70,7 +70,7 @@ class StoreOfStorage(Protocol):
     async def results_without_node(self) -> set[JobId]:
         """Return the jobs that have result files in this store's place but that the store does not know.
 
-        Empty also if the files cannot be listed now.
+        The result is also empty if the files cannot be listed now.
         """
 
     async def remove_result(self, job_id: JobId) -> None:
@@ -80,9 +80,9 @@ class StoreOfStorage(Protocol):
 class BlobsOfStorage(Protocol):
     """The part of the BLOB server that the storage keeper uses."""
 
-    def strangers(self) -> set[JobId]: ...
+    def unknown_owners(self) -> set[JobId]: ...
 
-    def give_up(self, strangers: Collection[JobId]) -> None: ...
+    def give_up(self, owners: Collection[JobId]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class StorageKeeper:
         if self._gateway.strangers():
             marks = begun_anew(marks, self._now_ms())
         problem = await asyncio.to_thread(self._storage.blobs.problem)
-        blobs = self._strange_blobs() if problem is None else None
+        blobs = self._unknown_blobs() if problem is None else None
         # If the BLOBs of unknown jobs cannot be listed or deleted, their marks and periods stay.
         kept = tuple(mark for mark in marks if mark.kind is Kind.BLOBS) if blobs is None else ()
         found |= blobs or set()
@@ -186,10 +186,10 @@ class StorageKeeper:
             problem="" if problem is None else str(problem),
         )
 
-    def _strange_blobs(self) -> set[Item] | None:
+    def _unknown_blobs(self) -> set[Item] | None:
         """Return the BLOBs of unknown jobs, or None if they cannot be listed now."""
         try:
-            return {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
+            return {(Kind.BLOBS, owner) for owner in self._blobs.unknown_owners()}
         except EmberkeepError as error:
             log.info("cannot list the BLOBs that no job needs now", reason=str(error))
             return None
@@ -281,7 +281,7 @@ class StorageKeeper:
 
     async def _everything(self) -> set[Item]:
         found = await asyncio.to_thread(self._storage.find) | await self._files_of_store()
-        return {item for item in found if item[0] is not Kind.BLOBS} | (self._strange_blobs() or set())
+        return {item for item in found if item[0] is not Kind.BLOBS} | (self._unknown_blobs() or set())
 
     def _data(self, item: Item, mark: Mark | None) -> StorageData:
         kind, job_id = item
@@ -328,7 +328,7 @@ class StorageKeeper:
         """
         async with self._turn:
             self._refuse_users(force=force)
-            strangers = self._blobs.strangers()
+            unknown = self._blobs.unknown_owners()
             await self._adopt()
             found = await self._everything()
             known = await self._known()
@@ -340,7 +340,7 @@ class StorageKeeper:
                         await asyncio.to_thread(self._storage.remove, item)
                     if item[0] is not Kind.CHECKPOINTS:
                         await self._remove_file_of_store(item)
-            self._blobs.give_up(strangers - known.keys())
+            self._blobs.give_up(unknown - known.keys())
         await self.clean()
         return await self.status()
 

@@ -83,14 +83,14 @@ class BlobServer:
         await self._upkeep.open()
         core.decide()
 
-    def strangers(self) -> set[JobId]:
+    def unknown_owners(self) -> set[JobId]:
         """Return the owners of BLOBs in the HA store that this server does not know. Raises RetryLater."""
         self._core.refuse_unlisted()
-        return self._machine.state.strangers
+        return self._machine.state.unknown_owners
 
-    def give_up(self, strangers: Iterable[JobId]) -> None:
+    def give_up(self, owners: Iterable[JobId]) -> None:
         """Let the clean-up decide about the BLOBs of these owners, which no job has needed for a long time."""
-        self._machine.give_up(strangers)
+        self._machine.give_up(owners)
         self._core.decide()
 
     async def run(self) -> None:

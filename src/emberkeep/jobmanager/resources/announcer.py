@@ -73,7 +73,7 @@ class Announcer:
             self.listener.task_managers_draining(self.draining, self._movable)
 
     def lost(self, instances: tuple[InstanceId, ...]) -> None:
-        """Announce lost instances. What runs on draining task managers may have room elsewhere no longer."""
+        """Announce lost instances. Work on draining task managers may no longer have room elsewhere."""
         self.listener.task_managers_lost(instances)
         if self.draining:
             self.review_draining()

@@ -37,7 +37,7 @@ class TaskManagerEnds:
     async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
         """Order a task manager to stop permanently. The next report of the task manager says that it is leaving.
 
-        Raises Absent, RetryLater (also if it was restarted in between), UnknownOutcome.
+        Raises Absent, RetryLater (for instance, the task manager was restarted in between), UnknownOutcome.
         """
         if not await self._term.authority.confirmed():
             self._term.authority.check()

@@ -16,7 +16,7 @@ UNKNOWN = -1
 def with_evacuations(views: Sequence[TaskManagerView], jobs: Iterable[JobView]) -> list[TaskManagerView]:
     """Return ``views`` with the progress of each evacuation, as the jobs report it.
 
-    ``jobs`` were read after ``views``. So a driver on its way to a task manager is in one of the two.
+    ``jobs`` must be read after ``views``. Then a driver that is about to start on a task manager is in one of the two.
     """
     running = {job.job_id: job for job in jobs if not job.status.is_globally_terminal}
     departures: dict[TaskManagerId, list[Departure]] = {}
@@ -46,7 +46,10 @@ def _evacuation(
     expected: Sequence[JobView],
     jobs: Mapping[JobId, JobView],
 ) -> Evacuation:
-    """Return how far the evacuation is. ``expected``: jobs whose driver is or may start there, as far as is known."""
+    """Return the progress of one task manager's evacuation.
+
+    ``expected``: jobs whose driver, as far as is known, runs on this task manager or may still start on it.
+    """
     drivers = [driver for driver in reported if driver.state is not ProcessState.EXITED]
     told = {(driver.job_id, driver.attempt) for driver in reported}
     coming = sum((job.job_id, job.attempt) not in told for job in expected)

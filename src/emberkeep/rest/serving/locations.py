@@ -17,7 +17,7 @@ _NAME_LENGTH = 64  # characters that a savepoint's own directory adds
 
 
 def check_location(location: str, field: str) -> None:
-    """Raise InvalidInput if ``location`` is too long, or neither an absolute path nor a URI."""
+    """Raise InvalidInput unless ``location`` is an absolute path or a URI, short and without control characters."""
     if len(location) > LOCATION_LIMIT - _NAME_LENGTH:
         raise InvalidInput(f"{field} has {len(location)} characters", field=field, hint="choose a shorter one")
     if _CONTROL.search(location) or not _LOCATION.match(location):

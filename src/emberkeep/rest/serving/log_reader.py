@@ -41,7 +41,7 @@ class LogReader:
 
         While there are none and the log may still grow, wait for up to ``query.wait`` seconds. With
         ``query.from_start``, an offset beyond the end means that the file was replaced (rotated): reading starts again
-        at 0. Raises Absent, also if the log belongs to another job than ``query.job_id``.
+        at 0. Raises Absent if there is no such log, or if it belongs to another job than ``query.job_id``.
         """
         deadline = self._monotonic() + query.wait
         while True:

@@ -46,7 +46,10 @@ class Header:
 
 @dataclass(frozen=True)
 class CheckedRequest:
-    """One checked request: ``path`` has the parsed path parameters, ``query`` and ``body`` have the row's types."""
+    """A request that was checked against its route.
+
+    ``path``: the parsed path parameters. ``query`` and ``body``: parsed into the types that the route names.
+    """
 
     api: Api
     request: web.Request

@@ -40,8 +40,8 @@ class BeatReplies:
     ) -> list[PoolEffect]:
         same_instance = slot.task_manager.instance == event.instance
         if slot.allocation.id not in event.allocations:
-            anew = "" if same_instance else "was started anew and "
-            return self._slot_end.drop(slot, f"its task manager {anew}does not hold the slot any more")
+            restarted = "" if same_instance else "was restarted and "
+            return self._slot_end.drop(slot, f"its task manager {restarted}no longer holds the slot")
         if executor is None:
             return []  # it is being started, or another instance has the slot and will offer it
         if same_instance:

@@ -54,7 +54,7 @@ class ExecutorWatch:
         return [] if slot is None else self._slot_end.drop(slot, event.reason)
 
     def found(self, executor: FoundExecutor, now: float) -> list[PoolEffect]:
-        """Take an executor's state from its task manager's reply to a beat."""
+        """Apply the state of an executor that its task manager reported in the reply to a heartbeat."""
         key = (executor.allocation_id, executor.executor_id)
         if executor.state is None:
             return self.executor_exited(ExecutorExited(*key, executor.exit_code, executor.detail), now)

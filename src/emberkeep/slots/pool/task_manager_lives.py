@@ -77,8 +77,8 @@ class TaskManagerLives:
     def review_strays(self, event: BeatAnswered, held: Collection[AllocationId]) -> None:
         """Forget a stray that has replied if it holds nothing beyond ``held``, or if another instance has replied."""
         for info in list(self.strays.values()):
-            anew = info.instance != event.instance
-            if info.id == event.task_manager and (anew or all(key in held for key in event.allocations)):
+            restarted = info.instance != event.instance
+            if info.id == event.task_manager and (restarted or all(key in held for key in event.allocations)):
                 del self.strays[info.instance]
 
     def to_beat(self, held: Mapping[AllocationId, HeldSlot]) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:

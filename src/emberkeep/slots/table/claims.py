@@ -52,7 +52,7 @@ class Claims:
         table.fences.check(event.job_id, event.attempt)
         own = table.of_attempt(event.job_id, event.attempt)
         if any(not slot.is_claimed and slot.state in _RECOVERED for slot in own):
-            raise RetryLater("this task manager was started anew and offers its slots again: answer that first")
+            raise RetryLater("this task manager was restarted and offers its slots again: answer that first")
         if own:
             table.heard[(event.job_id, event.attempt)] = now
         return [effect for slot in own for effect in self._take_beat(slot, event, now)]

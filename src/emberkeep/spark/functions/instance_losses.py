@@ -28,7 +28,7 @@ class InstanceLosses:
         return [loss for _, loss in self._kept]
 
     def snapshot_taken(self) -> None:
-        """Record that a snapshot was taken: its savepoint will report all losses until now."""
+        """Record that a snapshot was taken: its savepoint will report all losses recorded so far."""
         self._count_at_snapshot = self._count
 
     def savepoint_complete(self) -> None:

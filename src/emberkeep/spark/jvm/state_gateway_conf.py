@@ -1,8 +1,8 @@
 """Settings that direct Spark's access to checkpoints to the state gateway of each process's own task manager. Pure.
 
-Every checkpoint has an address ``webhdfs://localhost/…``. Hadoop's client looks up the authority as a nameservice. When
-it reads the nameservice's address, it expands ``${env.…}`` from its own process's environment. Spark sends settings to
-executors unexpanded, so one configuration serves all nodes.
+Every checkpoint has an address ``webhdfs://localhost/…``. Hadoop's client takes ``localhost`` for the name of a
+nameservice, and reads the address of that nameservice from the settings. There it expands ``${env.…}`` from the
+environment of its own process. Spark sends settings to executors unexpanded, so one configuration serves all nodes.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class _Wait:
         """
         if not self._works():
             return False
-        call("letting a query run on", self._state.compareAndSet, self._terminated, self._active)
+        call("letting a query continue", self._state.compareAndSet, self._terminated, self._active)
         time.sleep(_PAUSE)  # a query that read the state before the reset ends, or interrupts itself, in this time
         if runs(self._query) and self._works() and not self._is_interrupted():
             return True

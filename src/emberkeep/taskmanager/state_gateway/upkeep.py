@@ -26,7 +26,9 @@ log = structlog.get_logger(__name__)
 
 CLAIM_TIMEOUT = 300.0  # seconds for which copies of an earlier process wait for their job
 SWEEP_INTERVAL = 60.0  # seconds between two sweeps, and between two comparisons with the durable store
-_DIRECTORIES_PER_SWEEP = 200  # directories listed in the durable store in one sweep, in turn
+_DIRECTORIES_PER_SWEEP = (
+    200  # directories listed in the durable store in one sweep; the next sweep continues with others
+)
 _MEASURE_INTERVAL = 2.0  # seconds: the heartbeat has the last measurement, because counting many copies takes time
 _QUEUED = 20_000  # far above what a task manager's slots cause between two turns
 

@@ -46,11 +46,11 @@ class Blobs:
         self.unknown: set[JobId] = set()
         self.given_up: set[JobId] = set()
 
-    def strangers(self) -> set[JobId]:
+    def unknown_owners(self) -> set[JobId]:
         return set(self.unknown)
 
-    def give_up(self, strangers: Collection[JobId]) -> None:
-        self.given_up |= set(strangers)
+    def give_up(self, owners: Collection[JobId]) -> None:
+        self.given_up |= set(owners)
 
 
 class Bench:

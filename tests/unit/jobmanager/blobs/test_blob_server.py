@@ -705,7 +705,7 @@ async def test_a_new_leader_keeps_what_jobs_need_and_stages_everything_else(benc
         await pass_intervals(3)
         assert bench.in_ha(A) == {SCRIPT, WHEEL}, "not resubmitted yet: nothing permanent of it goes"
         assert bench.in_ha(B) == {WHEEL}, "of no known job: perhaps another cluster's"
-        assert server.strangers() == {B}
+        assert server.unknown_owners() == {B}
         server.give_up([B])
         await pass_intervals(2)
         assert not bench.in_ha(B)
@@ -764,10 +764,10 @@ async def test_an_ha_store_that_is_away_at_the_start_is_listed_later(bench: Benc
         assert bench.in_local(A) == {SCRIPT}
         assert bench.in_ha(B) == {WHEEL}
         with pytest.raises(RetryLater):
-            server.strangers()
+            server.unknown_owners()
         bench.at_ha.always.clear()
         await pass_intervals(2)
-        assert server.strangers() == {B}
+        assert server.unknown_owners() == {B}
         server.give_up([B])
         await pass_intervals(2)
         assert not bench.in_ha(B)

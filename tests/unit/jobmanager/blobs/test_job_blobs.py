@@ -183,7 +183,7 @@ async def test_a_new_leader_knows_whose_files_to_keep(cluster: SmallCluster) -> 
         assert await references(cluster, unfinished) == ("job",)
         await cluster.holds(lambda: not in_ha(cluster, ended))
         assert in_ha(cluster, abandoned), "it may be submitted yet, or be another cluster's"
-        cluster.blobs.give_up(cluster.blobs.strangers())
+        cluster.blobs.give_up(cluster.blobs.unknown_owners())
         await cluster.holds(lambda: not in_ha(cluster, abandoned))
         assert cluster.files.read(await cluster.blobs.path(unfinished.job_id, KEY)) == SCRIPT
 

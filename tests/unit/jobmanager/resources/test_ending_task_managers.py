@@ -22,7 +22,7 @@ def test_only_the_life_that_is_registered_is_told_to_end() -> None:
             task_manager.info = msgspec.structs.replace(
                 first, instance=InstanceId("tm-1/2"), predecessor=first.instance, started_ms=2
             )
-            with pytest.raises(RetryLater, match="started anew"):  # and not registered yet
+            with pytest.raises(RetryLater, match="restarted"):  # and not registered yet
                 await service.gateway.stop_task_manager(first.id, drain=5.0)
             assert not task_manager.ending
             await task_manager.register()
