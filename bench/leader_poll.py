@@ -15,7 +15,8 @@ import msgspec
 
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import API_PREFIX, ClusterOverview
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.protocol.rest_cluster import ClusterOverview
 
 LIMIT_SECONDS = 120.0  # for anything to happen
 _POLL = 0.02

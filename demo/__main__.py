@@ -38,7 +38,8 @@ from demo.takeover import new_leader
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest import JobExtension, TaskManagerSummary
+from emberkeep.protocol.rest_jobs import JobExtension
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 from examples.flights import verify
 
 NODES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from demo.faults import EXECUTORS, registered
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
 
 def describe(job: JobDetailsInfo) -> str:

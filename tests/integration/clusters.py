@@ -16,7 +16,7 @@ from emberkeep.client.clusters.cluster_file import ClusterRecord, DaemonRecord, 
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo
+from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo
 from tests.integration.commands import SMALL, Ended, Shell
 from tests.integration.conditions import DEADLINE, until
 

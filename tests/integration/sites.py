@@ -19,7 +19,7 @@ from emberkeep.client.submission.blob_upload import NoProgress
 from emberkeep.client.submission.preparation import Program, prepare, upload
 from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.conditions import DEADLINE
 from tests.integration.proxies import Proxy
 from tests.integration.zookeepers import Ensemble

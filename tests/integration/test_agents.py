@@ -14,7 +14,7 @@ from emberkeep.base.process_identity import identify
 from emberkeep.client.clusters.leftovers import processes_below
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.jobs.model import FailureKind, JobStatus
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from emberkeep.slots.table.record import SlotRecord
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell

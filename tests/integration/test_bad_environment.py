@@ -25,7 +25,7 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobResources, JobStatus
 from emberkeep.protocol.messages import RegisterTaskManager, TaskManagerRegistered, TaskManagerReport
-from emberkeep.protocol.rest import JobSubmission
+from emberkeep.protocol.rest_submission import JobSubmission
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import SMALL, Running, Shell

@@ -12,7 +12,7 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until

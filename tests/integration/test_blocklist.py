@@ -11,7 +11,7 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
-from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo
+from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until

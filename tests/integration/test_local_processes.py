@@ -17,7 +17,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import is_alive
 from emberkeep.base.started_task_managers import read_started
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import TaskManagerSummary
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until

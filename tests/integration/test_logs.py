@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient, job_log_path
-from emberkeep.protocol import rest
+from emberkeep.protocol import rest_logs
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import DEADLINE, until
@@ -89,7 +89,7 @@ def _check_executor_logs(cluster: Cluster, job_id: JobId) -> None:
     headers = _headers(cluster, job_id)
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
     assert headers["X-Content-Type-Options"] == "nosniff"
-    assert headers[rest.LOG_COMPLETE_HEADER] == "true"
+    assert headers[rest_logs.LOG_COMPLETE_HEADER] == "true"
 
 
 def _headers(cluster: Cluster, job_id: JobId) -> Message:

@@ -10,7 +10,7 @@ import time
 
 from emberkeep.cli.messages import say
 from emberkeep.cli.wording import SHORT_ID, status_text
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
 _REDRAW = 0.25  # seconds between two updates of the status line
 _LONG_WAIT = 3.0  # seconds; a shorter wait gets no line

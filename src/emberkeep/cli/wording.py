@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from emberkeep.lifecycle.model import ProcedurePhase
-from emberkeep.protocol.rest import JobDetails, JobDetailsInfo, ProcedureInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, ProcedureInfo, StreamingQuery
 
 SHORT_ID = 8  # hex digits of a job id that are shown; unique among a few thousand jobs
 

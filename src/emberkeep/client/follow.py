@@ -14,7 +14,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.client.log_copy import ProblemClock, StreamCopy
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import FailureKind
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
 POLL = 0.5  # seconds between two requests for the job's state
 _QUICK_POLL = 0.1  # while the job is expected to change: at its start, and after its output has ended

@@ -7,7 +7,7 @@ import re
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest import JobDetails
+from emberkeep.protocol.rest_jobs import JobDetails
 
 _FULL_ID = re.compile(r"[0-9a-f]{32}")
 _ID_PREFIX = re.compile(r"[0-9a-f]{1,32}")

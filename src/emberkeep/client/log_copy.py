@@ -9,7 +9,7 @@ from collections.abc import Callable
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest import LogInfo
+from emberkeep.protocol.rest_logs import LogInfo
 
 LOG_WAIT = 10.0  # seconds that one request waits for more output
 _RETRY_PAUSE = 0.2

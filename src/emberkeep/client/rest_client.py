@@ -32,7 +32,15 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.client.savepoint_calls import SavepointCalls
 from emberkeep.client.storage_calls import StorageCalls
-from emberkeep.protocol import rest, rest_blobs, rest_blocklist
+from emberkeep.protocol import (
+    rest_blobs,
+    rest_blocklist,
+    rest_cluster,
+    rest_jobs,
+    rest_logs,
+    rest_submission,
+    rest_task_managers,
+)
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 T = TypeVar("T")
@@ -134,19 +142,19 @@ class RestClient:
 
     # --- cluster ---------------------------------------------------------------------------------------------------
 
-    async def overview(self) -> rest.ClusterOverview:
-        return await self._get("/overview", rest.ClusterOverview)
+    async def overview(self) -> rest_cluster.ClusterOverview:
+        return await self._get("/overview", rest_cluster.ClusterOverview)
 
     async def leadership(self) -> AnsweringLeader:
         answer = await self._http.call(Request("GET", "/overview"))
-        own = decode(answer, rest.ClusterOverview).emberkeep
+        own = decode(answer, rest_cluster.ClusterOverview).emberkeep
         return AnsweringLeader(own.epoch, own.started, answer.time_ms())
 
-    async def task_managers(self) -> list[rest.TaskManagerSummary]:
-        return (await self._get("/taskmanagers", rest.TaskManagers)).taskmanagers
+    async def task_managers(self) -> list[rest_task_managers.TaskManagerSummary]:
+        return (await self._get("/taskmanagers", rest_task_managers.TaskManagers)).taskmanagers
 
-    async def task_manager(self, task_manager: str) -> rest.TaskManagerDetails:
-        return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}", rest.TaskManagerDetails)
+    async def task_manager(self, task_manager: str) -> rest_task_managers.TaskManagerDetails:
+        return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}", rest_task_managers.TaskManagerDetails)
 
     # --- blocklist -------------------------------------------------------------------------------------------------
 
@@ -183,24 +191,26 @@ class RestClient:
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
-    async def jobs(self) -> list[rest.JobDetails]:
+    async def jobs(self) -> list[rest_jobs.JobDetails]:
         """Return all jobs, newest submission first."""
-        return (await self._get("/jobs/overview", rest.MultipleJobsDetails)).jobs
+        return (await self._get("/jobs/overview", rest_jobs.MultipleJobsDetails)).jobs
 
-    async def job(self, job_id: JobId) -> rest.JobDetailsInfo:
-        return await self._get(f"/jobs/{job_id}", rest.JobDetailsInfo)
+    async def job(self, job_id: JobId) -> rest_jobs.JobDetailsInfo:
+        return await self._get(f"/jobs/{job_id}", rest_jobs.JobDetailsInfo)
 
-    async def exceptions(self, job_id: JobId) -> rest.JobExceptions:
-        return await self._get(f"/jobs/{job_id}/exceptions", rest.JobExceptions)
+    async def exceptions(self, job_id: JobId) -> rest_jobs.JobExceptions:
+        return await self._get(f"/jobs/{job_id}/exceptions", rest_jobs.JobExceptions)
 
     async def checkpoints(self, job_id: JobId) -> CheckpointStatistics:
         return await self._get(f"/jobs/{job_id}/checkpoints", CheckpointStatistics)
 
-    async def submit(self, submission: rest.JobSubmission | rest.OffloadedSubmission) -> rest.JobSubmitted:
-        headers = {"Content-Type": "application/json", rest.IDEMPOTENCY_HEADER: submission.idempotency_key}
+    async def submit(
+        self, submission: rest_submission.JobSubmission | rest_submission.OffloadedSubmission
+    ) -> rest_submission.JobSubmitted:
+        headers = {"Content-Type": "application/json", rest_submission.IDEMPOTENCY_HEADER: submission.idempotency_key}
         body = msgspec.json.encode(submission)
         answer = await self._http.call(Request("POST", "/jobs", headers=headers, body=lambda: body))
-        return decode(answer, rest.JobSubmitted)
+        return decode(answer, rest_submission.JobSubmitted)
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
         """Cancel a job.
@@ -265,15 +275,15 @@ class RestClient:
 
     # --- logs ------------------------------------------------------------------------------------------------------
 
-    async def job_logs(self, job_id: JobId) -> rest.LogList:
-        return await self._get(f"/jobs/{job_id}/logs", rest.LogList)
+    async def job_logs(self, job_id: JobId) -> rest_logs.LogList:
+        return await self._get(f"/jobs/{job_id}/logs", rest_logs.LogList)
 
-    async def task_manager_logs(self, task_manager: str) -> rest.LogList:
+    async def task_manager_logs(self, task_manager: str) -> rest_logs.LogList:
         """Return the task manager's own logs and those of processes that ran there. Raises Absent."""
-        return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}/logs", rest.LogList)
+        return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}/logs", rest_logs.LogList)
 
-    async def job_manager_logs(self) -> rest.LogList:
-        return await self._get("/jobmanager/logs", rest.LogList)
+    async def job_manager_logs(self) -> rest_logs.LogList:
+        return await self._get("/jobmanager/logs", rest_logs.LogList)
 
     async def read_log(self, job_id: JobId, log_id: str, offset: int, *, wait: float = 0.0) -> LogRead:
         """Read from ``offset``. If there is nothing yet, wait up to ``wait`` seconds for more."""
@@ -296,11 +306,11 @@ class RestClient:
                 limits=aiohttp.ClientTimeout(total=wait + REQUEST_TIMEOUT),
             )
         )
-        offset = int(answer.headers[rest.LOG_OFFSET_HEADER])
+        offset = int(answer.headers[rest_logs.LOG_OFFSET_HEADER])
         end = offset + len(answer.body)
-        complete = answer.headers.get(rest.LOG_COMPLETE_HEADER, "").lower() == "true"
+        complete = answer.headers.get(rest_logs.LOG_COMPLETE_HEADER, "").lower() == "true"
         # A long log comes in pieces: it is complete only once its end has been read.
-        complete = complete and end >= int(answer.headers.get(rest.LOG_SIZE_HEADER, end))
+        complete = complete and end >= int(answer.headers.get(rest_logs.LOG_SIZE_HEADER, end))
         return LogRead(answer.body, offset, end, complete)
 
     async def _get(self, path: str, kind: type[T]) -> T:

@@ -257,7 +257,7 @@ class ListLogs(Message, frozen=True, kw_only=True):
 
 
 class LogView(Message, frozen=True, kw_only=True):
-    """One log as ``protocol.rest.LogInfo`` shows it. ``complete``: nothing more will be appended."""
+    """One log as ``protocol.rest_logs.LogInfo`` shows it. ``complete``: nothing more will be appended."""
 
     name: str  # the log's id on this TaskManager
     size: int  # bytes

@@ -15,7 +15,8 @@ from msgspec import Meta, field
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.protocol.rest import Duration, Kebab, Millis, ProcedureInfo
+from emberkeep.protocol.rest import Duration, Kebab, Millis
+from emberkeep.protocol.rest_jobs import ProcedureInfo
 
 FormatType = Literal["CANONICAL", "NATIVE", "UNALIGNED"]
 

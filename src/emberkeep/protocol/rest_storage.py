@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from emberkeep.base.ids import JobId
-from emberkeep.protocol.rest import Kebab, Millis, TaskManagerOfAnotherStore
+from emberkeep.protocol.rest import Kebab, Millis
+from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 
 
 class StorageData(Kebab, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.lifecycle.manifest import Manifest
-from emberkeep.protocol.rest import LogInfo
+from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.rest_savepoints import SavepointCheck
 from emberkeep.protocol.rest_storage import StorageInfo
 

@@ -9,7 +9,8 @@ import msgspec
 from aiohttp import hdrs, web
 
 from emberkeep.base.errors import RetryLater
-from emberkeep.protocol.rest import API_PREFIX, Probe
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.protocol.rest_cluster import Probe
 
 Leader = Callable[[], str | None]
 

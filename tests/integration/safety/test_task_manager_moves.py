@@ -10,7 +10,7 @@ import pytest
 
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.daemons.records.agent_files import SlotsFile
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until

@@ -16,7 +16,7 @@ from emberkeep.cli.main import main
 from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import LocalStateOfJob
+from emberkeep.protocol.rest_task_managers import LocalStateOfJob
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
 

@@ -18,7 +18,7 @@ from emberkeep.cli.main import main
 from emberkeep.cli.nodes import wait as node_wait
 from emberkeep.cli.nodes.wait import Look, Quiet
 from emberkeep.cli.wording import until
-from emberkeep.protocol import rest
+from emberkeep.protocol import rest_task_managers
 from emberkeep.protocol.messages import ProcessState
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, job_info, task_manager_info
 
@@ -122,14 +122,14 @@ def test_list(fake: FakeJobManager, capfd: Output) -> None:
 
 def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output) -> None:
     busy = task_manager_info("tm-1")
-    free = rest.TaskManagerDetails(
+    free = rest_task_managers.TaskManagerDetails(
         **{
             **{name: getattr(busy, name) for name in busy.__struct_fields__},
             "slots_number": 2,
             "free_slots": 2,
         }
     )
-    leaving = rest.EvacuationInfo(
+    leaving = rest_task_managers.EvacuationInfo(
         executors=2,
         executors_waiting=1,
         shuffle_blocks=31,
@@ -139,7 +139,7 @@ def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output
         drivers_staying=1,
     )
     fake.task_managers = [
-        rest.TaskManagerDetails(
+        rest_task_managers.TaskManagerDetails(
             **{
                 **{name: getattr(busy, name) for name in busy.__struct_fields__},
                 "slots_number": 2,
@@ -161,8 +161,10 @@ def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output
     assert f"no slot of {busy.emberkeep.node_id} is in use" in err
 
 
-def changed(task_manager: rest.TaskManagerDetails, free_slots: int, **own: object) -> rest.TaskManagerDetails:
-    return rest.TaskManagerDetails(
+def changed(
+    task_manager: rest_task_managers.TaskManagerDetails, free_slots: int, **own: object
+) -> rest_task_managers.TaskManagerDetails:
+    return rest_task_managers.TaskManagerDetails(
         **{
             **{name: getattr(task_manager, name) for name in task_manager.__struct_fields__},
             "free_slots": free_slots,
@@ -174,8 +176,10 @@ def changed(task_manager: rest.TaskManagerDetails, free_slots: int, **own: objec
 def test_wait_says_whose_drivers_stay(fake: FakeJobManager, capfd: Output) -> None:
     job = job_info("a" * 32, "report.py")
     fake.jobs = {job.jid: job, "b" * 32: job_info("b" * 32, "elsewhere.py")}
-    driver = rest.DriverOnTaskManager(jid=job.jid, attempt=1, state=ProcessState.RUNNING, pid=7, memory_mb=1)
-    stays = rest.EvacuationInfo(
+    driver = rest_task_managers.DriverOnTaskManager(
+        jid=job.jid, attempt=1, state=ProcessState.RUNNING, pid=7, memory_mb=1
+    )
+    stays = rest_task_managers.EvacuationInfo(
         executors=0,
         executors_waiting=0,
         shuffle_blocks=0,

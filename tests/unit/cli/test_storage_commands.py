@@ -12,7 +12,7 @@ import pytest
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.cli.main import main
-from emberkeep.protocol.rest import TaskManagerOfAnotherStore
+from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
 

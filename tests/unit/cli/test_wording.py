@@ -5,7 +5,7 @@ from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.cli.wording import counted, duration, memory, status_text, timestamp
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import ProcessState
-from emberkeep.protocol.rest import ExecutorInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import ExecutorInfo, StreamingQuery
 from tests.unit.client.fake_job_manager import job_info
 
 JOB = "a" * 32

@@ -19,7 +19,17 @@ from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol import rest, rest_blobs, rest_blocklist, rest_storage
+from emberkeep.protocol import (
+    rest,
+    rest_blobs,
+    rest_blocklist,
+    rest_cluster,
+    rest_jobs,
+    rest_logs,
+    rest_storage,
+    rest_submission,
+    rest_task_managers,
+)
 from emberkeep.protocol.byte_range import parse_byte_range
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
 
@@ -29,7 +39,7 @@ NOW = 1_700_000_000_000
 
 def job_info(
     job_id: str, name: str = "app.py", state: JobStatus = JobStatus.RUNNING, **own: Any
-) -> rest.JobDetailsInfo:
+) -> rest_jobs.JobDetailsInfo:
     """A job's details with plain values; ``own`` overrides those of the extension."""
     extension: dict[str, Any] = {
         "attempt": 1,
@@ -44,7 +54,7 @@ def job_info(
         "app_id": "",
         "active_stages": 0,
     }
-    return rest.JobDetailsInfo(
+    return rest_jobs.JobDetailsInfo(
         jid=JobId(job_id),
         name=name,
         is_stoppable=False,
@@ -57,14 +67,14 @@ def job_info(
         timestamps={},
         vertices=[],
         status_counts={},
-        plan=rest.JobPlan(jid=JobId(job_id), name=name, nodes=[]),
-        emberkeep=rest.JobExtension(**(extension | own)),
+        plan=rest_jobs.JobPlan(jid=JobId(job_id), name=name, nodes=[]),
+        emberkeep=rest_jobs.JobExtension(**(extension | own)),
     )
 
 
-def job_summary(job: rest.JobDetailsInfo) -> rest.JobDetails:
+def job_summary(job: rest_jobs.JobDetailsInfo) -> rest_jobs.JobDetails:
     """The line of a job in the overview."""
-    return rest.JobDetails(
+    return rest_jobs.JobDetails(
         jid=job.jid,
         name=job.name,
         state=job.state,
@@ -72,8 +82,8 @@ def job_summary(job: rest.JobDetailsInfo) -> rest.JobDetails:
         end_time=job.end_time,
         duration=job.duration,
         last_modification=job.start_time,
-        tasks=rest.TaskCounts(),
-        emberkeep=rest.JobSummaryExtension(
+        tasks=rest_jobs.TaskCounts(),
+        emberkeep=rest_jobs.JobSummaryExtension(
             attempt=job.emberkeep.attempt,
             executors=0,
             executors_wanted=job.emberkeep.executors_wanted,
@@ -83,9 +93,9 @@ def job_summary(job: rest.JobDetailsInfo) -> rest.JobDetails:
     )
 
 
-def task_manager_info(name: str, pid: int = 1) -> rest.TaskManagerDetails:
-    amount = rest.Resources(cpu_cores=2, task_heap_memory=4096)
-    return rest.TaskManagerDetails(
+def task_manager_info(name: str, pid: int = 1) -> rest_task_managers.TaskManagerDetails:
+    amount = rest_task_managers.Resources(cpu_cores=2, task_heap_memory=4096)
+    return rest_task_managers.TaskManagerDetails(
         id=TaskManagerId(name),
         path="127.0.0.1:1",
         data_port=0,
@@ -95,9 +105,9 @@ def task_manager_info(name: str, pid: int = 1) -> rest.TaskManagerDetails:
         free_slots=1,
         total_resource=amount,
         free_resource=amount,
-        hardware=rest.Hardware(cpu_cores=2, physical_memory=1, free_memory=1),
-        emberkeep=rest.TaskManagerExtension(
-            state=rest.TaskManagerState.ALIVE,
+        hardware=rest_task_managers.Hardware(cpu_cores=2, physical_memory=1, free_memory=1),
+        emberkeep=rest_task_managers.TaskManagerExtension(
+            state=rest_task_managers.TaskManagerState.ALIVE,
             instance="i" * 32,
             host="127.0.0.1",
             node_id="127.0.0.1",
@@ -125,9 +135,9 @@ def log_piece(log: FakeLog, offset: int, size: int) -> web.Response:
     return web.Response(
         body=piece,
         headers={
-            rest.LOG_OFFSET_HEADER: str(offset),
-            rest.LOG_SIZE_HEADER: str(len(log.data)),
-            rest.LOG_COMPLETE_HEADER: "true" if log.complete and offset + len(piece) == len(log.data) else "false",
+            rest_logs.LOG_OFFSET_HEADER: str(offset),
+            rest_logs.LOG_SIZE_HEADER: str(len(log.data)),
+            rest_logs.LOG_COMPLETE_HEADER: "true" if log.complete and offset + len(piece) == len(log.data) else "false",
         },
     )
 
@@ -152,8 +162,8 @@ class FakeLog:
     def id(self) -> str:
         return self.name or f"tm-1~{self.attempt}-{self.kind}"
 
-    def info(self, job_id: str) -> rest.LogInfo:
-        return rest.LogInfo(
+    def info(self, job_id: str) -> rest_logs.LogInfo:
+        return rest_logs.LogInfo(
             name=self.id,
             size=len(self.data),
             mtime=NOW,
@@ -171,12 +181,12 @@ class FakeJobManager:
 
     def __init__(self) -> None:
         self.url = ""
-        self.jobs: dict[str, rest.JobDetailsInfo] = {}
+        self.jobs: dict[str, rest_jobs.JobDetailsInfo] = {}
         self.unreachable: list[str] = []  # task managers
         self.logs: dict[str, list[FakeLog]] = {}
         self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
-        self.of_another_store: tuple[rest.TaskManagerOfAnotherStore, ...] = ()
-        self.task_managers: list[rest.TaskManagerDetails] = []  # each is heard whenever somebody looks
+        self.of_another_store: tuple[rest_cluster.TaskManagerOfAnotherStore, ...] = ()
+        self.task_managers: list[rest_task_managers.TaskManagerDetails] = []  # each is heard whenever somebody looks
         self.epoch, self.started = 1, NOW
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
         self._heartbeats = 0
@@ -188,7 +198,7 @@ class FakeJobManager:
         self.problems: list[rest_blobs.BlobProblem] = []
         self.offloaded = 0
         self.pointers = JobPointers()  # of whatever job is asked for
-        self.submissions: list[rest.JobSubmission] = []
+        self.submissions: list[rest_submission.JobSubmission] = []
         self.keys: dict[str, str] = {}
         self.cancels: list[tuple[str, str | None]] = []
         self.requests: list[str] = []
@@ -295,7 +305,7 @@ class FakeJobManager:
         return reply(self.storage)
 
     async def _overview(self, _request: web.Request) -> web.Response:
-        extension = rest.ClusterExtension(
+        extension = rest_cluster.ClusterExtension(
             version="0.1.0",
             epoch=self.epoch,
             job_manager=self.url.removeprefix("http://"),
@@ -309,7 +319,7 @@ class FakeJobManager:
             storage_unneeded=len(self.storage.data),
         )
         return reply(
-            rest.ClusterOverview(
+            rest_cluster.ClusterOverview(
                 taskmanagers=len(self.task_managers),
                 slots_total=2,
                 slots_available=1,
@@ -324,16 +334,16 @@ class FakeJobManager:
         )
 
     async def _jobs(self, _request: web.Request) -> web.Response:
-        return reply(rest.MultipleJobsDetails(jobs=[job_summary(job) for job in self.jobs.values()]))
+        return reply(rest_jobs.MultipleJobsDetails(jobs=[job_summary(job) for job in self.jobs.values()]))
 
     async def _job(self, request: web.Request) -> web.Response:
         job = self.jobs.get(request.match_info["jid"])
         return problem(404, "there is no such job") if job is None else reply(job)
 
     async def _exceptions(self, _request: web.Request) -> web.Response:
-        history = rest.ExceptionHistory(entries=[], truncated=False)
+        history = rest_jobs.ExceptionHistory(entries=[], truncated=False)
         return reply(
-            rest.JobExceptions(
+            rest_jobs.JobExceptions(
                 root_exception=None, timestamp=None, all_exceptions=[], truncated=False, exception_history=history
             )
         )
@@ -344,14 +354,14 @@ class FakeJobManager:
     async def _submit(self, request: web.Request) -> web.Response:
         data = await request.read()
         if b'"blob":' in data:
-            reference = msgspec.json.decode(data, type=rest.OffloadedSubmission)
+            reference = msgspec.json.decode(data, type=rest_submission.OffloadedSubmission)
             key = f"t-{reference.blob.sha256}"
             if (reference.jobid, key) not in self.blobs:
                 return problem(424, f"{key} is not here")
             data = self.blobs[reference.jobid, key]
             self.offloaded += 1
-        submission = msgspec.json.decode(data, type=rest.JobSubmission)
-        key = request.headers[rest.IDEMPOTENCY_HEADER]
+        submission = msgspec.json.decode(data, type=rest_submission.JobSubmission)
+        key = request.headers[rest_submission.IDEMPOTENCY_HEADER]
         known = key in self.keys
         if not known:
             here = {sha256[2:] for job, sha256 in self.blobs if job == submission.jobid}
@@ -363,7 +373,7 @@ class FakeJobManager:
             self.jobs[self.keys[key]] = job_info(self.keys[key], submission.name)
             self.on_submit(self.keys[key])
         job_id = JobId(self.keys[key])
-        return reply(rest.JobSubmitted(jobid=job_id, job_url=f"/v1/jobs/{job_id}", created=not known), 202)
+        return reply(rest_submission.JobSubmitted(jobid=job_id, job_url=f"/v1/jobs/{job_id}", created=not known), 202)
 
     async def _cancel(self, request: web.Request) -> web.Response:
         job = self.jobs.get(request.match_info["jid"])
@@ -379,7 +389,7 @@ class FakeJobManager:
     async def _job_logs(self, request: web.Request) -> web.Response:
         job_id = request.match_info["jid"]
         logs = [log.info(job_id) for log in self.logs.get(job_id, [])]
-        return reply(rest.LogList(logs=logs, unreachable=self.unreachable))
+        return reply(rest_logs.LogList(logs=logs, unreachable=self.unreachable))
 
     async def _read_log(self, request: web.Request) -> web.Response:
         logs = {log.id: log for log in self.logs.get(request.match_info["jid"], [])}
@@ -389,7 +399,7 @@ class FakeJobManager:
         return await self._piece(request, log)
 
     async def _own_logs(self, request: web.Request) -> web.Response:
-        return reply(rest.LogList(logs=[log.info("") for log in self.daemon_logs.get(_daemon(request), [])]))
+        return reply(rest_logs.LogList(logs=[log.info("") for log in self.daemon_logs.get(_daemon(request), [])]))
 
     async def _read_own_log(self, request: web.Request) -> web.Response:
         for log in self.daemon_logs.get(_daemon(request), []):
@@ -465,11 +475,11 @@ class FakeJobManager:
 
     async def _task_managers(self, _request: web.Request) -> web.Response:
         self._heartbeats += 1
-        heard: list[rest.TaskManagerSummary] = [
+        heard: list[rest_task_managers.TaskManagerSummary] = [
             msgspec.structs.replace(task_manager, time_since_last_heartbeat=NOW + self._heartbeats)
             for task_manager in self.task_managers
         ]
-        return reply(rest.TaskManagers(taskmanagers=heard))
+        return reply(rest_task_managers.TaskManagers(taskmanagers=heard))
 
     async def _task_manager(self, request: web.Request) -> web.Response:
         for task_manager in self.task_managers:

@@ -10,7 +10,7 @@ from emberkeep.client import follow, log_copy
 from emberkeep.client.follow import JobFollower
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import FailureKind, JobStatus
-from emberkeep.protocol.rest import AttemptInfo, JobDetailsInfo
+from emberkeep.protocol.rest_jobs import AttemptInfo, JobDetailsInfo
 from tests.unit.client.fake_job_manager import FakeJobManager, FakeLog, job_info
 
 JOB = JobId("a" * 32)

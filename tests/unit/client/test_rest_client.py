@@ -14,8 +14,8 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised, Unreachable
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobResources
-from emberkeep.protocol.rest import JobSubmission
 from emberkeep.protocol.rest_blocklist import BlockRequest
+from emberkeep.protocol.rest_submission import JobSubmission
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info
 
 JOB = JobId("a" * 32)

@@ -8,7 +8,7 @@ from demo.faults import AgentKilled, ExecutorsKilled, LeaderKilled, NodeEvacuate
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import ProcessState
-from emberkeep.protocol.rest import DriverInfo, ExecutorInfo, JobDetailsInfo
+from emberkeep.protocol.rest_jobs import DriverInfo, ExecutorInfo, JobDetailsInfo
 from tests.unit.client.fake_job_manager import job_info
 
 

@@ -22,7 +22,8 @@ from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
-from emberkeep.protocol.rest import LogInfo, Problem
+from emberkeep.protocol.rest import Problem
+from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.rest.application import build_application
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery

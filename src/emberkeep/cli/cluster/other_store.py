@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emberkeep.cli.tables import print_table
-from emberkeep.protocol.rest import TaskManagerOfAnotherStore
+from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 
 _WHAT_TO_DO = """\
 Their drivers and executors keep running; this JobManager places nothing new there. If that job store still exists,

@@ -18,7 +18,9 @@ from emberkeep.client.clusters.discovery import read_token
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NoCluster
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest import ClusterOverview, JobDetails, TaskManagerDetails, TaskManagerSummary
+from emberkeep.protocol.rest_cluster import ClusterOverview
+from emberkeep.protocol.rest_jobs import JobDetails
+from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagerSummary
 
 TASK_MANAGER_COLUMNS = (
     "ID",

@@ -252,8 +252,9 @@ def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = 
 def info(job: Job, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Show one job: state, what it waits for, executors, queries, checkpoints, local state, attempts, failures."""
     from emberkeep.client.job_reference import resolve_job
-    from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, TaskManagerSummary
     from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
+    from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions
+    from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
     async def read(
         client: RestClient,

@@ -20,7 +20,7 @@ from emberkeep.client.rest_client import (
     task_manager_log_path,
 )
 from emberkeep.protocol.byte_range import parse_byte_range
-from emberkeep.protocol.rest import LogInfo
+from emberkeep.protocol.rest_logs import LogInfo
 
 _FOLLOW_SECONDS = 10.0  # that one request waits for more
 

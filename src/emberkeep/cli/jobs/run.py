@@ -20,7 +20,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.job_submission import JobSubmitting
 from emberkeep.client.submission.preparation import PreparedJob
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
 _KILL_PATIENCE = 10.0  # seconds that a killed job has to be reported as ended
 

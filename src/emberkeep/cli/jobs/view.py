@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import byte_count, duration, executors_registered, procedure_text, timestamp
-from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo, JobExceptions, ProcedureInfo, TaskManagerSummary
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
+from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo, JobExceptions, ProcedureInfo
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 _SHOWN_EXCEPTIONS = 5
 _SHOWN_LINES = 12  # of the newest exception's traceback or log

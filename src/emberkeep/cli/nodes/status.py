@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from emberkeep.cli.wording import counted, until
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest import TaskManagerSummary
 from emberkeep.protocol.rest_blocklist import BlockedTaskManagerInfo, BlocklistInfo
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 NODE_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
 

@@ -12,7 +12,7 @@ from emberkeep.cli.messages import say
 from emberkeep.cli.nodes.status import drivers_there, evacuation_text, slots_in_use
 from emberkeep.cli.wording import counted
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest import TaskManagerSummary
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 UNHEARD_SECONDS = 15.0  # in which task managers register with a JobManager that has just taken over
 _POLL = 0.5  # seconds

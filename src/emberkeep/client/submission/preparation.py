@@ -23,7 +23,7 @@ from emberkeep.client.submission.preflight import check_module, check_script
 from emberkeep.client.submission.resources import job_resources
 from emberkeep.client.submission.spark_options import SparkOptions, spark_configuration
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPoint, EntryPointKind
-from emberkeep.protocol.rest import JobSubmission, OffloadedSubmission
+from emberkeep.protocol.rest_submission import JobSubmission, OffloadedSubmission
 
 MAX_NAME = 256  # characters
 

@@ -12,7 +12,7 @@ from emberkeep.blobs.model import parse_blob_key
 from emberkeep.daemons.message_blobs import read
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.protocol.messages import ListLogs, LogsListed, LogUploaded, Message, UploadLog
-from emberkeep.protocol.rest import LogInfo
+from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.rest.ports import LogChunk, LogQuery
 

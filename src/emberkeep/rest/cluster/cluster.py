@@ -10,14 +10,8 @@ import msgspec
 
 from emberkeep.base.configuration.values import options
 from emberkeep.base.errors import RetryLater
-from emberkeep.protocol.rest import (
-    ClusterOverview,
-    ConfigurationEntry,
-    DashboardConfiguration,
-    Empty,
-    Features,
-    Probe,
-)
+from emberkeep.protocol.rest import Empty
+from emberkeep.protocol.rest_cluster import ClusterOverview, ConfigurationEntry, DashboardConfiguration, Features, Probe
 from emberkeep.rest.cluster.shapes import FLINK_VERSION, cluster_overview
 from emberkeep.rest.serving.redaction import HIDDEN
 from emberkeep.rest.serving.routing import CheckedRequest, Route

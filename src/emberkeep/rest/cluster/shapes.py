@@ -11,9 +11,8 @@ import emberkeep
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, TaskManagerView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import DriverReport
-from emberkeep.protocol.rest import (
-    ClusterExtension,
-    ClusterOverview,
+from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview, TaskManagerOfAnotherStore
+from emberkeep.protocol.rest_task_managers import (
     DriverOnTaskManager,
     EvacuationInfo,
     Hardware,
@@ -23,7 +22,6 @@ from emberkeep.protocol.rest import (
     StateGatewayCounters,
     TaskManagerDetails,
     TaskManagerExtension,
-    TaskManagerOfAnotherStore,
     TaskManagerState,
     TaskManagerSummary,
 )

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.protocol.rest import Empty, TaskManagerDetails, TaskManagers
+from emberkeep.protocol.rest import Empty
+from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagers
 from emberkeep.rest.cluster.shapes import task_manager_details, task_manager_summary
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 

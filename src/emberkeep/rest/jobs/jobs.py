@@ -9,8 +9,9 @@ from aiohttp import web
 from msgspec import Meta
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.protocol.rest import (
-    Empty,
+from emberkeep.protocol.rest import Empty
+from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
+from emberkeep.protocol.rest_jobs import (
     JobConfigInfo,
     JobDetailsInfo,
     JobExceptions,
@@ -18,7 +19,6 @@ from emberkeep.protocol.rest import (
     JobIdWithStatus,
     MultipleJobsDetails,
 )
-from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.rest.jobs import events as job_events
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
 from emberkeep.rest.jobs.shapes import job_config, job_details, job_details_info, job_exceptions

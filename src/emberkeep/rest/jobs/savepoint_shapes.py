@@ -8,7 +8,7 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.lifecycle.manifest import Manifest, QuerySavepoint
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
-from emberkeep.protocol.rest import ProcedureInfo
+from emberkeep.protocol.rest_jobs import ProcedureInfo
 from emberkeep.protocol.rest_savepoints import (
     FailureCause,
     OperationStatus,

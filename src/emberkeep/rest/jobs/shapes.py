@@ -9,7 +9,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress
-from emberkeep.protocol.rest import (
+from emberkeep.protocol.rest_jobs import (
     AttemptInfo,
     DepartureInfo,
     DriverInfo,

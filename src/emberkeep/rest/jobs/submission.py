@@ -13,7 +13,8 @@ from emberkeep.blobs.model import NO_JOB, BlobKey, BlobKind
 from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobs.model import JobGraph
 from emberkeep.protocol.limits import SUBMISSION_BYTES
-from emberkeep.protocol.rest import API_PREFIX, IDEMPOTENCY_HEADER, JobSubmission, JobSubmitted, OffloadedSubmission
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.protocol.rest_submission import IDEMPOTENCY_HEADER, JobSubmission, JobSubmitted, OffloadedSubmission
 from emberkeep.rest.jobs.submission_checks import check_submission, idempotency_key
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.invalid_body import invalid_body

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPointKind
-from emberkeep.protocol.rest import IDEMPOTENCY_HEADER, JobSubmission
+from emberkeep.protocol.rest_submission import IDEMPOTENCY_HEADER, JobSubmission
 from emberkeep.rest.serving.locations import check_location
 
 MAX_NAME = 256  # characters

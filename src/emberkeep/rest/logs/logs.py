@@ -13,7 +13,7 @@ from aiohttp import web
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
-from emberkeep.protocol.rest import LogInfo, LogList
+from emberkeep.protocol.rest_logs import LogInfo, LogList
 from emberkeep.rest.cluster import expected
 from emberkeep.rest.logs.response import LOG_REPLY_HEADERS, ReadLog, log_response
 from emberkeep.rest.ports import LogChunk, LogQuery

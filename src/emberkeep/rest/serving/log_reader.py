@@ -11,7 +11,7 @@ from pathlib import Path
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
-from emberkeep.protocol.rest import LogInfo
+from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.rest.ports import LogCatalogue, LogChunk, LogEntry, LogQuery
 
 POLL_INTERVAL = 0.2  # seconds

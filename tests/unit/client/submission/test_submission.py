@@ -10,7 +10,7 @@ from emberkeep.client.submission.job_options import is_job_key, job_options, ref
 from emberkeep.client.submission.preparation import PreparedJob, Program, prepare, upload
 from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import ArtefactRole, EntryPointKind
-from emberkeep.protocol.rest import OffloadedSubmission
+from emberkeep.protocol.rest_submission import OffloadedSubmission
 from tests.unit.client.fake_job_manager import FakeJobManager
 
 

@@ -11,7 +11,7 @@ import pytest
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.cli.main import main
 from emberkeep.jobmanager.views.cluster import Stranger
-from emberkeep.protocol.rest import TaskManagerOfAnotherStore
+from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, task_manager_info
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.rest.server import running_site

@@ -7,7 +7,7 @@ import pytest
 
 from emberkeep.base.errors import Fatal, RetryLater, UnknownOutcome
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import ClusterOverview
+from emberkeep.protocol.rest_cluster import ClusterOverview
 from tests.unit.rest.fake_gateway import job_id
 from tests.unit.rest.server import Site
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from emberkeep.protocol.rest import TaskManagerDetails
+from emberkeep.protocol.rest_task_managers import TaskManagerDetails
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
 from tests.unit.rest.server import Site
 

@@ -1,0 +1,265 @@
+"""REST bodies about jobs: lists, details, exceptions, configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
+from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
+
+
+class JobIdWithStatus(Kebab, frozen=True, kw_only=True):
+    id: JobId
+    status: JobStatus
+
+
+class JobIdsWithStatus(Kebab, frozen=True, kw_only=True):
+    jobs: list[JobIdWithStatus]
+
+
+class TaskCounts(Kebab, frozen=True, kw_only=True):
+    """Spark tasks of the current attempt, by Flink's task states. States that Spark does not have stay 0."""
+
+    total: int = 0
+    created: int = 0
+    scheduled: int = 0
+    deploying: int = 0
+    running: int = 0
+    finished: int = 0
+    canceling: int = 0
+    canceled: int = 0
+    failed: int = 0
+    reconciling: int = 0
+    initializing: int = 0
+
+
+class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
+    attempt: int
+    executors: int  # executors that Spark can use now
+    executors_wanted: int
+    waiting: str
+    exit_code: int | None
+
+
+class JobDetails(Kebab, frozen=True, kw_only=True):
+    """One job in the overview of all jobs.
+
+    ``pending-operators`` is always 0: Flink's client refuses a job without it.
+    """
+
+    jid: JobId
+    name: str
+    state: JobStatus
+    start_time: Millis
+    end_time: Millis
+    duration: Duration
+    last_modification: Millis
+    tasks: TaskCounts
+    emberkeep: JobSummaryExtension
+    pending_operators: int = 0
+
+
+class MultipleJobsDetails(Kebab, frozen=True, kw_only=True):
+    """All jobs, newest submission first."""
+
+    jobs: list[JobDetails]
+
+
+class DriverInfo(Kebab, frozen=True, kw_only=True):
+    taskmanager_id: TaskManagerId
+    pid: int  # 0 while unknown
+
+
+class DepartureInfo(Kebab, frozen=True, kw_only=True):
+    """Progress of an executor that is leaving.
+
+    ``begun`` false: it continues to work, and waits for another executor that can take over its blocks.
+    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that it still holds, as
+    Spark's driver knows; -1: not known. ``at-least``: there are more map outputs than were counted.
+    """
+
+    begun: bool
+    shuffle_blocks: int
+    cached_blocks: int
+    at_least: bool
+
+
+class ExecutorInfo(Kebab, frozen=True, kw_only=True):
+    id: ExecutorId
+    taskmanager_id: TaskManagerId
+    host: str
+    state: ProcessState
+    registered: bool  # with Spark, so tasks can run in it
+    pid: int
+    cores: int
+    heap_mb: int
+    away: bool  # its task manager is silent, but Spark reports the executor alive
+    departure: DepartureInfo | None = None  # it is leaving an evacuated node, and not counted as one of those wanted
+    outgoing: bool = False  # its node is blocked: another executor will replace it
+    cordoned: bool = False  # its replacement is there: it gets no new tasks, and keeps its blocks and running tasks
+
+
+class StreamingQuery(Kebab, frozen=True, kw_only=True):
+    """The newest progress of one streaming query, as Spark reports it."""
+
+    id: str
+    run_id: str
+    name: str
+    batch_id: int
+    timestamp: str  # ISO 8601
+    num_input_rows: int
+    input_rows_per_second: float
+    processed_rows_per_second: float
+    state_rows: int
+    watermark: str  # "" without one
+    status: str
+    checkpoint_location: str
+
+
+class AttemptInfo(Kebab, frozen=True, kw_only=True):
+    """One start of the driver.
+
+    ``failure-kind`` and ``root-cause`` are empty while the attempt runs and after a success.
+    """
+
+    attempt: int
+    taskmanager_id: TaskManagerId
+    start_time: Millis
+    end_time: Millis
+    exit_code: int | None
+    failure_kind: FailureKind | None
+    root_cause: str
+
+
+class ProcedureInfo(Kebab, frozen=True, kw_only=True):
+    """Progress of a savepoint, a stop or a move.
+
+    ``procedure``: null if only its savepoint is known. ``phase``: null before the start. ``detail`` and ``waiting``:
+    what is being done or waited for, in words. ``warning``: what people should know although the procedure succeeded.
+    """
+
+    trigger_id: str
+    procedure: Procedure | None
+    phase: ProcedurePhase | None
+    detail: str
+    waiting: str
+    target_directory: str
+    files_done: int
+    files_total: int
+    bytes_done: int
+    bytes_total: int
+    requested: Millis
+    started: Millis
+    ended: Millis
+    duration: Duration  # since the request; -1 if that time is not known
+    location: str  # of the savepoint, once its completion is recorded durably
+    manifest_sha256: str
+    job_status: JobStatus
+    warning: str = ""
+
+
+class JobExtension(Kebab, frozen=True, kw_only=True):
+    attempt: int  # 0 before the first start
+    driver: DriverInfo | None
+    waiting: str  # what the job waits for, in words; "" when nothing is missing
+    executors: list[ExecutorInfo]
+    executors_wanted: int
+    queries: list[StreamingQuery]
+    attempts: list[AttemptInfo]  # oldest first
+    exit_code: int | None
+    root_cause: str
+    app_id: str
+    active_stages: int
+    procedure: ProcedureInfo | None = None  # the procedure in progress, or the one that stopped the job
+
+
+class JobPlan(Kebab, frozen=True, kw_only=True):
+    """Flink's tools expect this object. Spark plans at run time, so ``nodes`` is empty."""
+
+    jid: JobId
+    name: str
+    nodes: list[Any]
+
+
+class JobDetailsInfo(Kebab, frozen=True, kw_only=True):
+    """One job. ``timestamps``: when the job last entered each status, 0 if it never did (as in Flink)."""
+
+    jid: JobId
+    name: str
+    is_stoppable: bool = field(name="isStoppable")
+    state: JobStatus
+    start_time: Millis
+    end_time: Millis
+    duration: Duration
+    max_parallelism: int = field(name="maxParallelism")
+    now: Millis
+    timestamps: dict[JobStatus, Millis]
+    vertices: list[Any]
+    status_counts: dict[str, int]
+    plan: JobPlan
+    emberkeep: JobExtension
+
+
+class ExceptionInfo(Camel, frozen=True, kw_only=True):
+    """One entry of a job's history. ``failureLabels`` contains the attempt. ``message`` is the entry in one line."""
+
+    exception_name: str
+    stacktrace: str
+    message: str
+    timestamp: Millis
+    task_name: str
+    endpoint: str
+    task_manager_id: str
+    failure_labels: dict[str, str]
+    concurrent_exceptions: list[Any]
+
+
+class ExceptionHistory(Camel, frozen=True, kw_only=True):
+    """The entries, newest first."""
+
+    entries: list[ExceptionInfo]
+    truncated: bool
+
+
+class JobExceptions(Kebab, frozen=True, kw_only=True):
+    root_exception: str | None
+    timestamp: Millis | None
+    all_exceptions: list[Any]  # deprecated in Flink, always empty
+    truncated: bool
+    exception_history: ExceptionHistory = field(name="exceptionHistory")
+
+
+class ExecutionConfig(Kebab, frozen=True, kw_only=True):
+    execution_mode: str
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: dict[str, str]  # Spark configuration and Emberkeep options; secret values are shown as ``******``
+
+
+class JobConfigExtension(Kebab, frozen=True, kw_only=True):
+    entry_point: EntryPoint
+    arguments: list[str]
+    artefacts: list[Artefact]
+    spark_conf: dict[str, str]
+    options: dict[str, str]
+    resources: JobResources
+    working_directory: str
+    python: str
+
+
+class JobConfigInfo(Kebab, frozen=True, kw_only=True):
+    """A job's configuration.
+
+    ``emberkeep`` is null for jobs that ended before this JobManager started, because only their results are kept.
+    """
+
+    jid: JobId
+    name: str
+    execution_config: ExecutionConfig
+    emberkeep: JobConfigExtension | None

@@ -1,0 +1,152 @@
+"""REST bodies about task managers."""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import field
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.rest import Camel, Kebab, Millis
+
+
+class Resources(Camel, frozen=True, kw_only=True):
+    """Memory in MiB. ``taskHeapMemory`` (Flink's name) is heap and overhead of drivers and executors together."""
+
+    cpu_cores: float
+    task_heap_memory: int
+    task_off_heap_memory: int = 0
+    managed_memory: int = 0
+    network_memory: int = 0
+    extended_resources: dict[str, float] = field(default_factory=dict)
+
+
+class Hardware(Camel, frozen=True, kw_only=True):
+    """The resources that the task manager may allocate. Memory in bytes."""
+
+    cpu_cores: int
+    physical_memory: int
+    free_memory: int
+    managed_memory: int = 0
+
+
+class DriverOnTaskManager(Kebab, frozen=True, kw_only=True):
+    jid: JobId
+    attempt: int
+    state: ProcessState
+    pid: int
+    memory_mb: int
+
+
+class TaskManagerState(enum.Enum):
+    ALIVE = "ALIVE"
+    AWAY = "AWAY"  # silent: what jobs hold there continues, nothing new is allocated
+
+
+class LocalStateOfJob(Kebab, frozen=True, kw_only=True):
+    """One job's state on a node's disk."""
+
+    jid: JobId
+    files: int
+    size: int  # bytes
+
+
+class StateGatewayCounters(Kebab, frozen=True, kw_only=True):
+    """Contents of a state gateway, and what it has done since its process started.
+
+    See ``emberkeep_state_gateway_…`` at /metrics.
+    """
+
+    copies: int
+    used_bytes: int
+    hits: int
+    misses: int
+    local_read_bytes: int
+    remote_read_bytes: int
+    written_bytes: int
+    kept_bytes: int
+    verify_failures: int
+    stale: int
+    disk_failures: int
+    evictions: int
+    purged: int
+    fenced: int
+
+
+class EvacuationInfo(Kebab, frozen=True, kw_only=True):
+    """What still runs on an evacuated task manager.
+
+    ``executors-waiting``: those of ``executors`` for which no other executor can take over their blocks.
+    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that are not handed over
+    yet. ``at-least``: there may be more that were not counted. ``drivers-staying``: drivers that stay until their jobs
+    end.
+    """
+
+    executors: int
+    executors_waiting: int
+    shuffle_blocks: int
+    cached_blocks: int
+    at_least: bool
+    drivers_moving: int
+    drivers_staying: int
+
+
+class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
+    """Our own fields of a task manager.
+
+    ``adopted``: drivers and executors that this process has taken over from the previous one. ``state_gateway``: null
+    if ``state.backend.local-recovery`` is off. ``evacuation``: null if nothing has to leave.
+    """
+
+    state: TaskManagerState
+    instance: str
+    host: str
+    node_id: str
+    pid: int
+    started: Millis
+    python: str
+    spark: str
+    java: int
+    driver_places_total: int
+    driver_places_available: int
+    drivers: list[DriverOnTaskManager]
+    disk_free_mb: int
+    memory_used_mb: int
+    cpu_percent: float
+    adopted: int
+    local_state: list[LocalStateOfJob]
+    state_gateway: StateGatewayCounters | None = None
+    evacuation: EvacuationInfo | None = None
+
+
+class TaskManagerSummary(Camel, frozen=True, kw_only=True):
+    """One task manager. ``timeSinceLastHeartbeat`` is the time of the last heartbeat, as in Flink, despite its name."""
+
+    id: TaskManagerId
+    path: str  # address of its RPC
+    data_port: int
+    jmx_port: int
+    time_since_last_heartbeat: Millis
+    slots_number: int
+    free_slots: int
+    total_resource: Resources
+    free_resource: Resources
+    hardware: Hardware
+    emberkeep: TaskManagerExtension
+    blocked: bool = False  # on the blocklist: nothing new is placed there
+
+
+class TaskManagers(Camel, frozen=True, kw_only=True):
+    taskmanagers: list[TaskManagerSummary]
+
+
+class SlotInfo(Camel, frozen=True, kw_only=True):
+    job_id: JobId
+    attempt: int
+    index: int
+    resource: Resources
+
+
+class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
+    allocated_slots: list[SlotInfo]
