@@ -368,7 +368,7 @@ def test_cancel(fake: FakeJobManager, capfd: Output) -> None:
     assert "CANCELED after " in capfd.readouterr().err
     assert [grace for _, grace in fake.cancels] == [None, "0"]
     assert main(["cancel", B]) == 1
-    assert "the job has ended" in capfd.readouterr().err
+    assert "has ended: it is FINISHED" in capfd.readouterr().err
 
 
 def test_task_managers(fake: FakeJobManager, capfd: Output) -> None:

@@ -14,8 +14,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from emberkeep.base.errors import Absent, Conflict, InvalidInput
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.blocklist.model import PERMANENT
+from emberkeep.blobs.model import permanent
+from emberkeep.blocklist.model import Blocked, Blocklist, EvacuatedDrivers, Place, PlaceKind, entry_about, parse_end
+from emberkeep.blocklist.tracker import BlocklistTracker
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
@@ -142,6 +145,16 @@ def log_piece(log: FakeLog, offset: int, size: int) -> web.Response:
     )
 
 
+def _status(error: Absent | Conflict | InvalidInput) -> int:
+    if isinstance(error, Absent):
+        return 404
+    return 409 if isinstance(error, Conflict) else 400
+
+
+def _no_log(request: web.Request) -> Absent:
+    return Absent(f"no log {request.match_info['log']!r} exists here")
+
+
 def _daemon(request: web.Request) -> str:
     return request.match_info.get("id", "")
 
@@ -190,22 +203,21 @@ class FakeJobManager:
         self.epoch, self.started = 1, NOW
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
         self._heartbeats = 0
-        self._entries: dict[str, rest_blocklist.BlockedNodeInfo] = {}
+        self._blocklist = BlocklistTracker(Blocklist())
         self.storage = rest_storage.StorageInfo(location="/s", cluster="c", owned=True, problem="", hint="", data=[])
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
         self.groups: list[rest_blobs.BlobGroup] = []
         self.problems: list[rest_blobs.BlobProblem] = []
-        self.offloaded = 0
         self.pointers = JobPointers()  # of whatever job is asked for
         self.submissions: list[rest_submission.JobSubmission] = []
-        self.keys: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
         self.cancels: list[tuple[str, str | None]] = []
         self.requests: list[str] = []
         self.failures: list[int] = []  # statuses that the next requests are answered with
         self.unanswered: list[int] = []  # the next changes are made, and answered so; 0: the connection breaks
-        self.past = False  # the end of whatever is blocked is over
         self.ahead = 0.0  # seconds that its clock is ahead of the client's
+        self.jump = 0.0  # seconds by which its clock jumps forward before a place is blocked
         self.redirect_to = ""
         self.page_size = 1 << 20  # bytes of a log per answer
         self.on_submit: Callable[[str], None] = lambda job_id: None
@@ -255,7 +267,7 @@ class FakeJobManager:
             ("GET", "/taskmanagers/{id}", self._task_manager),
             ("GET", "/taskmanagers/{id}/logs", self._own_logs),
             ("GET", "/taskmanagers/{id}/logs/{log}", self._read_own_log),
-            ("GET", "/blocklist", self._blocklist),
+            ("GET", "/blocklist", self._listed),
             ("PUT", "/blocklist/{kind}/{name}", self._block),
             ("DELETE", "/blocklist/{kind}/{name}", self._unblock),
             ("GET", "/storage", self._storage),
@@ -284,7 +296,15 @@ class FakeJobManager:
             return problem(401, "a valid token is missing")
         if self.failures:
             return problem(self.failures.pop(0), "told to fail", field="some.field", hint="try this")
-        response: web.StreamResponse = await handler(request)
+        try:
+            response: web.StreamResponse = await handler(request)
+        except (Absent, Conflict, InvalidInput) as error:
+            return problem(
+                _status(error),
+                error.message,
+                field=error.field if isinstance(error, InvalidInput) else None,
+                hint=error.hint,
+            )
         response.headers["Date"] = formatdate(time.time() + self.ahead, usegmt=True)
         if request.method == "GET" or not self.unanswered:
             return response
@@ -334,13 +354,20 @@ class FakeJobManager:
         )
 
     async def _jobs(self, _request: web.Request) -> web.Response:
-        return reply(rest_jobs.MultipleJobsDetails(jobs=[job_summary(job) for job in self.jobs.values()]))
+        newest_first = sorted(self.jobs.values(), key=lambda job: job.start_time, reverse=True)
+        return reply(rest_jobs.MultipleJobsDetails(jobs=[job_summary(job) for job in newest_first]))
+
+    def _known(self, request: web.Request) -> rest_jobs.JobDetailsInfo:
+        try:
+            return self.jobs[request.match_info["jid"]]
+        except KeyError:
+            raise Absent(f"there is no job {request.match_info['jid']}") from None
 
     async def _job(self, request: web.Request) -> web.Response:
-        job = self.jobs.get(request.match_info["jid"])
-        return problem(404, "there is no such job") if job is None else reply(job)
+        return reply(self._known(request))
 
-    async def _exceptions(self, _request: web.Request) -> web.Response:
+    async def _exceptions(self, request: web.Request) -> web.Response:
+        self._known(request)
         history = rest_jobs.ExceptionHistory(entries=[], truncated=False)
         return reply(
             rest_jobs.JobExceptions(
@@ -348,7 +375,8 @@ class FakeJobManager:
             )
         )
 
-    async def _checkpoints(self, _request: web.Request) -> web.Response:
+    async def _checkpoints(self, request: web.Request) -> web.Response:
+        self._known(request)
         return reply(checkpoint_statistics(self.pointers))
 
     async def _submit(self, request: web.Request) -> web.Response:
@@ -359,44 +387,45 @@ class FakeJobManager:
             if (reference.jobid, key) not in self.blobs:
                 return problem(424, f"{key} is not here")
             data = self.blobs[reference.jobid, key]
-            self.offloaded += 1
         submission = msgspec.json.decode(data, type=rest_submission.JobSubmission)
         key = request.headers[rest_submission.IDEMPOTENCY_HEADER]
-        known = key in self.keys
+        known = key in self._keys
         if not known:
+            if submission.jobid in self.jobs:
+                raise Conflict(f"job id {submission.jobid} is taken by another submission")
             here = {sha256[2:] for job, sha256 in self.blobs if job == submission.jobid}
             missing = [artefact.name for artefact in submission.artefacts if artefact.sha256 not in here]
             if missing:
                 return problem(424, f"{missing} are not here")
             self.submissions.append(submission)
-            self.keys[key] = submission.jobid or f"{len(self.keys) + 1:032x}"
-            self.jobs[self.keys[key]] = job_info(self.keys[key], submission.name)
-            self.on_submit(self.keys[key])
-        job_id = JobId(self.keys[key])
+            self._keys[key] = submission.jobid or f"{len(self._keys) + 1:032x}"
+            for artefact in submission.artefacts:
+                self.held[submission.jobid, str(permanent(artefact.sha256))] = ["job"]
+            accepted = job_info(self._keys[key], submission.name)
+            self.jobs[accepted.jid] = msgspec.structs.replace(accepted, start_time=NOW + len(self._keys))
+            self.on_submit(self._keys[key])
+        job_id = JobId(self._keys[key])
         return reply(rest_submission.JobSubmitted(jobid=job_id, job_url=f"/v1/jobs/{job_id}", created=not known), 202)
 
     async def _cancel(self, request: web.Request) -> web.Response:
-        job = self.jobs.get(request.match_info["jid"])
-        if job is None:
-            return problem(404, "there is no such job")
-        if job.state.is_globally_terminal:
-            return problem(409, "the job has ended")
+        job = self._known(request)
+        if job.state.is_globally_terminal and job.state is not JobStatus.CANCELED:
+            raise Conflict(f"job {job.jid} has ended: it is {job.state.value}")
         grace = request.query.get("grace")
         self.cancels.append((job.jid, grace))
         self.on_cancel(job.jid, grace)
         return reply(rest.Empty(), 202)
 
     async def _job_logs(self, request: web.Request) -> web.Response:
-        job_id = request.match_info["jid"]
+        job_id = self._known(request).jid
         logs = [log.info(job_id) for log in self.logs.get(job_id, [])]
         return reply(rest_logs.LogList(logs=logs, unreachable=self.unreachable))
 
     async def _read_log(self, request: web.Request) -> web.Response:
         logs = {log.id: log for log in self.logs.get(request.match_info["jid"], [])}
-        log = logs.get(request.match_info["log"])
-        if log is None:
-            return problem(404, "there is no such log")
-        return await self._piece(request, log)
+        if request.match_info["log"] not in logs:
+            raise _no_log(request)
+        return await self._piece(request, logs[request.match_info["log"]])
 
     async def _own_logs(self, request: web.Request) -> web.Response:
         return reply(rest_logs.LogList(logs=[log.info("") for log in self.daemon_logs.get(_daemon(request), [])]))
@@ -405,7 +434,7 @@ class FakeJobManager:
         for log in self.daemon_logs.get(_daemon(request), []):
             if log.id == request.match_info["log"]:
                 return await self._piece(request, log)
-        return problem(404, "there is no such log")
+        raise _no_log(request)
 
     async def _piece(self, request: web.Request, log: FakeLog) -> web.Response:
         if "range" in request.query:
@@ -418,7 +447,7 @@ class FakeJobManager:
         deadline = clock() + float(request.query["wait"])
         while len(log.data) <= offset and not log.complete and clock() < deadline:  # noqa: ASYNC110 - set by the test
             await asyncio.sleep(0.01)
-        return log_piece(log, offset, self.page_size)
+        return log_piece(log, offset if offset <= len(log.data) else 0, self.page_size)  # it was replaced
 
     async def _open_group(self, request: web.Request) -> web.Response:
         group = msgspec.json.decode(await request.read(), type=rest_blobs.BlobGroup)
@@ -485,44 +514,56 @@ class FakeJobManager:
         for task_manager in self.task_managers:
             if task_manager.id == request.match_info["id"]:
                 return reply(task_manager)
-        return problem(404, "there is no such task manager")
+        raise Absent(f"no task manager {request.match_info['id']} is registered")
 
-    async def _blocklist(self, _request: web.Request) -> web.Response:
-        found: dict[str, dict[str, rest_blocklist.BlockedNodeInfo]] = {"nodes": {}, "taskmanagers": {}}
-        for path, entry in self._entries.items():
-            kind, _, name = path.partition("/")
-            found[kind][name] = entry
+    async def _listed(self, _request: web.Request) -> web.Response:
+        found: dict[PlaceKind, dict[Any, rest_blocklist.BlockedNodeInfo]] = {kind: {} for kind in PlaceKind}
+        for entry in self._blocklist.blocklist.entries:
+            found[entry.place.kind][entry.id] = entry_info(entry)
         return reply(
             rest_blocklist.BlocklistInfo(
-                blocked_task_managers=found["taskmanagers"],  # type: ignore[arg-type]
-                blocked_nodes=found["nodes"],
+                blocked_task_managers=dict(found[PlaceKind.TASK_MANAGER]), blocked_nodes=found[PlaceKind.NODE]
             )
         )
 
     async def _block(self, request: web.Request) -> web.Response:
         body = msgspec.json.decode(await request.read(), type=rest_blocklist.BlockRequest)
-        path = f"{request.match_info['kind']}/{request.match_info['name']}"
-        if path in self._entries and not body.allow_merge:
-            return problem(409, f"{path} is blocked already")
-        if self.past:
-            return problem(400, "in the past", field="endTimestamp")
-        self.blocked.append((body, path))
-        end = PERMANENT if body.end_timestamp is None else int(body.end_timestamp)
-        self._entries[path] = rest_blocklist.BlockedNodeInfo(
+        place = _place(request)
+        now = int(1000 * (time.time() + self.ahead + self.jump))
+        end = parse_end(None if body.end_timestamp is None else int(body.end_timestamp), now)
+        entry = entry_about(
+            place,
             action=body.action,
-            start_timestamp=NOW,
-            end_timestamp=end,
-            cause=" ".join(body.cause.split()),
-            drivers=body.drivers,
-            task_managers=[],
+            start_ms=NOW,
+            end_ms=end,
+            causes=(" ".join(body.cause.split()),),
+            drivers=body.drivers or EvacuatedDrivers.RESTART,
         )
-        return reply(self._entries[path], 201)
+        made, _ = self._blocklist.put(
+            entry, merge=body.allow_merge in (True, "true"), keep_drivers=body.drivers is None
+        )
+        self.blocked.append((body, f"{request.match_info['kind']}/{place.id}"))
+        return reply(entry_info(made), 201)
 
     async def _unblock(self, request: web.Request) -> web.Response:
-        path = f"{request.match_info['kind']}/{request.match_info['name']}"
-        if self._entries.pop(path, None) is None:
-            return problem(404, f"{path} is not blocked")
+        self._blocklist.remove(_place(request), NOW)
         return web.Response()
+
+
+def _place(request: web.Request) -> Place:
+    kind = PlaceKind.NODE if request.match_info["kind"] == "nodes" else PlaceKind.TASK_MANAGER
+    return Place(kind, request.match_info["name"])
+
+
+def entry_info(entry: Blocked) -> rest_blocklist.BlockedNodeInfo:
+    return rest_blocklist.BlockedNodeInfo(
+        action=entry.action,
+        start_timestamp=entry.start_ms,
+        end_timestamp=entry.end_ms,
+        cause=entry.cause,
+        drivers=entry.drivers,
+        task_managers=[],
+    )
 
 
 def reply(body: msgspec.Struct, status: int = 200) -> web.Response:

@@ -138,7 +138,10 @@ async def test_a_lost_log_is_told(fake: FakeJobManager) -> None:
         end(fake, JobStatus.FAILED)
         async with asyncio.timeout(120):
             await following
-    assert "the rest of driver-stdout of attempt 1 cannot be read: there is no such log" in recorder.notices
+    assert (
+        "the rest of driver-stdout of attempt 1 cannot be read: no log 'tm-1~1-driver-stdout' exists here"
+        in recorder.notices
+    )
 
 
 async def test_a_job_manager_that_goes_and_comes_back_costs_two_lines(fake: FakeJobManager) -> None:
