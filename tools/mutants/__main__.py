@@ -2,8 +2,8 @@
 
     python -m tools.mutants --sample 400 --seed 1 --packages slots,jobs
 
-Results are kept in `.mutants.json`, so that a run that was interrupted goes on where it was, and a repeated run tries
-only what has changed. Two mutants run at a time.
+Results are kept in `.mutants.json`, so that a run that was interrupted continues where it was, and a repeated run
+tries only what has changed. Two mutants run at a time.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def check_unspoiled(packages: list[str]) -> None:
     """Run all tests without a mutant. Raises SystemExit if they fail: then they would prove nothing."""
     for package in packages:
         for tests in PACKAGES[package].stages:
-            pid = start(None, tests)
-            while (result := outcome(pid, time.monotonic() + TIMEOUT)) is None:
+            pid, deadline = start(None, tests), time.monotonic() + TIMEOUT
+            while (result := outcome(pid, deadline)) is None:
                 time.sleep(0.05)
             if result != MISSED:
                 raise SystemExit(f"{package}: tests fail without a mutant: {' '.join(tests)}")

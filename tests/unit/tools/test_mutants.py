@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.mutants import __main__ as mutants_main
 from tools.mutants.mutations import mutations
 from tools.mutants.packages import PACKAGES, ROOT
 from tools.mutants.spoiled_module import module_name
@@ -97,3 +98,18 @@ def test_a_process_imports_the_mutant_and_no_other(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.stdout.split() == ["_Loader", "SourceFileLoader"]
+
+
+def test_tests_that_hang_without_a_mutant_are_ended_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleepers: list[subprocess.Popen[bytes]] = []
+
+    def start(mutant: object, tests: tuple[str, ...]) -> int:
+        sleepers.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        return sleepers[-1].pid
+
+    monkeypatch.setattr(mutants_main, "start", start)
+    monkeypatch.setattr(mutants_main, "TIMEOUT", 0.1)
+    with pytest.raises(SystemExit, match="tests fail without a mutant"):
+        mutants_main.check_unspoiled(["leadership"])
+    sleepers[0].returncode = -9  # reaped already
+    assert len(sleepers) == 1
