@@ -75,7 +75,7 @@ def test_recovery_is_complete_once_all_processes_are_known_again(fault: Processe
 )
 def test_a_lost_leader_or_task_manager_process_must_not_cost_a_process_of_the_job(disturbed: JobDetailsInfo) -> None:
     for fault in (TAKEN_OVER, ADOPTED):
-        with pytest.raises(NotKept, match="kept"):
+        with pytest.raises(NotKept, match="was replaced"):
             fault.outcome(disturbed)
 
 
