@@ -58,7 +58,7 @@ class Cluster:
 
     def evacuate(self, node: str) -> None:
         """Raises CommandFailed."""
-        self._run("node", "evacuate", node, "--cause", "a disk is to be replaced")
+        self._run("node", "evacuate", node, "--cause", "replacing a disk")
 
     def unblock(self, node: str) -> None:
         """Raises CommandFailed."""

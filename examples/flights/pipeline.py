@@ -14,7 +14,7 @@ An ordinary PySpark script; nothing in it knows what runs it:
   had written.
 - It ends by itself once `_DONE` is in the input and everything before it has been processed. Windows that the
   watermark has not passed then stay unwritten, as always in append mode; the feed's closing row moves the watermark
-  beyond the last flight. With `--until-stopped` it waits for more flights instead, until somebody stops it:
+  beyond the last flight. With `--until-stopped` it waits for more flights instead, until it is stopped:
   `emberkeep stop --drain` writes all windows that are still open.
 """
 
@@ -87,7 +87,7 @@ def start(results: DataFrame, output: Path, checkpoint: str | None, trigger: str
 def run_until_done(query: StreamingQuery, marker: Path, *, until_stopped: bool) -> None:
     """Wait for the marker, let the query finish what was there before it, and stop the query, or wait on.
 
-    Raises what the query failed with. Returns early when somebody else has stopped the query.
+    Raises what the query failed with. Returns early if the query was stopped in another way.
     """
     while not marker.exists():
         if query.awaitTermination(1):

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# Stated here again, not imported: the answer is to be independent of the pipeline.
+# Stated here again, not imported: the check must not depend on the pipeline.
 WINDOW = pd.Timedelta(hours=1)
 WATERMARK = pd.Timedelta(days=5)
 KEYS = ["window_start", "origin", "carrier"]

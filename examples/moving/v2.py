@@ -15,7 +15,7 @@ counts = readings.withWatermark("at", "10 seconds").groupBy(F.window("at", "10 s
 windows = counts.select("window.start", "window.end", F.upper("station").alias("station"), "count")
 windows.withColumnRenamed("count", "readings").writeStream.queryName("windows").format("json").start(f"{place}/windows")
 
-# A new query, after those that go on: it is not in the savepoint, so it starts at the beginning of its input.
+# A new query, after those that continue: it is not in the savepoint, so it starts at the beginning of its input.
 frost = readings.where("celsius < 0").select("station", "at", "celsius")
 frost.writeStream.queryName("frost").format("json").start(f"{place}/frost")
 

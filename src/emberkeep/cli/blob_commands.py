@@ -175,6 +175,6 @@ def _print_blob(blob: BlobInfo) -> None:
             ("Size", f"{blob.size} bytes"),
             ("Stores", _stores(blob)),
             ("State", blob.state),
-            ("Held by", "\n".join(blob.references) or "nobody"),
+            ("Held by", "\n".join(blob.references) or "no holder"),
         ]
     )
