@@ -17,6 +17,7 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import JobStore
 from emberkeep.protocol.messages import ProcessState, StopDriver
+from emberkeep.slots.resource_driver import ResourceManagerDriver
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.support.memory_rpc import MemoryNetwork
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
@@ -47,12 +48,14 @@ class SmallCluster:
         *,
         steps_aside: bool = False,
         storage: SharedStorage | None = None,
+        resource_driver: ResourceManagerDriver | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.store = store
         self.steps_aside = steps_aside
         self.storage = storage or UsableStorage()
+        self.resource_driver = resource_driver
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
         self.configuration = Configuration().with_texts({**NO_DELAY, **(settings or {})}, "test")
@@ -73,6 +76,7 @@ class SmallCluster:
             checkpoint_root="/checkpoints",
             savepoint_root="/default-savepoints",
             storage=self.storage,
+            resource_driver=self.resource_driver,
         )
         return JobManagerService(
             system, self.configuration, surroundings, self.store, self.blobs, steps_aside=self.steps_aside

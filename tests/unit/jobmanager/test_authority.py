@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
 from emberkeep.jobmanager.authority import REMINDER_PAUSE
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.protocol.messages import TaskManagerHeartbeat
+from emberkeep.protocol.messages import RegisterJobMaster, TaskManagerHeartbeat
 from tests.unit.adapters.job_store.test_embedded_store import file_size_limit, opened
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import FakeJobMaster, graph
+from tests.unit.jobmanager.fakes import FakeJobMaster, graph, status
 from tests.unit.jobmanager.memory_store import FailingStore
 
 SUCCESS = AttemptOutcome(exit_code=0)
@@ -100,3 +100,32 @@ async def test_an_embedded_store_confirms_only_what_it_can_write(tmp_path: Path)
         with file_size_limit(0), pytest.raises(Fatal):
             await store.confirm()
         await store.confirm()
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize("in_doubt", [True, False])
+def test_a_driver_in_doubt_registers_only_with_a_leader_that_its_store_confirms(in_doubt: bool) -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            request = RegisterJobMaster(
+                job_id=master.job_id,
+                attempt=1,
+                address="jm:2",
+                task_manager=master.task_manager,
+                pid=100,
+                status=status(2),
+                in_doubt=in_doubt,
+            )
+            before = store.calls["confirm"]
+            await service.serve(request)
+            assert store.calls["confirm"] == before + in_doubt
+            store.before["confirm"] = [Conflict("epoch 1 is over")]
+            if in_doubt:
+                with pytest.raises(RetryLater, match="no longer the leader: epoch 1 is over"):
+                    await service.serve(request)
+
+    in_virtual_time(scenario)

@@ -63,8 +63,8 @@ class ResourceManager(Actor):
         rpc: RpcClient,
         term: Term,
         *,
-        steps_aside: bool = False,
-        blocked: BlockedPlaces | None = None,
+        steps_aside: bool,
+        blocked: BlockedPlaces | None,
     ) -> None:
         super().__init__(
             "resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS]
