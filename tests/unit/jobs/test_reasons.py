@@ -67,7 +67,7 @@ def vanished() -> JobWorld:
         ),
         (never_registered, "the driver did not register in time; it was on task manager tm-1"),
         (recovered_without_a_trace, "the driver did not register in time and no task manager knows of it"),
-        (vanished, "task manager tm-1 lists the driver no more"),
+        (vanished, "task manager tm-1 no longer lists the driver"),
     ],
 )
 def test_the_exception_of_a_lost_driver(lose: Callable[[], JobWorld], message: str) -> None:

@@ -88,7 +88,7 @@ def test_a_reply_shows_that_an_executor_has_ended(pool: SlotPool) -> None:
 
 def test_a_slot_that_its_task_manager_does_not_hold_any_more_is_lost(pool: SlotPool) -> None:
     effects = answer(pool, holds=False)
-    assert removals(effects) == ["executor 0 on tm0 is lost: its task manager does not hold the slot any more"]
+    assert removals(effects) == ["executor 0 on tm0 is lost: its task manager no longer holds the slot"]
     assert pool.state.held == {}
 
 

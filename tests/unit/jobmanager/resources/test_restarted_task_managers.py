@@ -44,7 +44,7 @@ def test_a_driver_that_the_next_instance_does_not_find_is_lost_at_once() -> None
         await asyncio.sleep(SOON)
         view = await cluster.view(JOB)
         assert view.status is not JobStatus.RUNNING
-        assert [entry.message for entry in view.exceptions] == ["task manager tm-1 lists the driver no more"]
+        assert [entry.message for entry in view.exceptions] == ["task manager tm-1 no longer lists the driver"]
 
     with_running_job(scenario)
 
