@@ -1,4 +1,4 @@
-"""Fetches Flink's own command line for tests/integration/test_flink_client.py: ``python -m tools.flink_jar``.
+"""Fetches Flink's own command line for tests/integration/client/test_flink_client.py: ``python -m tools.flink_jar``.
 
 ``requirements-flink.lock`` names the package and its hash. It is too large for the development environment, and holds
 much that no command needs: one jar is kept of it, beside the environment's own files.

@@ -13,10 +13,10 @@ import pytest
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.jobs.model import JobStatus
 from emberkeep.spark.java import find_java
+from tests.integration.client.flink_client import FlinkClient
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
-from tests.integration.flink_client import FlinkClient
 from tests.integration.streams import SCRIPT, Stream
 from tools import flink_jar
 

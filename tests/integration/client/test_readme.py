@@ -21,7 +21,7 @@ from tests.integration.conditions import DEADLINE, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SECTION = re.compile(r"^## Five minutes\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 SCRIPT = re.compile(r"`(?P<name>\w+\.py)`:\n\n```python\n(?P<text>.*?)```", re.DOTALL)
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)

@@ -18,7 +18,7 @@ from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = pytest.mark.integration
 
-JAR = Path(__file__).parent / "spark" / "java_udf" / "times-seven.jar"
+JAR = Path(__file__).parents[1] / "spark" / "java_udf" / "times-seven.jar"
 NODES = ("127.0.0.2", "127.0.0.3")
 
 

@@ -19,7 +19,7 @@ from tests.integration.conditions import DEADLINE
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "moving-to-new-code.md"
 PLACE = "/tmp/moving"
 SMALL = "spark.driver.memory 512m\nspark.executor.memory 512m\n"

@@ -1,7 +1,7 @@
 """Bodies have the fields that the classes of Flink's own client read and write, as Flink 2.3.0 declares them.
 
 Recorded from the constants (``FIELD_NAME_…``) of the classes in flink-dist-2.3.0.jar, below ``org.apache.flink``;
-tests/integration/test_flink_client.py runs that client itself.
+tests/integration/client/test_flink_client.py runs that client itself.
 """
 
 from __future__ import annotations

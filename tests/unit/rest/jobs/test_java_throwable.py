@@ -1,4 +1,4 @@
-"""A failure in Java's serialization format; tests/integration/test_flink_client.py shows that Flink reads it."""
+"""A failure in Java's serialization format; tests/integration/client/test_flink_client.py shows that Flink reads it."""
 
 from __future__ import annotations
 
