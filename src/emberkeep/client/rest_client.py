@@ -117,7 +117,7 @@ class RestClient:
     A call without a reply is repeated for ``patience`` seconds. Calls raise InvalidInput, Absent, Conflict, RetryLater
     and Fatal as the JobManager reports them; Unreachable; NotAuthorised.
 
-    It is a facade: one method for each request of the REST API. So it may have many.
+    A facade with one method for each request of the REST API. So it has many methods.
     """
 
     def __init__(self, endpoint: Endpoint, *, patience: float = 3.0) -> None:

@@ -1,7 +1,7 @@
 """What the edges ask of the leader: REST, the web page, metrics and the storage keeper.
 
-One method for each question of JobManagerGateway, whose owner is an actor. Requests that change something are refused
-while the leadership cannot be confirmed.
+It has one method for each question of JobManagerGateway, and passes the question to the actor that can answer it.
+Requests that change something are refused while the leadership cannot be confirmed.
 """
 
 from __future__ import annotations

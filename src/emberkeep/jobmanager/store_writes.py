@@ -204,7 +204,9 @@ class StoreWrites:
                 await self._pause(what, tries, error)
 
     async def _offer(self, what: str, hint: str, write: Callable[[], Awaitable[T]], give_up: GiveUp) -> T | None:
-        """Write what a caller waits for. If it was certainly not written, pass the reason to ``give_up``; return None.
+        """Write a record for a caller that waits.
+
+        If the record was certainly not written, pass the reason to ``give_up`` and return None.
 
         If the outcome is still unknown after SUBMISSION_TRIES tries, ``give_up`` receives an UnknownOutcome with
         ``hint``, and the tries continue: this JobManager must know what may be in the store. Raises Absent and Conflict

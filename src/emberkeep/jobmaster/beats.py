@@ -51,7 +51,10 @@ class Beats:
         self._stopped = True
 
     def send_now(self) -> None:
-        """Send a heartbeat to each task manager, because the pool has changed; after one that is under way, another."""
+        """Send a heartbeat to each task manager, because the pool has changed.
+
+        Where one is under way, send another after it.
+        """
         self._again = set(self._under_way)
         self.send_due()
 

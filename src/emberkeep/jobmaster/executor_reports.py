@@ -1,4 +1,4 @@
-"""Translates a task manager's report about an executor into what the slot pool takes."""
+"""Translates a task manager's report about an executor into the form that the slot pool takes."""
 
 from __future__ import annotations
 

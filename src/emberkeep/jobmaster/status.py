@@ -41,7 +41,7 @@ class AttemptStatus:
             self._checkpoints.see(view.commits)
 
     def note_lost(self, lost: RemoveExecutor, now_ms: int) -> None:
-        """Note an executor that has ended in disorder."""
+        """Note an executor that ended abnormally."""
         message, _, more = lost.reason.partition("\n")
         self._exceptions.append(
             ExceptionEntry(

@@ -134,10 +134,10 @@ class Driver:
                 self.start = StartState.ACCEPTED
 
     def silent_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
-        """Return when the driver counts as silent although its task manager can be ordered to stop it.
+        """Return when a driver without contact counts as silent, so that its task manager is ordered to stop it.
 
-        Return None if there is no such time, because the task manager is not reachable or the driver was ordered to
-        stop. Silence is measured from ``hears_since`` on; None means that silence proves nothing now.
+        Return None if no such order is possible or needed: the task manager is not reachable, or has got the order
+        already. Silence is measured from ``hears_since`` on; None means that silence proves nothing now.
         """
         if hears_since is None or not self.reachable or self.stop_at is not None:
             return None

@@ -176,7 +176,7 @@ class MoveMachine:
     def _press(self, driver: DriverFacts, now: float, *, patiently: bool) -> list[Effect]:
         """Ask a streaming driver to leave, or restart it elsewhere after ``patience`` seconds.
 
-        ``patiently``: those seconds have not begun. A drain and a savepoint have time limits of their own, and a
+        ``patiently``: do not count those seconds yet. A drain and a savepoint have time limits of their own, and a
         restart would undo them.
         """
         known = self.leaving(driver.attempt) or Leaving(driver.attempt, now)

@@ -189,7 +189,7 @@ class DriverExited(msgspec.Struct, frozen=True):
 
 
 class DriverVanished(msgspec.Struct, frozen=True):
-    """The task manager instance that listed the driver does not list it any more."""
+    """The task manager instance that listed the driver no longer lists it."""
 
     attempt: int
     instance: InstanceId

@@ -94,7 +94,7 @@ def stages(
     return Stages(tuple(kept), tuple(mark for mark in kept if periods.due_ms(mark) <= now_ms))
 
 
-def begun_anew(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ...]:
+def with_periods_restarted(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ...]:
     """Return the marks, with the periods of jobs that the job store does not know restarted at ``now_ms``.
 
     For use while another job store may know these jobs: then their data may be in use.

@@ -6,7 +6,7 @@ from emberkeep.base.errors import EmberkeepError
 
 
 class ProcedureRefused(EmberkeepError):
-    """The procedure was refused. Nothing was changed; the job runs on as before."""
+    """The procedure was refused. Nothing was changed; the job continues as before."""
 
 
 class StepHangs(EmberkeepError):

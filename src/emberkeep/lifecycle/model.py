@@ -59,8 +59,8 @@ class ProcedurePhase(enum.Enum):
 class ProcedureProgress(Compatible, frozen=True, kw_only=True):
     """What the JobMaster reports about the newest request, repeatedly until its end is recorded.
 
-    FAILED: the job runs on as before (END-6). COMPLETED, for a procedure that ends the attempt: the script still waits
-    in its awaits, and continues once the JobManager has recorded the end.
+    FAILED: the job continues as before (END-6). COMPLETED, for a procedure that ends the attempt: the script still
+    waits for its queries, and continues once the JobManager has recorded the end.
     """
 
     trigger_id: str

@@ -1,4 +1,4 @@
-"""Judge if a savepoint of one Spark version can be started from with another. Pure.
+"""Decide whether a job can start from a savepoint that another Spark version has made. Pure.
 
 A savepoint holds Spark's own files. Each of Spark's logs names its format version, and Spark refuses a version that is
 newer than it knows. So an older feature release may be unable to read what a newer one wrote, and may discover that

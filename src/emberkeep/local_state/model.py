@@ -58,7 +58,7 @@ class FileStatus(Compatible, frozen=True, kw_only=True):
 
 
 class CopyRecord(Compatible, frozen=True, kw_only=True):
-    """The snapshot record of a local copy: the bytes and generation that it must hold, and for which allocation."""
+    """The record at the end of a local copy: its bytes, its generation, and the allocation that owns it."""
 
     path: StatePath
     job_id: JobId

@@ -80,7 +80,10 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageBlobs(Protocol):
-    """The store for message parts, as one process reaches it. ``attempt``: the attempt for which the message acts."""
+    """One process's access to the store for message parts.
+
+    ``attempt``: the attempt on whose behalf a message is sent.
+    """
 
     async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
         """Store ``data`` as a transient BLOB, once, with a reference of ``holder``.
@@ -92,7 +95,7 @@ class MessageBlobs(Protocol):
         """Return the verified content; no cache keeps a copy for this reader. Raises Absent, RetryLater, Fatal."""
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
-        """End the reference of ``holder``. Does nothing if there is none (any more).
+        """End the reference of ``holder``. Does nothing if there is none.
 
         Raises RetryLater, Conflict (the attempt has ended: its references have ended), Fatal.
         """
@@ -191,7 +194,7 @@ def owner_or_none(message: Message, otherwise: Message | None = None) -> JobId:
 def attempt_of(message: Message, otherwise: Message | None = None) -> int:
     """Return the attempt for which ``message`` acts: the one that it names, else that of the message that it answers.
 
-    A message that has a field ``epoch`` acts for the leader: NO_ATTEMPT.
+    A message that has a field ``epoch`` is sent on behalf of the leader: NO_ATTEMPT.
     """
     if hasattr(message, "epoch"):
         return NO_ATTEMPT

@@ -269,7 +269,7 @@ def _cannot_store(path: Path, error: OSError) -> CannotStore:
 class HttpBlobUploads:
     """Stores transient BLOBs at the BLOB server: large messages and logs.
 
-    ``attempt``: the owner's attempt for which a call acts; the server refuses the call once that attempt has ended.
+    ``attempt``: the owner's attempt on whose behalf a call is made; the server refuses the call once it has ended.
     """
 
     def __init__(self, threads: BlobThreads, server: Callable[[], str | None]) -> None:

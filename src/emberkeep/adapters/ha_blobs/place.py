@@ -42,7 +42,7 @@ class Binding(Compatible, frozen=True, kw_only=True):
     """The place of BLOBs that a storage is used with. Persisted (kind "blob-place", version 1).
 
     ``location``: "" for BLOBs in the storage. ``place_id``: "" until the place is claimed. ``unrecorded``: an older
-    release, which kept no records, was leader with that place before.
+    release, which kept no records, has used that place.
     """
 
     location: str

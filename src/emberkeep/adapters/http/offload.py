@@ -71,7 +71,7 @@ class Offload:
 
         ``answers`` is the request if ``message`` is a reply. Storing may take ``seconds``, plus the time that the
         message's size takes at PACE. The BLOBs belong to the message's job. If the job has ended they belong to no job,
-        unless the message acts for an attempt, which has ended as well.
+        unless the message is sent on behalf of an attempt, which has ended as well.
 
         Raises RetryLater (no BLOB server), InvalidInput (too large), Conflict (the attempt has ended), Fatal.
         """

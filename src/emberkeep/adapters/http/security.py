@@ -232,7 +232,7 @@ def session_cookie_name(token: str) -> str:
 
 
 def _session_value(token: str) -> str:
-    """Return the value of the session cookie, which proves that its holder knew the token without containing it."""
+    """Return the session cookie's value. It proves that its holder knew the token, but does not contain the token."""
     return hmac.new(token.encode(), b"emberkeep web session", hashlib.sha256).hexdigest()
 
 

@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 class JobDatabase:
     """The open file. All methods block, and only one thread may call them.
 
-    It has one method for each operation of JobStore, so it may have many.
+    It has one method for each operation of JobStore, so it has many methods.
     """
 
     def __init__(self, path: Path, graph_dir: Path, now_ms: int) -> None:

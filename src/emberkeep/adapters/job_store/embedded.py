@@ -38,7 +38,7 @@ class EmbeddedJobStore:
     Besides the errors that the port names, every operation raises Fatal (no space, damaged, no permission), RetryLater
     (another program holds the file), UnknownOutcome (the disk failed while a change was made durable).
 
-    It is a facade: one method for each operation of the port, a call in the store's thread. So it may have many.
+    A facade with one method for each operation of the port, a call in the store's thread. So it has many methods.
     """
 
     def __init__(

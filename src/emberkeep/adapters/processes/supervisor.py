@@ -147,7 +147,7 @@ class ProcessSupervisor:
         return {process.name for process in self._processes.values() if process.is_ours}
 
     async def stop(self, name: str, grace: float) -> None:
-        """Send SIGTERM to the leader, and SIGKILL to all members after ``grace`` seconds (0: at once).
+        """Send SIGTERM to the process, and after ``grace`` seconds (0: at once) SIGKILL to all that belongs to it.
 
         Returns when no process is left and the exit has been reported; at once for unknown names. A second call with an
         earlier deadline shortens the first. Raises RetryLater if ``run`` ends before.
@@ -160,7 +160,10 @@ class ProcessSupervisor:
                 await self._end(process, grace)
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the leader of a process. Unknown names, and leaders that have ended, are ignored."""
+        """Send a signal to the process that was started as ``name``, not to its children.
+
+        Does nothing if it has ended.
+        """
         for process in self._processes.values():
             if process.name == name and process.is_ours and process.pidfd is not None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):

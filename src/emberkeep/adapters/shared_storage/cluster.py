@@ -94,9 +94,9 @@ class ClusterStorage:
     def settle(self, origin: StoreOrigin) -> str:
         """Check who owns the storage and its place of BLOBs, and claim them if they are empty.
 
-        Return the storage's identity, for the job store to record; "" if the owner is not settled. ``require`` checks
-        a storage again that is unavailable now. Raises OwnedByAnother, NewerFormat, Unavailable (at a first start), or
-        Fatal (no space): this JobManager must not be the leader with this storage.
+        Return the storage's identity, for the job store to record; "" if the owner is not settled. If the storage is
+        unavailable now, ``require`` checks it later. Raises OwnedByAnother, NewerFormat, Unavailable (at a first
+        start), or Fatal (no space): this JobManager must not be the leader with this storage.
         """
         place_id = self._settle(origin)
         self.blobs.settle(was_led=origin.was_led)
@@ -125,7 +125,7 @@ class ClusterStorage:
         return self._bound if self.problem() is None else ""
 
     def _settle_checkpoints(self, *, is_ours: bool) -> None:
-        """Create the directory of all jobs' checkpoints, give it an ownership record, and note it in the storage's one.
+        """Create the directory of all jobs' checkpoints, give it an ownership record, and note it in the storage's.
 
         Do so once: if a noted directory is missing later, its file system is not mounted, and drivers wait for it.
         While the owner is not settled (``is_ours``), create the directory without a record, provided that the storage
@@ -260,21 +260,21 @@ class ClusterStorage:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def find(self) -> set[Item]:
-        """Return all jobs' checkpoints, BLOBs if they are in this directory, and graphs as in ``_strange_graphs``.
+        """Return all jobs' checkpoints, BLOBs if they are in this directory, and graphs as in ``_foreign_graphs``.
 
         Raises Unavailable.
         """
         found = {(Kind.CHECKPOINTS, job_id) for job_id in _jobs(_names(self._layout.checkpoints))}
         if not self._layout.configuration[BLOB_HA_STORAGE]:
             found |= {(Kind.BLOBS, job_id) for job_id in _jobs(_names(Path(self._layout.ha_blobs)))}
-        return found | {(Kind.GRAPH, job_id) for path in self._strange_graphs() for job_id in _jobs([path.name])}
+        return found | {(Kind.GRAPH, job_id) for path in self._foreign_graphs() for job_id in _jobs([path.name])}
 
     def checkpoints(self) -> set[Item]:
         """Return the jobs' checkpoints, except those of jobs with a graph of another job store. Raises Unavailable."""
-        others = _jobs(path.name for path in self._strange_graphs())
+        others = _jobs(path.name for path in self._foreign_graphs())
         return {(Kind.CHECKPOINTS, job_id) for job_id in _jobs(_names(self._layout.checkpoints)) - others}
 
-    def _strange_graphs(self) -> list[Path]:
+    def _foreign_graphs(self) -> list[Path]:
         """Return graphs that this job store does not sweep itself. Raises Unavailable.
 
         These are, with the embedded store, the graphs outside its own folder; with ZooKeeper, all graphs while the
@@ -297,7 +297,7 @@ class ClusterStorage:
         if kind is Kind.CHECKPOINTS:
             _remove_tree(self._layout.checkpoints / job_id)
             return
-        for path in self._strange_graphs():
+        for path in self._foreign_graphs():
             if _jobs([path.name]) == {job_id}:
                 _remove_file(path)
 

@@ -81,7 +81,7 @@ class Staged:
 
     @staticmethod
     def add_end(files: FileOps, path: str, record: CopyRecord) -> None:
-        """Append a newer record to a copy. Raises OSError."""
+        """Append a newer record to the file of a copy, where it replaces the earlier one. Raises OSError."""
         file = files.extend(path)
         try:
             files.write(file, encode_end(record))

@@ -67,7 +67,7 @@ class FileRenameJournal:
             self._read()
             if self._unread_until is None:
                 with self._failing():
-                    self._begin_anew()
+                    self._begin_new_file()
 
     def begin(self, rename: Rename) -> bool:
         with self._lock:
@@ -109,12 +109,12 @@ class FileRenameJournal:
             return False
         with self._failing():
             if self._file < 0 or os.fstat(self._file).st_size > self._largest:
-                self._begin_anew()
+                self._begin_new_file()
             else:
                 self._files.write(self._file, _line(entry))
         return self._failed_ms is None
 
-    def _begin_anew(self) -> None:
+    def _begin_new_file(self) -> None:
         """Write a new file with the entries in memory that have not expired, and open it to append.
 
         Raises OSError, Fatal.

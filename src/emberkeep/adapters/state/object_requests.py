@@ -119,7 +119,7 @@ class ObjectRequests:
         return new_status(name, size, result["e_tag"])
 
     def copy(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
-        """Copy an object within the store. Raises Exists; UnknownOutcome."""
+        """Copy an object within the store. Raises Exists, UnknownOutcome."""
         try:
             with self.changing(target):
                 obstore.copy(self.store, source, target, overwrite=overwrite)

@@ -50,7 +50,7 @@ _SEEN = "seen"  # generation that the first request of an OPEN has found
 class WebHdfs:
     """Serve StateFiles over WebHDFS, see ``application``. Belongs to one event loop.
 
-    It has one method for each operation of the protocol, so it may have many.
+    It has one method for each operation of the protocol, so it has many methods.
     """
 
     def __init__(

@@ -85,9 +85,9 @@ class AttemptNodes:
 
     @contextlib.asynccontextmanager
     async def _confirmed_refusal(self) -> AsyncIterator[None]:
-        """Before a Conflict leaves the body, check that this is still the leader: the record may be newer than it.
+        """When the body raises Conflict, first check that this JobManager is still the leader.
 
-        Raises Conflict that says so if it is not, RetryLater.
+        If it is not, a newer leader may have written the record: raises a Conflict that says so. Raises RetryLater.
         """
         try:
             yield

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class KnownLeader:
-    """Implements LeaderLocator: keeps the news that it receives, and wakes callers that wait for newer ones."""
+    """Implements LeaderLocator: keeps the newest news about the leader, and wakes callers when they change."""
 
     def __init__(self) -> None:
         self._news = LeaderNews()

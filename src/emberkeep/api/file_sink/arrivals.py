@@ -64,7 +64,7 @@ def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "")
                 hint="start the query from the checkpoint or a savepoint that belongs to this output, or give it "
                 f"an empty output; if the new query continues the rows of the old one, set adopt={state.query!r}",
             )
-        state = _numbered_anew(state)
+        state = _numbered_again(state)
     state = msgspec.structs.replace(state, query=arrival.query, checkpoint=arrival.checkpoint)
     if state.last_batch == NOTHING_YET or arrival.batch == state.last_batch + 1:
         return state
@@ -95,7 +95,7 @@ def written(state: SinkState, arrival: Arrival, pieces: tuple[Piece, ...], schem
     )
 
 
-def _numbered_anew(state: SinkState) -> SinkState:
+def _numbered_again(state: SinkState) -> SinkState:
     """Return the state in which another query's rows count as written before the first batch of this query."""
     pieces = (msgspec.structs.replace(piece, first=NOTHING_YET, last=NOTHING_YET) for piece in state.pieces)
     return msgspec.structs.replace(state, plans={}, last_batch=NOTHING_YET, shown=NOTHING_YET, pieces=tuple(pieces))

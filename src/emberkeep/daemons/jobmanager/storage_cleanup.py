@@ -31,7 +31,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavail
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
-from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, begun_anew, stages
+from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, stages, with_periods_restarted
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
 from emberkeep.rest.cluster.shapes import of_another_store
@@ -169,7 +169,7 @@ class StorageKeeper:
         found = await asyncio.to_thread(self._storage.checkpoints) | await self._files_of_store()
         marks = await asyncio.to_thread(self._storage.marks)
         if self._gateway.strangers():
-            marks = begun_anew(marks, self._now_ms())
+            marks = with_periods_restarted(marks, self._now_ms())
         problem = await asyncio.to_thread(self._storage.blobs.problem)
         blobs = self._unknown_blobs() if problem is None else None
         # If the BLOBs of unknown jobs cannot be listed or deleted, their marks and periods stay.

@@ -129,7 +129,7 @@ class BlobCore:
             results.append(result)
         return results
 
-    async def delete_for_ever(self) -> None:
+    async def run_deletions(self) -> None:
         """Carry out queued deletions, one at a time, until cancelled. Several calls may run concurrently."""
         while True:
             while not self._waiting:

@@ -37,7 +37,7 @@ CLOSING = 20.0  # longest duration of an orderly exit, in seconds
 class BlobServer:
     """Implements BlobServerGateway. Call ``open`` once, then ``run``; ``close`` only in an orderly exit.
 
-    It is a facade: one method for each question, most of which one part answers. So it may have many.
+    A facade with one method for each question; most methods only call one part. So it has many methods.
     """
 
     def __init__(

@@ -36,9 +36,9 @@ class BlobUpkeep:
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(DELETIONS):
-                    group.create_task(self._core.delete_for_ever(), name=f"blob-deletions-{number}")
+                    group.create_task(self._core.run_deletions(), name=f"blob-deletions-{number}")
                 group.create_task(self._list_until_known(), name="blob-listing")
-                group.create_task(self._clean_for_ever(), name="blob-clean-up")
+                group.create_task(self._run_clean_up(), name="blob-clean-up")
                 group.create_task(self._end_deliveries(), name="blob-deliveries")
         finally:
             self._running = False
@@ -76,7 +76,7 @@ class BlobUpkeep:
                 machine.release(owner, key, holder)
             self._core.decide()
 
-    async def _clean_for_ever(self) -> None:
+    async def _run_clean_up(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
             await self._turn()

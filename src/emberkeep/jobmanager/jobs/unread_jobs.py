@@ -1,4 +1,4 @@
-"""Reads jobs whose graphs cannot be read now, again and again until that succeeds."""
+"""Retries to read jobs whose graphs cannot be read now, until that succeeds."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ class BlobServerGateway(BlobLifecycle, Protocol):
     ) -> int:
         """Store a BLOB with these references (BLOB-5) and return its size in bytes. Idempotent.
 
-        ``attempt``: the attempt of the job that the uploader acts for. Raises InvalidInput (hash, size), Fatal (disk),
-        RetryLater (the HA store is away), Conflict (the job or the attempt has ended).
+        ``attempt``: the job's attempt on whose behalf the upload is made. Raises InvalidInput (hash, size), Fatal
+        (disk), RetryLater (the HA store is away), Conflict (the job or the attempt has ended).
         """
 
     async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:

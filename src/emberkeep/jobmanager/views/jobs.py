@@ -84,8 +84,8 @@ def view_of_result(result: JobResult) -> JobView:
 
 
 def with_missing(view: JobView, missing: str) -> JobView:
-    """Return the view with ``missing``, which the cluster cannot give now, as what the job waits for.
+    """Return the view, changed to say that the job waits for ``missing``: what the cluster cannot provide now.
 
-    The view stays as it is if nothing is missing, or if the job waits for its graph.
+    Return the view unchanged if nothing is missing, or if the job waits for its graph.
     """
     return msgspec.structs.replace(view, waiting=missing) if missing and not view.unreadable else view

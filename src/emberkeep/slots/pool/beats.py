@@ -1,4 +1,4 @@
-"""Compares what a task manager holds, by its reply to a beat, with what the attempt holds there."""
+"""Compares what a task manager holds, by its reply to a heartbeat, with what the attempt holds there."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ class Departures:
     def _is_pressed(self, slot: HeldSlot) -> bool:
         """True if the evacuation timeout runs for this slot.
 
-        It does not run for an executor on a draining task manager that can only wait for a successor: the task manager
-        ends that executor itself.
+        It does not run for an executor that waits for a successor on a draining task manager. That task manager ends
+        the executor itself.
         """
         return slot.is_decommissioned or not self._pool.places.only_drains(slot.task_manager)
 

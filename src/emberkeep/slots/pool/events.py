@@ -84,7 +84,10 @@ class SlotGone(msgspec.Struct, frozen=True):
 
 
 class BeatAnswered(msgspec.Struct, frozen=True):
-    """A task manager's holdings, in reply to a beat that named ``asked``. ``instance``: the instance that replied."""
+    """A task manager's holdings, in reply to a heartbeat that named ``asked``.
+
+    ``instance``: the instance that replied.
+    """
 
     task_manager: TaskManagerId
     instance: InstanceId
@@ -189,7 +192,7 @@ class ReleaseSlotAt(msgspec.Struct, frozen=True):
 
 
 class BeatNow(msgspec.Struct, frozen=True):
-    """Send beats now, so that task managers learn of a change in the held slots."""
+    """Send heartbeats now, so that task managers learn of a change in the held slots."""
 
 
 class RemoveExecutor(msgspec.Struct, frozen=True):

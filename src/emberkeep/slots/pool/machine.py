@@ -34,8 +34,9 @@ from emberkeep.slots.pool.unmet_need import UnmetNeed
 class SlotPool:
     """The slots of one attempt and their executors; see the module. ``state`` changes only in ``handle``.
 
-    The parts of the machine share the state. Each part has one group of decisions, and uses only the parts before it:
-    the end of a slot, silent task managers, departures from closed places, executors, offers, replies to beats.
+    The parts of the machine share the state. Each part makes one kind of decision, and may use the parts that come
+    before it in this list: the end of a slot, silent task managers, departures from closed places, executors, offers,
+    replies to heartbeats.
     """
 
     def __init__(self, limits: PoolLimits) -> None:

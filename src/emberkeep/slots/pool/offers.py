@@ -88,7 +88,7 @@ class Offers:
         if found is None or found.state is None:
             if pool.must_end(slot) or pool.places.is_closed(info):
                 return self._slot_end.vacate(slot)  # no new executor may start there
-            return self._start_anew(slot, found, now)
+            return self._start_replacement(slot, found, now)
         if found.executor_id == slot.executor.id:
             slot.executor.state, slot.executor.pid = found.state, found.pid
             return [*self._departures.obey(slot, now), *self._departures.welcome_back(now), StatusChanged()]
@@ -100,7 +100,7 @@ class Offers:
             StatusChanged(),
         ]
 
-    def _start_anew(self, slot: HeldSlot, found: FoundExecutor | None, now: float) -> list[PoolEffect]:
+    def _start_replacement(self, slot: HeldSlot, found: FoundExecutor | None, now: float) -> list[PoolEffect]:
         """Start a new executor in the slot without a pause: the old one ended while its task manager was away."""
         known = found is not None and found.executor_id == slot.executor.id
         detail = f": {found.detail}" if found is not None and known and found.detail else ""

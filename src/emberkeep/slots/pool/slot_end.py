@@ -54,7 +54,7 @@ class SlotEnd:
         return [gone, StatusChanged()]
 
     def abandon(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
-        """Drop a slot that its task manager may still hold; the next beat that reaches it corrects that."""
+        """Drop a slot that its task manager may still hold. The next heartbeat that arrives there frees it."""
         self._pool.lives.stray(slot.task_manager)
         return self.drop(slot, reason)
 

@@ -124,7 +124,7 @@ class PoolState:
         return self.places.is_emptied(info) and not slot.is_leaving
 
     def to_beat(self) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
-        """Return the task managers that get a beat, each with the allocations held there."""
+        """Return the task managers that get a heartbeat, each with the allocations held there."""
         return self.lives.to_beat(self.held)
 
     def decommissioned(self, allocations: Iterable[AllocationId]) -> tuple[AllocationId, ...]:

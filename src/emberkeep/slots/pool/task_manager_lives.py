@@ -69,7 +69,7 @@ class TaskManagerLives:
         self.views.pop(instance, None)
 
     def stray(self, info: TaskManagerInfo) -> None:
-        """Watch an instance that may still keep a slot which this attempt has released. Beats free that slot."""
+        """Watch an instance that may still keep a slot which this attempt has released. Heartbeats free that slot."""
         self.strays[info.instance] = info
         while len(self.strays) > STRAYS:
             del self.strays[next(iter(self.strays))]
@@ -82,9 +82,9 @@ class TaskManagerLives:
                 del self.strays[info.instance]
 
     def to_beat(self, held: Mapping[AllocationId, HeldSlot]) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
-        """Return the instances that get a beat, each with the slots held on all instances of its task manager.
+        """Return the instances that get a heartbeat, each with the slots held on all instances of its task manager.
 
-        The running instance replies for the earlier ones, and frees the slots that a beat does not name.
+        The running instance replies for the earlier ones, and frees the slots that a heartbeat does not name.
         """
         by_id: dict[TaskManagerId, list[AllocationId]] = {}
         for key, slot in held.items():

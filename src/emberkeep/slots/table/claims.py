@@ -1,4 +1,4 @@
-"""Follows which slots their JobMasters claim: by replies to offers, by beats, and by silence."""
+"""Follows which slots their JobMasters claim: by replies to offers, by heartbeats, and by silence."""
 
 from __future__ import annotations
 

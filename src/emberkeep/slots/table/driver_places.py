@@ -78,7 +78,7 @@ class DriverPlaces:
         return True
 
     def end(self, job_id: JobId, attempt: int, grace: float) -> list[TableEffect]:
-        """Ask a driver to stop within ``grace`` seconds, unless it was asked before with no more time than this."""
+        """Ask a driver to stop within ``grace`` seconds, unless an earlier request gave it this time or less."""
         driver = self.by_attempt.get((job_id, attempt))
         if driver is None or driver.state is DriverState.EXITED:
             return []

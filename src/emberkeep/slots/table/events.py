@@ -18,7 +18,7 @@ class EpochSeen(msgspec.Struct, frozen=True):
 
 
 class StoreFollowed(msgspec.Struct, frozen=True):
-    """A JobManager has sent a request, whose job store this task manager follows from now on.
+    """A request has come from a JobManager whose job store this task manager follows from now on.
 
     Only epochs of that store count.
     """
@@ -95,7 +95,7 @@ class SlotReleased(msgspec.Struct, frozen=True):
 
 
 class JobMasterHeard(msgspec.Struct, frozen=True):
-    """A beat of the JobMaster: it holds these allocations.
+    """A heartbeat of the JobMaster, which holds these allocations.
 
     Executors in ``decommissioned`` must hand over what they keep and end. Raises Conflict for a superseded attempt,
     RetryLater while the attempt's recovered slots are on offer.

@@ -25,7 +25,10 @@ class KeptJobs:
         self._held_at[job_id] = now
 
     def name_left(self, most: int, holding: Container[JobId]) -> tuple[JobId, ...]:
-        """Return at most ``most`` jobs that hold nothing here and are not forgotten yet, taking turns between calls."""
+        """Return at most ``most`` jobs that hold nothing here and are not forgotten yet.
+
+        Successive calls name different ones.
+        """
         left = tuple(islice((job_id for job_id in self._held_at if job_id not in holding), most))
         for job_id in left:
             self._held_at[job_id] = self._held_at.pop(job_id)

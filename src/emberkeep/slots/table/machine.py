@@ -28,8 +28,8 @@ class SlotTable:
 
     ``state`` changes only in ``handle``, apart from the turns that ``name_left`` takes.
 
-    The parts of the machine share the state. Each part has one group of decisions, and uses only the parts before it:
-    the release of slots, the end of attempts, reservations, claims of JobMasters, executors.
+    The parts of the machine share the state. Each part makes one kind of decision, and may use the parts that come
+    before it in this list: the release of slots, the end of attempts, reservations, claims of JobMasters, executors.
     """
 
     def __init__(self, state: TableState) -> None:
@@ -124,7 +124,10 @@ class SlotTable:
         return [*effects, *self.state.kept_jobs.forget_idle(now, holding)]
 
     def name_left(self, most: int) -> tuple[JobId, ...]:
-        """Return at most ``most`` jobs that hold nothing here and are not forgotten yet, taking turns between calls."""
+        """Return at most ``most`` jobs that hold nothing here and are not forgotten yet.
+
+        Successive calls name different ones.
+        """
         return self.state.kept_jobs.name_left(most, self.state.holding())
 
     def check_invariants(self) -> None:

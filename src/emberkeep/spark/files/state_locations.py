@@ -22,7 +22,7 @@ class StateLocations(Protocol):
 
 
 class DirectLocations:
-    """Locations stay the same: Spark accesses the durable store directly."""
+    """Leaves locations as they are: Spark accesses the durable store directly."""
 
     def for_spark(self, spark: Any, location: str) -> str:
         del spark
@@ -30,7 +30,7 @@ class DirectLocations:
 
 
 class GatewayLocations:
-    """Locations lead to the node's state gateway. ``own_root``: location of the job's own checkpoints.
+    """Replaces locations by addresses at the node's state gateway. ``own_root``: the job's own checkpoints.
 
     A location that the gateway cannot address stays the same, and a notice says so.
     """
