@@ -192,7 +192,7 @@ async def test_one_that_is_asked_to_end_while_its_files_are_brought_does_not_sta
     starting = asyncio.create_task(bench.launcher.start_executor(request))
     await bench.blobs.asked.wait()
     await bench.launcher.stop(key_of(request), 0.0)
-    with pytest.raises(Fatal, match="its end was requested before it was started"):
+    with pytest.raises(Fatal, match="the process was asked to end before it was started"):
         await starting
     bench.blobs.asked.clear()
     starting = asyncio.create_task(bench.launcher.start_executor(request))

@@ -57,7 +57,7 @@ class ProcessFiles:
         finally:
             del self._binding[name]
         if binding.cancelled():
-            raise Fatal("its end was requested before it was started")
+            raise Fatal("the process was asked to end before it was started")
         return binding.result()
 
     def cancel(self, key: ProcessKey) -> None:
