@@ -293,9 +293,9 @@ class RestClient:
         """Do as ``read_log``, for the log of any process."""
         return await self._read_log(path, {"offset": str(offset)}, wait)
 
-    async def read_log_range(self, path: str, byte_range: str, *, wait: float = 0.0) -> LogRead:
+    async def read_log_range(self, path: str, byte_range: str) -> LogRead:
         """Return the first piece of a range: "1000-1999", "1000-" or "-1000". Raises InvalidInput."""
-        return await self._read_log(path, {"range": byte_range}, wait)
+        return await self._read_log(path, {"range": byte_range}, 0.0)
 
     async def _read_log(self, path: str, parameters: dict[str, str], wait: float) -> LogRead:
         answer = await self._http.call(

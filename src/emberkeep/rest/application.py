@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from emberkeep.rest.metrics.exposition import loop_lag, measuring, metrics_route
 from emberkeep.rest.serving.api import Api
@@ -28,18 +27,16 @@ def build_application(
     *,
     secure: Callable[[web.Application], None],
     routes: Iterable[web.AbstractRouteDef] = (),
-    middlewares: Iterable[Middleware] = (),
 ) -> web.Application:
     """Return the application that a JobManager's port serves.
 
     ``secure`` adds the access checks and turns errors into problem documents. It is required, and only the timing of
-    requests runs before it. ``routes`` and ``middlewares`` run behind it. Shutdown ends waiting requests and cancels
+    requests runs before it. ``routes`` run behind it. Shutdown ends waiting requests and cancels
     running disposals of savepoints.
     """
     app = web.Application()
     app.middlewares.append(measuring(api.metrics))
     secure(app)
-    app.middlewares.extend(middlewares)
     app.add_routes([*rest_routes(api), *routes])
 
     async def close(_app: web.Application) -> None:

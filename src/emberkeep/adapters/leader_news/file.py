@@ -14,7 +14,6 @@ import structlog
 
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.files.durable import read_record, write_record
-from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.leadership.ports import LeaderLocator
 
@@ -33,11 +32,11 @@ class LeaderFile(msgspec.Struct, frozen=True, kw_only=True):
     job_managers: tuple[str, ...] = ()
 
 
-def write_leader_file(path: Path, news: LeaderNews, files: FileOps = SYSTEM_FILES) -> None:
+def write_leader_file(path: Path, news: LeaderNews) -> None:
     """Write ``news`` to the file. Blocks. Raises Fatal."""
     leader = news.leader or LeaderAddress(0, "")
     record = LeaderFile(epoch=leader.epoch, address=leader.address, job_managers=news.job_managers)
-    write_record(path, LEADER_KIND, LEADER_VERSION, msgspec.json.encode(record), files=files)
+    write_record(path, LEADER_KIND, LEADER_VERSION, msgspec.json.encode(record))
 
 
 def read_leader_file(path: Path) -> LeaderNews:

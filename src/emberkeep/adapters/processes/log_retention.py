@@ -28,12 +28,10 @@ async def prune_logs(directory: Path, retained: int, live: Callable[[], Abstract
         await asyncio.to_thread(prune_once, directory, retained, live())
 
 
-def prune_once(
-    directory: Path, retained: int, live: AbstractSet[str], quiet_seconds: float = _QUIET_SECONDS
-) -> list[str]:
+def prune_once(directory: Path, retained: int, live: AbstractSet[str]) -> list[str]:
     """Delete the folders of jobs that are not ``live``, except the ``retained`` newest. Return the deleted names.
 
-    Folders that were changed within ``quiet_seconds`` before the newest change of all stay as well.
+    Folders that were changed within an hour before the newest change of all stay as well.
     """
     try:
         jobs = [job for job in directory.iterdir() if job.is_dir()]
@@ -46,7 +44,7 @@ def prune_once(
     ended = [(changed, job) for changed, job in ages if job.name not in live]
     removed = []
     for changed, job in ended[retained:]:
-        if ages[0][0] - changed > quiet_seconds:
+        if ages[0][0] - changed > _QUIET_SECONDS:
             shutil.rmtree(job, ignore_errors=True)
             removed.append(job.name)
     return removed

@@ -34,11 +34,11 @@ class WebHdfsRequest:
         """Return the parameter ``name``, or "" if it is missing."""
         return self.http.query.get(name, "")
 
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return the parameter ``name``, true or false, or ``default`` if it is missing. Raises InvalidInput."""
+    def flag(self, name: str) -> bool:
+        """Return the parameter ``name``, true or false; False if it is missing. Raises InvalidInput."""
         text = self.http.query.get(name, "").lower()
         if not text:
-            return default
+            return False
         if text not in _FLAGS:
             raise InvalidInput(f"{text[:40]!r} is neither true nor false", field=name)
         return _FLAGS[text]

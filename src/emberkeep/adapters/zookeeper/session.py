@@ -184,14 +184,9 @@ class ZooKeeperSession:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    async def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode:
-        """Return the node at ``path``. ``watch`` is called once, on the loop, when the node has or may have changed.
-
-        Raises Absent, RetryLater, Fatal.
-        """
-        data, stat = await self._run(
-            lambda: self._kazoo.get_async(path, watch=self._watcher(watch)), f"read {path}", writes=False
-        )
+    async def get(self, path: str) -> Znode:
+        """Return the node at ``path``. Raises Absent, RetryLater, Fatal."""
+        data, stat = await self._run(lambda: self._kazoo.get_async(path), f"read {path}", writes=False)
         return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode | None:

@@ -14,14 +14,11 @@ from typing import NoReturn
 from emberkeep.api.file_sink.ports import ListedFile
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.files.durable import sync_directory
-from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.base.files.operations import SYSTEM_FILES
 
 
 class LocalFiles:
     """Implements SinkFiles. A link makes a file appear complete and only once; a rename does not overwrite."""
-
-    def __init__(self, files: FileOps = SYSTEM_FILES) -> None:
-        self._files = files
 
     def read(self, path: str) -> bytes:
         with _explained(path):
@@ -35,18 +32,18 @@ class LocalFiles:
         temporary = str(target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp"))
         with _explained(path):
             _make_directories(target.parent)
-            descriptor = self._files.create(temporary, 0o644)
+            descriptor = SYSTEM_FILES.create(temporary, 0o644)
             try:
-                self._files.write(descriptor, data)
-                self._files.sync(descriptor)
-                self._files.link(temporary, path)
+                SYSTEM_FILES.write(descriptor, data)
+                SYSTEM_FILES.sync(descriptor)
+                SYSTEM_FILES.link(temporary, path)
             except FileExistsError:
                 raise Conflict(f"{path} exists already") from None
             finally:
                 os.close(descriptor)
                 with suppress(FileNotFoundError):
-                    self._files.unlink(temporary)
-            sync_directory(target.parent, self._files)
+                    SYSTEM_FILES.unlink(temporary)
+            sync_directory(target.parent, SYSTEM_FILES)
 
     def names(self, directory: str) -> list[str]:
         with _explained(directory):
@@ -69,31 +66,31 @@ class LocalFiles:
             _make_directories(Path(target).parent)
             with suppress(FileNotFoundError):
                 self._move_new(source, target)
-            sync_directory(Path(target).parent, self._files)
+            sync_directory(Path(target).parent, SYSTEM_FILES)
 
     def _move_new(self, source: str, target: str) -> None:
         try:
-            self._files.rename_new(source, target)
+            SYSTEM_FILES.rename_new(source, target)
         except FileExistsError:
-            self._files.unlink(source)
+            SYSTEM_FILES.unlink(source)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOSYS):
                 raise
             with suppress(FileExistsError):
-                self._files.link(source, target)
-            self._files.unlink(source)
+                SYSTEM_FILES.link(source, target)
+            SYSTEM_FILES.unlink(source)
 
     def keep(self, paths: Sequence[str]) -> None:
         with _explained(paths[0] if paths else ""):
             for path in paths:
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
-                    self._files.sync(descriptor)
+                    SYSTEM_FILES.sync(descriptor)
                 finally:
                     os.close(descriptor)
             # The batch's directory is new, so its entry in the parent directory must be synced, too.
             for directory in sorted({parent for path in paths for parent in list(Path(path).parents)[:2]}):
-                sync_directory(directory, self._files)
+                sync_directory(directory, SYSTEM_FILES)
 
     def delete(self, path: str) -> None:
         with _explained(path):

@@ -93,14 +93,14 @@ def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
         files.rename_new(temporary, path)
 
 
-def remove_leftovers(path: Path, files: FileOps = SYSTEM_FILES) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove the temporary files next to ``path`` that crashes during ``write_file`` left.
 
     Only for the file's single writer. Raises OSError.
     """
     for temporary in path.parent.glob(f".{path.name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):
-            files.unlink(str(temporary))
+            temporary.unlink()
 
 
 def sync_directory(path: Path, files: FileOps = SYSTEM_FILES) -> None:
@@ -117,8 +117,8 @@ def write_record(path: Path, kind: str, version: int, payload: bytes, *, files: 
     write_file(path, encode_record(kind, version, payload), files=files)
 
 
-def read_record(path: Path, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS) -> bytes:
-    """Return the record's payload, migrated to ``version``.
+def read_record(path: Path, kind: str, version: int) -> bytes:
+    """Return the record's payload.
 
     Raises Absent (no such file), Unavailable (it cannot be read now) and what ``decode_record`` raises.
     """
@@ -128,7 +128,7 @@ def read_record(path: Path, kind: str, version: int, migrations: Migrations = NO
         raise Absent(f"{path} does not exist") from None
     except OSError as error:
         raise cannot_read(path, error) from error
-    return decode_record(data, kind, version, migrations, where=str(path))
+    return decode_record(data, kind, version, where=str(path))
 
 
 def encode_record(kind: str, version: int, payload: bytes) -> bytes:

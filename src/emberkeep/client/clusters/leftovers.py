@@ -16,6 +16,7 @@ from emberkeep.base.process_identity import ProcessIdentity, identify, is_alive
 
 _MARKER = b"SPARK_LOCAL_DIRS="
 _POLL = 0.05
+_KILL_SECONDS = 10.0
 
 
 def processes_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
@@ -63,13 +64,13 @@ def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[Pr
     return left
 
 
-def kill_below(directories: Iterable[Path], seconds: float = 10.0) -> list[ProcessIdentity]:
+def kill_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
     """Kill the processes that were started by task managers working in or below these directories. Blocks.
 
-    Repeat this for new processes, for at most ``seconds``. Return the processes that are left.
+    Repeat this for new processes, for at most 10 s. Return the processes that are left.
     """
     places = list(directories)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _KILL_SECONDS
     while True:
         left = processes_below(places)
         if not left or time.monotonic() > deadline:

@@ -17,6 +17,7 @@ _PROBE_TIMEOUT = 2.0
 _POLL = 0.1
 _SERVING = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
 _MODULE = "zookeeper"
+_ADDRESS = "127.0.0.1"
 
 
 class ZooKeeperServer(Compatible, frozen=True, kw_only=True):
@@ -35,14 +36,14 @@ class ZooKeeperServer(Compatible, frozen=True, kw_only=True):
         return f"{self.address}:{self.client_port}"
 
 
-def plan_ensemble(directory: Path, count: int, address: str = "127.0.0.1") -> tuple[ZooKeeperServer, ...]:
+def plan_ensemble(directory: Path, count: int) -> tuple[ZooKeeperServer, ...]:
     """Return servers on ports that are free now. Raises Fatal."""
-    ports = iter(_free_ports(address, 3 * count))
+    ports = iter(_free_ports(_ADDRESS, 3 * count))
     return tuple(
         ZooKeeperServer(
             number=number,
             directory=str(directory / str(number)),
-            address=address,
+            address=_ADDRESS,
             client_port=next(ports),
             quorum_port=next(ports),
             election_port=next(ports),

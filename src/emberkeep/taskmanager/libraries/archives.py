@@ -38,9 +38,9 @@ class UnpackedArchives:
     Methods belong to one event loop; disk work runs in threads.
     """
 
-    def __init__(self, directory: Path, limits: UnpackLimits | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._limits = limits or UnpackLimits()
+        self._limits = UnpackLimits()
         self._present: set[str] = set()
         self._holders: dict[str, set[str]] = {}
         self._flights: dict[str, asyncio.Task[None]] = {}

@@ -27,6 +27,7 @@ from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.python import check_interpreter
 
 TRANSFERS = 4  # artefacts of one task that are fetched at once
+# Version of the drivers' Python; packed interpreters must have the same one.
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -53,17 +54,11 @@ class LibraryCache:
     ``holder`` in all methods names the task, uniquely on this node.
     """
 
-    def __init__(
-        self, blobs: BlobAccess, archives: UnpackedArchives, *, retention: float, python: str = PYTHON
-    ) -> None:
-        """``retention``: seconds between two clean-ups of unpacked archives.
-
-        ``python``: the drivers' Python version, "major.minor"; packed interpreters must have the same one.
-        """
+    def __init__(self, blobs: BlobAccess, archives: UnpackedArchives, *, retention: float) -> None:
+        """``retention``: seconds between two clean-ups of unpacked archives."""
         self._blobs = blobs
         self._archives = archives
         self._retention = retention
-        self._python = python
         self._checked: set[tuple[str, str]] = set()
 
     async def start(self) -> None:
@@ -158,7 +153,7 @@ class LibraryCache:
         name, path = packed
         key = (artefacts[name].sha256, path)
         if key not in self._checked:
-            await asyncio.to_thread(check_interpreter, sources[name], path, artefacts[name].name, self._python)
+            await asyncio.to_thread(check_interpreter, sources[name], path, artefacts[name].name, PYTHON)
             self._checked.add(key)
 
 
