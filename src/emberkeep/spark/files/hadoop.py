@@ -131,10 +131,11 @@ class HadoopFiles:
             stream.close()
 
     def write(self, location: str, data: bytes) -> SavepointFile:
-        """Write a small file by writing aside and renaming, replacing ``location``, which is the result's path.
+        """Write a small file to ``location``, replacing an existing one. The result's path is ``location``.
 
-        On the local file system, the renaming replaces ``location``. Elsewhere Hadoop's renaming does not: there,
-        ``location`` is deleted right before, and after a crash in between it is absent.
+        The file is written under a temporary name and renamed. On the local file system, the rename replaces an
+        existing file. Elsewhere Hadoop's rename does not: the existing file is deleted right before, so a crash in
+        between leaves no file.
         """
         aside = f"{location}.tmp"
         with _translated(location):
@@ -155,9 +156,10 @@ class HadoopFiles:
         return described(location, data)
 
     def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
-        """Copy a file, replacing ``target``, which is the result's path. The checksum is of the bytes that were read.
+        """Copy a file to ``target``, replacing an existing one. The result's path is ``target``.
 
-        If ``lasting`` is false, the copy is not synced: a power loss may remove it.
+        The checksum is of the bytes that were read. If ``lasting`` is false, the copy is not synced: a power loss may
+        remove it.
         """
         read, written = self.path_on_disk(source), self.path_on_disk(target)
         with _translated(source):

@@ -52,7 +52,7 @@ class GatewayLocations:
 
 
 def _qualified(spark: Any, location: str) -> str:
-    """Return the absolute location. Without a scheme, the default file system resolves it, also a relative path."""
+    """Return the absolute location. The default file system resolves a path without a scheme."""
     scheme, colon, _ = location.partition(":")
     if colon and "/" not in scheme and scheme.lower() != "file":
         return location
