@@ -47,7 +47,7 @@ def mutations(tree: ast.Module) -> Iterator[Mutation]:
 
     Text, type annotations, logs, assertions and what is raised stay as they are, as do ``check_invariants``: they say
     what is wrong, and decide nothing. So do the keywords of classes and the numbers of a module's constants: whether a
-    bound is 64 or 65 is no rule.
+    bound is 64 or 65 is no rule. ``return False`` becomes ``return True``, not None: in a condition that is the same.
     """
     for node in _deciding(tree):
         yield from _of(node)
@@ -73,9 +73,11 @@ def _deciding(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_constant(node: ast.AST) -> bool:
-    """True if a number is given a name in capitals: ``_LONG = 4``."""
-    named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper()
-    return named and isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    """True if a number is given a name in capitals: ``_LONG = 4``, ``_UNKNOWN = -1``."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        return False
+    value = node.value.operand if isinstance(node.value, ast.UnaryOp) else node.value
+    return node.targets[0].id.isupper() and isinstance(value, ast.Constant)
 
 
 def _logs(node: ast.AST) -> bool:
@@ -122,7 +124,7 @@ def _of_value(node: ast.AST) -> Iterator[Mutation]:
             yield _set(node, f"{node.id} → {_SWAPPED[node.id]}", "id", _SWAPPED[node.id])
         case ast.If() | ast.While() | ast.IfExp():
             yield _set(node, "condition negated", "test", ast.UnaryOp(ast.Not(), node.test))
-        case ast.Return(value=ast.expr()) if not _is_none(node.value):
+        case ast.Return(value=ast.expr()) if not _is_none(node.value) and not _is_false(node.value):
             yield _set(node, "returns None", "value", ast.Constant(None))
 
 
@@ -161,6 +163,10 @@ def _name(node: ast.AST) -> str:
 
 def _is_none(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _is_text(node: ast.BinOp) -> bool:

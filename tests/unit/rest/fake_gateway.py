@@ -332,6 +332,9 @@ def task_manager_view(number: int, *, drivers: tuple[DriverReport, ...] = (), ta
         free_slots=2 - taken,
         free_driver_places=4 - len(drivers),
         free_resources=free,
+        away=False,
+        blocked=False,
+        evacuated=False,
     )
 
 

@@ -39,6 +39,7 @@ def texts(source: str) -> list[str]:
         ("self.x = y", ["pass"]),
         ("del x[y]", ["pass"]),
         ("def f():\n    return x", ["def f():\n    return None"]),
+        ("def f():\n    return False", ["def f():\n    return True"]),
         ("if x:\n    f(x)", ["if x:\n    pass", "if not x:\n    f(x)"]),
     ],
 )
@@ -58,6 +59,7 @@ def test_what_is_changed(source: str, mutants: list[str]) -> None:
         "logger.warning('%s', x)",
         "def check_invariants():\n    f(1)",
         "x = 'a' + 'b'",
+        "UNKNOWN = -1",
         "Event = Added | Removed",
         "_LONG = 4",
         "class Job(Struct, frozen=True): ...",

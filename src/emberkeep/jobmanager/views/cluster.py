@@ -70,9 +70,9 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     free_slots: int
     free_driver_places: int
     free_resources: ResourceProfile
-    away: bool = False
-    blocked: bool = False  # by the blocklist: nothing new is placed there
-    evacuated: bool = False  # what runs there must move elsewhere as well
+    away: bool
+    blocked: bool  # by the blocklist: nothing new is placed there
+    evacuated: bool  # what runs there must move elsewhere as well
     evacuation: Evacuation | None = None  # set if it is evacuated
 
 
