@@ -58,6 +58,15 @@ def test_nobody_waits_for_ever_for_children_that_have_vanished() -> None:
     assert [peers.ask(JOB, KEY, "b") for _ in range(4)] == [Direct.WAIT] * 3 + ["a"]
 
 
+def test_whoever_got_the_blob_and_lost_it_waits_as_long_as_the_others() -> None:
+    peers = Peers(1, children=1, patience=3)
+    peers.ready(JOB, KEY, "a")
+    assert peers.ask(JOB, KEY, "child") == "a"
+    assert [peers.ask(JOB, KEY, "b") for _ in range(2)] == [Direct.WAIT] * 2
+    peers.ready(JOB, KEY, "b")
+    assert [peers.ask(JOB, KEY, "b") for _ in range(4)] == [Direct.WAIT] * 3 + ["a"]
+
+
 def test_a_lost_task_manager_is_no_peer_and_nobody_s_child() -> None:
     peers = Peers(1, children=1)
     peers.ready(JOB, KEY, "a")

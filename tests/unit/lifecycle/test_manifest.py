@@ -19,6 +19,7 @@ from emberkeep.lifecycle.manifest import (
     SavepointFile,
     decode_manifest,
     encode_manifest,
+    function_file,
     key_of_named,
     key_of_unnamed,
     manifest_sha256,
@@ -112,5 +113,6 @@ def test_directories_and_keys() -> None:
     directory = savepoint_directory("file:///savepoints/", JOB, "f" * 32, 12)
 
     assert directory == "file:///savepoints/savepoint-01234567-ffffffffffff-12"
+    assert function_file(3) == "functions/3"
     assert key_of_named("a/b") == "query-a%2Fb"
     assert key_of_unnamed(0, "my.Sink/x", "append") == "unnamed-0-my.Sink_x-append"

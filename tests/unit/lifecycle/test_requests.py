@@ -142,3 +142,10 @@ def test_the_progress_of_a_move_is_not_shown_for_the_request_that_replaces_it() 
     ended, watch, accept = machine.handle(ev.RequestWritten(), 3)
     assert ended == ev.Ended(trigger_id=MOVE.trigger_id, request=MOVE)
     assert (watch, accept) == (ev.WatchDeadline(SAVEPOINT), ev.Accept((1,)))
+
+
+def test_the_progress_of_a_request_begins_again_with_the_next_attempt() -> None:
+    machine = open_machine(SAVEPOINT)
+    machine.handle(ev.Reported(1, progress(SAVEPOINT, ProcedurePhase.FINISHING_BATCHES)), 1)
+    assert machine.handle(ev.NextAttemptRecorded(), 2) == []
+    assert (machine.current, open_progress(machine)) == (SAVEPOINT, None)

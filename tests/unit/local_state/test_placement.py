@@ -119,6 +119,7 @@ def test_executors_are_awaited_while_the_best_node_of_some_partition_has_none() 
     ready = frozenset({ExecutorId("1")})
     assert awaited(survey(one, two), [on(B)], ready) is Awaited.NEAR
     assert awaited(survey(one, two), [on(A)], ready) is Awaited.NONE
+    assert awaited(survey(one), [on(B)], ready) is Awaited.NONE, "no further executor comes"
     assert awaited(survey(one, wanted=2), [on(A)], ready) is Awaited.OTHERS, "another node may still offer a slot"
     assert awaited(survey(one, wanted=2), [on(A)], frozenset()) is Awaited.NEAR
     assert awaited(survey(wanted=2), [], frozenset()) is Awaited.NEAR, "no node has been asked yet"

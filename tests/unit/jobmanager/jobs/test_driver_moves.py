@@ -167,6 +167,22 @@ def test_where_the_patience_is_over_the_job_says_which_functions_go_on_without_t
     in_virtual_time(scenario)
 
 
+def test_why_a_driver_could_not_leave_is_not_shown_while_the_job_waits_for_something_else() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home, master = await job_beside_an_empty_node(cluster)
+            await master.beat(queries=(STREAM,))
+            await service.gateway.block(evacuated(), merge=False)
+            await asked_in_vain(cluster, master, seconds=20.0)
+            await service.gateway.cancel(JOB)
+            await cluster.holds(lambda: home.stopped)
+            view = await cluster.view(JOB)
+            assert view.waiting == "the end of the driver of attempt 1 on task manager tm-1"
+
+    in_virtual_time(scenario)
+
+
 @pytest.mark.req("SAFE-19")
 def test_an_evacuation_of_a_node_that_drains_has_its_whole_patience() -> None:
     async def scenario() -> None:

@@ -7,6 +7,8 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+import pytest
+
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
@@ -85,15 +87,18 @@ def test_a_job_is_read_at_growing_intervals_until_its_graph_is_there() -> None:
     reading(lambda: Bench(a=[AWAY, AWAY, RetryLater("the store is away"), AWAY, AWAY, AWAY, READ]), scenario)
 
 
-def test_a_job_that_can_be_read_or_is_damaged_is_not_read_again_and_shows_that_the_storage_is_back() -> None:
+@pytest.mark.parametrize("found", [OTHER, None], ids=["damaged", "ended"])
+def test_a_job_about_which_the_storage_has_answered_is_not_read_again_and_others_are_soon(
+    found: StoredJob | None,
+) -> None:
     async def scenario(bench: Bench) -> None:
         for job_id in (A, B):
             bench.jobs.add(job_id)
         await asyncio.sleep(8.5)
-        assert bench.taken == [AWAY, AWAY, AWAY, OTHER, AWAY]
+        assert [stored.job_id for stored in bench.taken] == [A, A, A, *([B] if found else []), A]
         assert bench.pauses == [1.0, 0.0, 2.0, 0.0, 4.0, 0.0, FIRST_PAUSE]
 
-    reading(lambda: Bench(a=[AWAY], b=[RetryLater("away"), RetryLater("away"), OTHER]), scenario)
+    reading(lambda: Bench(a=[AWAY], b=[RetryLater("away"), RetryLater("away"), found]), scenario)
 
 
 def test_a_job_that_has_ended_in_the_meantime_is_not_read_again() -> None:

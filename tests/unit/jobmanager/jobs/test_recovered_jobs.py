@@ -1,0 +1,83 @@
+"""Jobs that a leader finds in its store: with a graph that it cannot read now, or older than what drivers know."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.ports import StoredJob, Trouble
+from emberkeep.protocol.messages import DriverReport, ProcessState
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import FakeJobMaster, graph
+from tests.unit.jobmanager.memory_store import FailingStore
+
+JOB, OTHER = graph(1).job_id, graph(2).job_id
+PROBLEM = "/graphs/1 cannot be read now"
+
+
+class PartlyAwayStore(FailingStore):
+    """``away``: jobs whose graphs cannot be read now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away: set[JobId] = set()
+
+    def _seen(self, stored: StoredJob) -> StoredJob:
+        if stored.job_id not in self.away:
+            return stored
+        return msgspec.structs.replace(stored, graph=None, trouble=Trouble.AWAY, problem=PROBLEM)
+
+    async def recover(self) -> list[StoredJob]:
+        return [self._seen(stored) for stored in await super().recover()]
+
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        stored = await super().recover_job(job_id)
+        return None if stored is None else self._seen(stored)
+
+
+@pytest.mark.req("SAFE-1")
+def test_only_a_job_whose_graph_cannot_be_read_waits_for_it() -> None:
+    async def scenario() -> None:
+        store = PartlyAwayStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            for number in (1, 2):
+                await service.gateway.submit(graph(number))
+        store.away = {JOB}
+        async with cluster.leading():
+            away, other = await cluster.view(JOB), await cluster.view(OTHER)
+            assert (away.unreadable, away.waiting) == (True, f"its job graph: {PROBLEM}")
+            assert (other.unreadable, other.name) == (False, "job 2")
+            await cluster.add()
+            await cluster.next_jobmaster(OTHER, 1)
+            assert (await cluster.view(JOB)).status is JobStatus.CREATED
+            store.away.clear()
+            await cluster.next_jobmaster(JOB, 1)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-6")
+def test_a_newer_attempt_than_the_stores_is_recorded_once_and_continues() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await cluster.add("tm-1")
+            await cluster.run_job()
+            other = await cluster.add("tm-2")
+            newer = FakeJobMaster(service, JOB, 5, "tm-2")
+            other.drivers[JOB, 5] = DriverReport(job_id=JOB, attempt=5, state=ProcessState.RUNNING, pid=7)
+            await other.register()
+            await newer.register()
+            await asyncio.sleep(10.0)
+            view = await cluster.view(JOB)
+            assert (view.attempt, view.status, view.waiting) == (5, JobStatus.RUNNING, "")
+            assert store.attempts == [(JOB, 1), (JOB, 5)]
+            assert store.calls["record_attempt"] == 2
+
+    in_virtual_time(scenario)

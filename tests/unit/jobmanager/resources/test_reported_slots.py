@@ -1,0 +1,100 @@
+"""What the reports of task managers change: slots that they hold, contact with them, evacuations."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
+from emberkeep.jobs.model import JobStatus
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import graph
+from tests.unit.jobmanager.memory_store import FailingStore
+
+JOB = graph(1).job_id
+
+
+def test_slots_that_are_reported_stay_their_jobs_and_are_given_once() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            master = await cluster.run_job(count=2)
+            for _ in range(300):
+                await asyncio.sleep(1.0)
+                await master.beat(2)
+            assert len(task_manager.allocations) == 2
+            view = await service.gateway.task_manager(task_manager.info.id)
+            assert (view.free_slots, view.away, view.blocked, view.evacuated) == (2, False, False, False)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_task_managers_that_end_in_order_are_no_reason_to_doubt_the_own_contact(orderly: bool) -> None:
+    """Most task managers silent at once would mean that this JobManager is cut off: then it restarts nothing."""
+
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading():
+            await cluster.add("tm-1")
+            master = await cluster.run_job()
+            for name in ("tm-2", "tm-3", "tm-4"):
+                await cluster.add(name)
+            for _ in range(20):
+                await asyncio.sleep(1.0)
+                await master.beat()
+            for task_manager in cluster.task_managers[1:]:
+                if orderly:
+                    task_manager.leaving = True
+                    await task_manager.beat()
+                cluster.silent.add(task_manager.info.instance)
+            await asyncio.sleep(SILENT)  # and so does the driver, alone
+            restarted = (await cluster.view(JOB)).status is not JobStatus.RUNNING
+            assert restarted == orderly
+
+    in_virtual_time(scenario)
+
+
+SILENT = 13.0  # seconds; more than a driver's heartbeat timeout
+
+
+@pytest.mark.req("BLK-18")
+def test_a_driver_that_may_stay_on_an_evacuated_node_is_not_counted_as_moving() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            task_manager = await cluster.add("tm-1")
+            master = await cluster.run_job()
+            await cluster.add("tm-2")
+            entry = BlockedNode(
+                id="tm-1",
+                action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS,
+                start_ms=0,
+                causes=("power",),
+                drivers=EvacuatedDrivers.WAIT,
+            )
+            await service.gateway.block(entry, merge=False)
+            await asyncio.sleep(2.0)
+            await master.beat()
+            view = await service.gateway.task_manager(task_manager.info.id)
+            assert view.evacuation is not None
+            assert (view.evacuation.drivers_moving, view.evacuation.drivers_staying) == (0, 1)
+            other = await service.gateway.task_manager(cluster.task_managers[1].info.id)
+            assert (other.evacuated, other.evacuation) == (False, None)
+
+    in_virtual_time(scenario)
+
+
+def test_a_jobmanager_that_was_resumed_before_its_term_decides_from_the_begin() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        cluster.service.pause()
+        cluster.service.resume()
+        async with cluster.leading() as service:
+            assert service.problem == ""
+            await cluster.add()
+            await cluster.run_job()
+
+    in_virtual_time(scenario)
