@@ -186,14 +186,18 @@ class KilledWork:
     client: HadoopClient
     file: Path
     over: threading.Event = field(default_factory=threading.Event)  # no more kills come
+    kills: int = 0  # that have begun
+    starts: int = 0  # after a kill, that are done
     cut_off: list[str] = field(default_factory=list)  # uploads that were begun again, and why
 
     def kill_again_and_again(self) -> None:
         try:
             for _ in range(_KILLS):
                 self.over.wait(1.0)
+                self.kills += 1
                 self.gateway.kill()
                 self.gateway.start()
+                self.starts += 1
         finally:
             self.over.set()
 
@@ -217,12 +221,18 @@ class KilledWork:
                 return
 
     def again(self, upload: Callable[[], None]) -> None:
-        """Until it succeeds, within the deadline. Note each failure."""
+        """Repeat an upload until no kill cuts it off, within the deadline. Note each failure.
+
+        An upload during which the gateway was up all the time must succeed at once.
+        """
 
         def succeeds() -> bool:
+            starts = self.starts
             try:
                 upload()
             except Py4JJavaError as error:
+                if self.kills == starts:
+                    raise
                 self.cut_off.append(str(error.java_exception.toString()).splitlines()[0])
                 return False
             return True
