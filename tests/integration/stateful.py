@@ -16,6 +16,7 @@ from tests.integration.conditions import until
 
 ROWS = 20  # of each source in each batch
 KEYS = 5
+RESTARTS = 2  # of one query whose Python worker started too late
 
 # Arguments: a directory; numbers of partitions and of executors that the first batch waits for; names of queries. Ends
 # once a file "finish" is there; while "hold" is there each batch waits at its end. One query names its own checkpoint.
@@ -103,16 +104,20 @@ def start(name):
     return writer.foreachBatch(store(name)).start()
 
 
+PYTHON_WORKERS, restarted = {{"counted"}}, []
 running = {{name: start(name) for name in wanted}}
 while not (place / "finish").exists():
     time.sleep(0.2)
     for name, query in running.items():
         if query.exception() is not None:
-            if "worker failed to connect back" not in str(query.exception()):
+            # Spark gives its Python workers ten seconds to start, which is too short on a busy machine.
+            late = name in PYTHON_WORKERS and "worker failed to connect back" in str(query.exception())
+            if not late or restarted.count(name) == {RESTARTS}:
                 raise query.exception()
+            restarted.append(name)
             with (place / "restarts").open("a") as restarts:
                 restarts.write(f"query {{name}}: {{query.exception()}}".splitlines()[0] + "\\n")
-            running[name] = start(name)  # Spark gives its Python workers ten seconds to start
+            running[name] = start(name)
 for query in running.values():
     query.stop()
 spark.stop()
@@ -146,7 +151,7 @@ class StatefulQueries:
         (self.place / "finish").touch()
 
     def restarts(self) -> list[str]:
-        """Queries that the script has started again: Spark's Python worker took longer than ten seconds to start."""
+        """Return a line for each query that the script has started again, to be shown in the summary of the run."""
         path = self.place / "restarts"
         return path.read_text().splitlines() if path.exists() else []
 
