@@ -1,6 +1,6 @@
 """A JobMaster as its driver process uses it.
 
-It has one RPC service, one coroutine to run, and calls that report the state of the script and its SparkContext.
+It has one RPC service, one coroutine to run, and calls that survey local state and report the attempt's outcome.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobmaster.local_state_survey import take_survey
-from emberkeep.jobmaster.ports import Application, SparkDriver
+from emberkeep.jobmaster.ports import SparkDriver
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
@@ -28,7 +28,10 @@ REPORT_PAUSE = 0.5  # seconds between two tries to report the outcome
 
 
 class JobMasterService:
-    """One JobMaster. Call all methods on the event loop of ``run``."""
+    """One JobMaster. Call all methods on the event loop of ``run``, those of ``master`` too.
+
+    ``master`` takes the events of the SparkContext, and its link knows the JobManager.
+    """
 
     def __init__(
         self,
@@ -46,15 +49,6 @@ class JobMasterService:
         self._report_timeout = configuration[HEARTBEAT_TIMEOUT]
         self._rpc_timeout = configuration[RPC_TIMEOUT]
 
-    @property
-    def job_manager(self) -> str:
-        """Address of the JobManager that the JobMaster reports to now."""
-        return self.master.link.job_manager
-
-    def follow(self, job_manager: str) -> None:
-        """Report to another JobManager, which is the leader now."""
-        self.master.link.follow(job_manager)
-
     async def run(self) -> None:
         """Serve requests, send heartbeats and report until cancelled."""
         await self.master.run()
@@ -67,22 +61,6 @@ class JobMasterService:
         if not isinstance(request, OfferSlots | ExecutorChanged):
             raise InvalidInput(f"a JobMaster does not serve {type(request).__name__}")
         return await self.master.serve(request)
-
-    async def registered(self) -> None:
-        """Return once the JobManager has accepted this attempt. A refusal calls SparkDriver.abandon instead."""
-        await self.master.registered.wait()
-
-    def application_started(self, application: Application) -> None:
-        """Ask for executors: a SparkContext is up."""
-        self.master.application_started(application)
-
-    def application_stopping(self) -> None:
-        """Ask for nothing new: the SparkContext begins to stop, and its executors end with it."""
-        self.master.application_stopping()
-
-    def application_stopped(self) -> None:
-        """Return all slots: the SparkContext has stopped."""
-        self.master.application_stopped()
 
     async def survey_local_state(self) -> Survey:
         """Return the job's local state on its nodes, and their executors. Takes one RPC timeout at most."""
@@ -119,7 +97,7 @@ class JobMasterService:
         give_up = self._system.clock.monotonic() + patience
         while True:
             try:
-                await self._rpc.call(self.job_manager, request, Ack, timeout=self._rpc_timeout)
+                await self._rpc.call(link.job_manager, request, Ack, timeout=self._rpc_timeout)
             except Conflict as error:
                 log.warning("the outcome was refused", reason=str(error))
                 return

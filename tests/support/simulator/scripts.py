@@ -339,7 +339,7 @@ class DriverWork:
         )
 
     async def _play(self) -> AttemptOutcome:
-        await self.service.registered()
+        await self.service.master.registered.wait()
         self.truth.script_starts.append((*self.key, self.machines.loop.time(), self.process.pid))
         self.machines.history.add(self.process.name, "script starts")
         await asyncio.sleep(self.script.session_after)
@@ -390,7 +390,7 @@ class DriverWork:
             python_path=(),
             decommissions=self.script.decommissions,
         )
-        self.service.application_started(self.spark.application)
+        self.service.master.application_started(self.spark.application)
 
     def _stop_application(self) -> None:
         if self.spark.application is None:
@@ -403,7 +403,7 @@ class DriverWork:
             context = executor.party.scope.context
             self.machines.loop.call_later(seconds, self.machines.exit, executor, 0, context=context)
         self.spark.executors.clear()
-        self.service.application_stopped()
+        self.service.master.application_stopped()
 
 
 @dataclass

@@ -252,10 +252,10 @@ def application(count: int = 2, app_id: str = "app-1") -> Application:
 
 def test_it_registers_before_there_is_an_application_and_then_says_what_it_needs(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        await bench.service.registered()
+        await bench.service.master.registered.wait()
         (registration,) = bench.job_manager.asked(RegisterJobMaster)
         assert (registration.address, registration.pid, registration.status.requirements) == (JOB_MASTER, 42, ())
-        bench.service.application_started(application())
+        bench.service.master.application_started(application())
         await bench.until(lambda: bench.wanted() == 2, 0.5)
         assert bench.status().app_id == "app-1"
 
@@ -264,7 +264,7 @@ def test_it_registers_before_there_is_an_application_and_then_says_what_it_needs
 
 def test_each_accepted_slot_gets_one_executor_of_the_application(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         assert await bench.offer("a", "b", "c") == ("a", "b"), "no more than is wanted"
         await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 2)
         first, second = bench.task_managers[0].asked(StartExecutor)
@@ -281,9 +281,9 @@ def test_each_accepted_slot_gets_one_executor_of_the_application(run: Run) -> No
 def test_slots_of_another_size_or_without_an_application_are_declined(run: Run) -> None:
     async def story(bench: Bench) -> None:
         assert await bench.offer("a") == ()
-        bench.service.application_started(application())
+        bench.service.master.application_started(application())
         assert await bench.offer("a", profile=ResourceProfile(cores=2, memory_mb=500)) == ()
-        bench.service.application_stopped()
+        bench.service.master.application_stopped()
         assert await bench.offer("a") == ()
 
     run(story)
@@ -302,7 +302,7 @@ def test_offers_to_another_attempt_are_refused(run: Run, job_id: JobId, attempt:
 def test_a_start_is_repeated_until_the_task_manager_answers(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.task_managers[0].answers[StartExecutor] = RetryLater("not now")
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) > 3)
         bench.task_managers[0].answers[StartExecutor] = Ack()
@@ -316,7 +316,7 @@ def test_a_start_is_repeated_until_the_task_manager_answers(run: Run) -> None:
 def test_a_slot_that_the_task_manager_has_freed_is_wanted_again_at_once(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.task_managers[0].answers[StartExecutor] = Absent("not held here")
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         await bench.until(lambda: not bench.held(), 0.5)
         assert bench.wanted() == 1
@@ -327,7 +327,7 @@ def test_a_slot_that_the_task_manager_has_freed_is_wanted_again_at_once(run: Run
 
 def test_an_ended_executor_gives_its_slot_back_and_is_replaced_after_a_growing_pause(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         for number, pause in enumerate((1.0, 2.0)):
             slot = f"slot-{number}"
             assert await bench.offer(slot) == (slot,)
@@ -349,7 +349,7 @@ def test_an_ended_executor_gives_its_slot_back_and_is_replaced_after_a_growing_p
 
 def test_executors_that_keep_failing_fail_the_attempt_once(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=4))
+        bench.service.master.application_started(application(count=4))
         await bench.offer("a", "b", "c", "d")
         for number, slot in enumerate("abcd"):
             await bench.executor_ends(slot, str(number), exit_code=-9)
@@ -365,7 +365,7 @@ def test_executors_that_keep_failing_fail_the_attempt_once(run: Run) -> None:
 
 def test_executors_that_end_well_are_no_failures(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=4))
+        bench.service.master.application_started(application(count=4))
         await bench.offer("a", "b", "c", "d")
         for number, slot in enumerate("abcd"):
             await bench.executor_ends(slot, str(number), exit_code=0)
@@ -380,7 +380,7 @@ def test_executors_that_end_well_are_no_failures(run: Run) -> None:
 def test_an_executor_that_could_not_be_started_counts_as_failed(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.task_managers[0].answers[StartExecutor] = Fatal("no Java")
-        bench.service.application_started(application(count=3))
+        bench.service.master.application_started(application(count=3))
         await bench.offer("a", "b", "c")
         await bench.until(lambda: bool(bench.spark.failures), 0.5)
         assert "could not be started: no Java" in bench.spark.failures[0]
@@ -391,7 +391,7 @@ def test_an_executor_that_could_not_be_started_counts_as_failed(run: Run) -> Non
 def test_without_any_slot_the_attempt_fails_in_time_and_says_why(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.job_manager.answers[JobMasterHeartbeat] = reply(missing="no task manager is registered")
-        bench.service.application_started(application())
+        bench.service.master.application_started(application())
         await asyncio.sleep(59.0)
         assert bench.spark.failures == []
         await bench.until(lambda: bool(bench.spark.failures), 2.0)
@@ -404,7 +404,7 @@ def test_without_any_slot_the_attempt_fails_in_time_and_says_why(run: Run) -> No
 def test_one_slot_is_enough_to_go_on(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.job_manager.answers[JobMasterHeartbeat] = reply(missing="1 of 2 slots is missing")
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a")
         bench.spark.executors.add(ExecutorId("0"))
         await asyncio.sleep(300.0)
@@ -419,7 +419,7 @@ def test_one_slot_is_enough_to_go_on(run: Run) -> None:
 
 def test_an_executor_that_never_registers_with_spark_is_replaced(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a", "b")
         bench.spark.executors.add(ExecutorId("0"))
         await bench.until(lambda: bench.held() == ["a"], 35.0)
@@ -433,7 +433,7 @@ def test_an_executor_that_never_registers_with_spark_is_replaced(run: Run) -> No
 
 def test_an_executor_that_spark_has_given_up_is_replaced(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.spark.executors.add(ExecutorId("0"))
         await asyncio.sleep(TIMEOUT)
@@ -446,7 +446,7 @@ def test_an_executor_that_spark_has_given_up_is_replaced(run: Run) -> None:
 
 def test_a_jvm_that_hangs_holds_up_nothing(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.spark.hangs = True
         await bench.executor_ends("a", "0")
@@ -463,7 +463,7 @@ def test_a_jvm_that_hangs_holds_up_nothing(run: Run) -> None:
 
 def test_it_beats_to_those_that_hold_its_slots(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a", number=0)
         await bench.offer("b", number=1)
         await asyncio.sleep(5 * INTERVAL)
@@ -498,7 +498,7 @@ def test_executors_on_an_evacuated_node_or_one_that_drains_are_to_leave_with_the
     run: Run, drains: bool
 ) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(msgspec.structs.replace(application(count=2), decommissions=True))
+        bench.service.master.application_started(msgspec.structs.replace(application(count=2), decommissions=True))
         await bench.offer("a", number=0)
         await bench.offer("b", number=1)
         bench.spark.executors = {ExecutorId("0"), ExecutorId("1")}
@@ -524,7 +524,7 @@ def test_executors_on_an_evacuated_node_or_one_that_drains_are_to_leave_with_the
         await bench.executor_ends("a", "0", exit_code=0)
         await bench.until(lambda: bench.held() == ["b", "c"])
         assert not bench.status().exceptions
-        bench.service.application_stopped()
+        bench.service.master.application_stopped()
         await bench.until(lambda: len(bench.task_managers[1].asked(ReleaseSlot)) == 2)
         assert [request.stopped for request in bench.task_managers[0].asked(ReleaseSlot)] == [False]
         assert [request.stopped for request in bench.task_managers[1].asked(ReleaseSlot)] == [True, True]
@@ -535,7 +535,7 @@ def test_executors_on_an_evacuated_node_or_one_that_drains_are_to_leave_with_the
 @pytest.mark.req("LOC-11")
 def test_it_asks_the_nodes_of_its_slots_what_they_hold_of_the_state(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=3))
+        bench.service.master.application_started(application(count=3))
         await bench.offer("a", "b", number=0)
         await bench.offer("c", number=1)
         held = Holding(job_id=JOB, root="/ck", name="q/state/0/1", files=2, size=99, newest_version=7)
@@ -557,7 +557,7 @@ def test_it_asks_the_nodes_of_its_slots_what_they_hold_of_the_state(run: Run) ->
 
 def test_what_a_beat_tells_of_executors_counts_as_told(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         running = ExecutorReport(
             allocation_id=AllocationId("a"), executor_id=ExecutorId("0"), state=ProcessState.RUNNING, pid=77
@@ -570,7 +570,7 @@ def test_what_a_beat_tells_of_executors_counts_as_told(run: Run) -> None:
 
 def test_a_silent_task_manager_loses_its_slots_and_no_other_does(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a", number=0)
         await bench.offer("b", number=1)
         bench.network.detach(bench.task_managers[0].info.address)
@@ -584,7 +584,7 @@ def test_a_silent_task_manager_loses_its_slots_and_no_other_does(run: Run) -> No
 
 def test_task_managers_that_the_job_manager_calls_lost_lose_their_slots(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.job_manager.answers[JobMasterHeartbeat] = reply(lost=(bench.task_managers[0].info.instance,))
         await bench.until(lambda: not bench.held(), 2 * INTERVAL)
@@ -594,7 +594,7 @@ def test_task_managers_that_the_job_manager_calls_lost_lose_their_slots(run: Run
 
 def test_another_life_of_a_task_manager_holds_nothing(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.task_managers[0].answers[JobMasterBeat] = SlotsReply(
             instance=InstanceId("life-0b"), allocations=(), executors=()
@@ -612,7 +612,7 @@ def executor_report(slot: str, executor_id: str, state: ProcessState, pid: int =
 @pytest.mark.req("LOC-11")
 def test_slots_of_a_silent_task_manager_are_kept_while_spark_hears_their_executors(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=3))
+        bench.service.master.application_started(application(count=3))
         await bench.offer("a", "b", "c")
         bench.spark.executors |= {ExecutorId("0"), ExecutorId("1"), ExecutorId("2")}
         await asyncio.sleep(INTERVAL)
@@ -634,7 +634,7 @@ def test_slots_of_a_silent_task_manager_are_kept_while_spark_hears_their_executo
 @pytest.mark.req("LOC-11")
 def test_an_executor_whose_task_manager_stays_away_is_given_up_in_time(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.spark.executors.add(ExecutorId("0"))
         await asyncio.sleep(INTERVAL)
@@ -650,7 +650,7 @@ def test_an_executor_whose_task_manager_stays_away_is_given_up_in_time(run: Run)
 @pytest.mark.req("LOC-5")
 def test_a_recovered_slot_keeps_the_executor_that_runs_in_it(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.spark.executors.add(ExecutorId("0"))
         await asyncio.sleep(INTERVAL)
@@ -668,7 +668,7 @@ def test_a_recovered_slot_keeps_the_executor_that_runs_in_it(run: Run) -> None:
 @pytest.mark.parametrize("known", [True, False], ids=["ended", "never started"])
 def test_a_recovered_slot_without_an_executor_gets_a_new_one_at_once(run: Run, known: bool) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         await asyncio.sleep(INTERVAL)
         ended = (executor_report("a", "0", ProcessState.EXITED),) if known else ()
@@ -685,7 +685,7 @@ def test_a_recovered_slot_without_an_executor_gets_a_new_one_at_once(run: Run, k
 @pytest.mark.req("LOC-5")
 def test_a_recovered_slot_that_was_given_up_meanwhile_is_refused(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.job_manager.answers[JobMasterHeartbeat] = reply(lost=(bench.task_managers[0].info.instance,))
         await bench.until(lambda: not bench.held(), 2 * INTERVAL)
@@ -698,7 +698,7 @@ def test_a_recovered_slot_that_was_given_up_meanwhile_is_refused(run: Run) -> No
 @pytest.mark.req("LOC-5")
 def test_a_slot_that_was_given_up_is_taken_again_when_its_node_is_back_before_another_was_found(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.job_manager.answers[JobMasterHeartbeat] = reply(lost=(bench.task_managers[0].info.instance,))
         await bench.until(lambda: not bench.held(), 2 * INTERVAL)
@@ -717,7 +717,7 @@ def test_a_slot_that_was_given_up_is_taken_again_when_its_node_is_back_before_an
 @pytest.mark.req("LOC-5")
 def test_a_late_offer_of_a_life_that_is_over_changes_nothing(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         old = bench.task_managers[0].info
         await bench.offer_again("a", executor_report("a", "0", ProcessState.RUNNING, 7))
@@ -731,7 +731,7 @@ def test_a_late_offer_of_a_life_that_is_over_changes_nothing(run: Run) -> None:
 
 def test_a_slot_missing_from_the_answer_to_a_beat_is_lost(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a", "b")
         bench.task_managers[0].slots.remove(AllocationId("a"))
         await bench.until(lambda: bench.held() == ["b"], 2 * INTERVAL)
@@ -741,7 +741,7 @@ def test_a_slot_missing_from_the_answer_to_a_beat_is_lost(run: Run) -> None:
 
 def test_a_task_manager_that_refuses_this_attempt_makes_it_ask_the_job_manager(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.task_managers[0].answers[JobMasterBeat] = Conflict("superseded by attempt 2")
         bench.job_manager.answers[JobMasterHeartbeat] = Conflict("attempt 2 runs")
@@ -756,7 +756,7 @@ def test_a_task_manager_that_refuses_this_attempt_makes_it_ask_the_job_manager(r
 @pytest.mark.req("HA-7")
 def test_an_attempt_that_was_superseded_abandons_once_and_serves_nobody(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        await bench.service.registered()
+        await bench.service.master.registered.wait()
         bench.job_manager.answers[JobMasterHeartbeat] = Conflict("attempt 2 runs")
         bench.job_manager.answers[RegisterJobMaster] = Conflict("attempt 2 runs")
         await bench.until(lambda: bool(bench.spark.abandonments), 2 * INTERVAL)
@@ -771,10 +771,10 @@ def test_an_attempt_that_was_superseded_abandons_once_and_serves_nobody(run: Run
 @pytest.mark.req("HA-5")
 def test_without_a_job_manager_it_goes_on_and_registers_again_later(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.spark.executors.add(ExecutorId("0"))
-        await bench.service.registered()
+        await bench.service.master.registered.wait()
         bench.network.detach(JOB_MANAGER)
         await asyncio.sleep(30 * TIMEOUT)
         assert bench.held() == ["a"]
@@ -793,9 +793,9 @@ def test_without_a_job_manager_it_goes_on_and_registers_again_later(run: Run) ->
 def test_answers_of_an_older_job_manager_change_nothing_and_are_named_once(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.job_manager.answers[RegisterJobMaster] = reply(epoch=5)
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
-        await bench.service.registered()
+        await bench.service.master.registered.wait()
         bench.job_manager.answers[JobMasterHeartbeat] = reply(epoch=4, lost=(bench.task_managers[0].info.instance,))
         with capture_logs() as logs:
             await asyncio.sleep(TIMEOUT)
@@ -810,12 +810,12 @@ def test_answers_of_an_older_job_manager_change_nothing_and_are_named_once(run: 
 
 def test_when_an_application_stops_all_slots_go_back_and_the_next_starts_anew(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a", "b")
-        bench.service.application_stopped()
+        bench.service.master.application_stopped()
         await bench.until(lambda: not bench.task_managers[0].slots, 0.5)
         assert bench.wanted() == 0
-        bench.service.application_started(application(count=1, app_id="app-2"))
+        bench.service.master.application_started(application(count=1, app_id="app-2"))
         await bench.offer("c")
         await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 3)
         newest = bench.task_managers[0].asked(StartExecutor)[-1]
@@ -826,14 +826,14 @@ def test_when_an_application_stops_all_slots_go_back_and_the_next_starts_anew(ru
 
 def test_executors_end_with_their_application_as_they_like(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a", "b")
         await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 2)
-        bench.service.application_stopping()
+        bench.service.master.application_stopping()
         await bench.executor_ends("a", "0")
         assert not (await bench.service.master.take_status()).exceptions
         assert bench.held() == ["b"]
-        bench.service.application_stopped()
+        bench.service.master.application_stopped()
         await bench.until(lambda: not bench.task_managers[0].slots, 0.5)
 
     run(story)
@@ -841,10 +841,10 @@ def test_executors_end_with_their_application_as_they_like(run: Run) -> None:
 
 def test_a_slot_is_given_back_again_and_again_until_the_task_manager_hears(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=1))
+        bench.service.master.application_started(application(count=1))
         await bench.offer("a")
         bench.task_managers[0].answers[ReleaseSlot] = RetryLater("not now")
-        bench.service.application_stopped()
+        bench.service.master.application_stopped()
         await bench.until(lambda: len(bench.task_managers[0].asked(ReleaseSlot)) > 2)
         assert not bench.service.master.all_released.is_set()
         await bench.until(bench.service.master.all_released.is_set, TIMEOUT + INTERVAL)
@@ -854,7 +854,7 @@ def test_a_slot_is_given_back_again_and_again_until_the_task_manager_hears(run: 
 
 def test_the_outcome_is_told_and_the_slots_are_given_back(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        bench.service.application_started(application(count=2))
+        bench.service.master.application_started(application(count=2))
         await bench.offer("a", "b")
         outcome = AttemptOutcome(exit_code=0)
         await bench.service.report_outcome(outcome)
@@ -866,7 +866,7 @@ def test_the_outcome_is_told_and_the_slots_are_given_back(run: Run) -> None:
 
 def test_a_refusal_after_the_end_is_no_reason_to_die_without_goodbye(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        await bench.service.registered()
+        await bench.service.master.registered.wait()
         await bench.service.report_outcome(AttemptOutcome(exit_code=0))
         for kind in (JobMasterHeartbeat, RegisterJobMaster, ReportOutcome):
             bench.job_manager.answers[kind] = Conflict("the job has ended")

@@ -43,6 +43,7 @@ from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobmaster.identity import Identity
+from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.jobmaster.ports import Application, Asked, SparkView
 from emberkeep.jobmaster.service import JobMasterService
@@ -178,13 +179,13 @@ class JobMasterThread:
             self._loop.call_soon_threadsafe(service.master.link.ask)
 
     def application_started(self, application: Application) -> None:
-        self._call(lambda service: service.application_started(application))
+        self._call(lambda master: master.application_started(application))
 
     def application_stopping(self) -> None:
-        self._call(lambda service: service.application_stopping())
+        self._call(lambda master: master.application_stopping())
 
     def application_stopped(self) -> None:
-        self._call(lambda service: service.application_stopped())
+        self._call(lambda master: master.application_stopped())
 
     def survey_local_state(self) -> Survey:
         """Return what local state of the job its nodes hold. Raises RetryLater.
@@ -200,10 +201,10 @@ class JobMasterThread:
             future.cancel()
             raise RetryLater("the JobMaster did not answer") from error
 
-    def _call(self, call: Callable[[JobMasterService], None]) -> None:
+    def _call(self, call: Callable[[JobMaster], None]) -> None:
         service = self._service
         assert service is not None, "the script runs only after the JobMaster is up"  # noqa: S101
-        self._loop.call_soon_threadsafe(call, service)
+        self._loop.call_soon_threadsafe(call, service.master)
 
     def report(self, outcome: AttemptOutcome) -> bool:
         """Report how the attempt ended, retrying for REPORT_SECONDS at most.
@@ -308,8 +309,8 @@ class JobMasterThread:
         return offload
 
     def _job_manager(self) -> str:
-        return self._service.job_manager if self._service is not None else self._spec.job_manager
+        return self._service.master.link.job_manager if self._service is not None else self._spec.job_manager
 
     async def _announce_registration(self, service: JobMasterService) -> None:
-        await service.registered()
+        await service.master.registered.wait()
         self._registered.set()
