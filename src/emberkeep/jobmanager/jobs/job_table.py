@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView
-from emberkeep.jobmanager.views.jobs import view_of, view_of_result
+from emberkeep.jobmanager.views.jobs import view_of_result
 from emberkeep.jobmanager.views.procedures import view_of_newest
 from emberkeep.jobs.checkpoints import JobPointers
-from emberkeep.jobs.driver_move import MoveMachine
+from emberkeep.jobs.driver_move import Leaving, MoveMachine
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
 from emberkeep.jobs.state import JobState
+from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.protocol.messages import JobMasterStatus
 
@@ -52,12 +55,43 @@ class ManagedJob:
 
     def view(self) -> JobView:
         """Return the job's view for the edges."""
-        procedure = view_of_newest(self.job_id, self.requests, self.state.waiting())
-        leaving, held = self.move.leaving(self.state.attempt), self.held
-        if leaving is not None and leaving.obstacle and not (held or self.state.waiting()):
-            held = f"its driver to leave its node, which was not possible so far: {leaving.obstacle}"
-        moving = leaving is not None
-        return view_of(self.state, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
+        state, report, pointers = self.state, self.report, self.pointers
+        ended = state.status.is_globally_terminal
+        result = state.result if ended else None
+        driver, home = state.driver, state.driver_home()
+        attempts = state.history.attempts()
+        leaving = self.move.leaving(state.attempt)
+        return JobView(
+            job_id=self.job_id,
+            name=state.graph.name,
+            status=state.status,
+            submitted_ms=state.graph.submitted_ms,
+            ended_ms=result.ended_ms if result else None,
+            status_times_ms=dict(state.history.status_times_ms),
+            attempt=state.attempt,
+            driver_task_manager=(attempts[-1].task_manager or None) if attempts else None,
+            driver_pid=driver.pid if driver is not None and not ended else 0,
+            exit_code=result.exit_code if result else None,
+            root_cause=state.verdict.root_cause if state.verdict else "",
+            waiting=self._waiting(leaving) or (report.waiting if report and not ended else ""),
+            attempts=attempts,
+            exceptions=state.history.exceptions(),
+            graph=self.graph,
+            status_report=report,
+            result=result,
+            pointers=msgspec.structs.replace(pointers, queries=()) if ended else pointers,
+            procedure=None if ended else view_of_newest(self.job_id, self.requests, state.waiting()),
+            unreadable=state.phase is Phase.WITHOUT_GRAPH,
+            leaving=leaving is not None or state.phase not in (Phase.RUNNING, Phase.WITHOUT_GRAPH),
+            driver_expected_on=None if home is None else home.task_manager,
+        )
+
+    def _waiting(self, leaving: Leaving | None) -> str:
+        """Return what the JobManager knows that the job waits for; "" if it knows of nothing."""
+        waiting = self.held or self.state.waiting()
+        if waiting or leaving is None or not leaving.obstacle:
+            return waiting
+        return f"its driver to leave its node, which was not possible so far: {leaving.obstacle}"
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report. Return False if the report is not newer than the last one."""
