@@ -55,6 +55,8 @@ class Dispatcher(Actor):
     - ``job_masters``: what JobMasters report.
     - ``cluster``: what the ResourceManager reports.
     - ``moves``: what follows from the blocklist.
+
+    The constructor wires all parts, so it takes more than six collaborators; no subset of them has a name.
     """
 
     def __init__(

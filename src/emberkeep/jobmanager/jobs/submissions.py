@@ -27,7 +27,8 @@ log = structlog.get_logger(__name__)
 class Submissions(ActorPart):
     """Jobs that are being written to the store and are not in the table yet.
 
-    ``add`` starts to manage a job that the store has.
+    ``add`` starts to manage a job that the store has. Seven parameters, because accepting a job needs each of these
+    collaborators, and no subset of them has a name.
     """
 
     def __init__(

@@ -36,6 +36,9 @@ class RequestMachine:
 
     ``current``: the durable request, which the job carries out; None if there is none. ``stopped``: the request that
     has stopped the job permanently. ``recorded``: the trigger id of the newest request whose end is durable.
+
+    One handler for each event and the few rules that they share. All of them change the same state, so the class has
+    many methods.
     """
 
     def __init__(self, job_id: JobId) -> None:
