@@ -8,6 +8,7 @@ import pytest
 
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import DriverReport, ProcessState
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -27,6 +28,22 @@ def test_slots_that_are_reported_stay_their_jobs_and_are_given_once() -> None:
             assert len(task_manager.allocations) == 2
             view = await service.gateway.task_manager(task_manager.info.id)
             assert (view.free_slots, view.away, view.blocked, view.evacuated) == (2, False, False, False)
+
+    in_virtual_time(scenario)
+
+
+def test_drivers_take_and_free_their_places_with_the_report_that_says_so() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            cluster.silent.add(task_manager.info.instance)
+            driver = DriverReport(job_id=JOB, attempt=1, state=ProcessState.RUNNING, pid=7, memory_mb=640)
+            for drivers, free_places in (({(JOB, 1): driver}, 3), ({}, 4)):
+                task_manager.drivers = drivers
+                await task_manager.beat()
+                view = await service.gateway.task_manager(task_manager.info.id)
+                assert view.free_driver_places == free_places
 
     in_virtual_time(scenario)
 
