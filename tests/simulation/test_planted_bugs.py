@@ -18,11 +18,11 @@ from emberkeep.jobmanager.jobs.job_records import JobRecords
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.attempt_end import AttemptEnd
+from emberkeep.jobs.attempts.end import AttemptEnd
+from emberkeep.jobs.attempts.newest import NewestAttempt
 from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
-from emberkeep.jobs.newest_attempt import NewestAttempt
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine

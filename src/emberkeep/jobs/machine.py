@@ -17,13 +17,13 @@ from typing import Any
 from emberkeep.base.errors import IllegalTransition
 from emberkeep.jobs import events as ev
 from emberkeep.jobs import invariants
-from emberkeep.jobs.attempt_end import AttemptEnd
-from emberkeep.jobs.driver_stop import DriverStop
-from emberkeep.jobs.driver_watch import DriverWatch
+from emberkeep.jobs.attempts.driver_stop import DriverStop
+from emberkeep.jobs.attempts.driver_watch import DriverWatch
+from emberkeep.jobs.attempts.end import AttemptEnd
+from emberkeep.jobs.attempts.newest import NewestAttempt
 from emberkeep.jobs.events import Effect, Event, Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
-from emberkeep.jobs.newest_attempt import NewestAttempt
 from emberkeep.jobs.state import STOPPED, JobState, Verdict
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.attempt_end import AttemptEnd
+from emberkeep.jobs.attempts.driver_stop import DriverStop
+from emberkeep.jobs.attempts.end import AttemptEnd
 from emberkeep.jobs.driver import Driver, DriverEnd, StartState
-from emberkeep.jobs.driver_stop import DriverStop
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.jobs.state import JobState

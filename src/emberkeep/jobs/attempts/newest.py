@@ -9,9 +9,9 @@ number, so that no two drivers run under one number.
 from __future__ import annotations
 
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.attempt_end import AttemptEnd
+from emberkeep.jobs.attempts.driver_stop import DriverStop
+from emberkeep.jobs.attempts.end import AttemptEnd
 from emberkeep.jobs.driver import Driver
-from emberkeep.jobs.driver_stop import DriverStop
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus

@@ -7,8 +7,8 @@ replace a presumed end. Nothing follows before the driver is proven gone.
 from __future__ import annotations
 
 from emberkeep.jobs import events as ev
+from emberkeep.jobs.attempts.driver_stop import DriverStop
 from emberkeep.jobs.driver import DriverEnd
-from emberkeep.jobs.driver_stop import DriverStop
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
