@@ -43,7 +43,7 @@ class LocalFiles:
                 os.close(descriptor)
                 with suppress(FileNotFoundError):
                     SYSTEM_FILES.unlink(temporary)
-            sync_directory(target.parent, SYSTEM_FILES)
+            sync_directory(target.parent)
 
     def names(self, directory: str) -> list[str]:
         with _explained(directory):
@@ -66,7 +66,7 @@ class LocalFiles:
             _make_directories(Path(target).parent)
             with suppress(FileNotFoundError):
                 self._move_new(source, target)
-            sync_directory(Path(target).parent, SYSTEM_FILES)
+            sync_directory(Path(target).parent)
 
     def _move_new(self, source: str, target: str) -> None:
         try:
@@ -90,7 +90,7 @@ class LocalFiles:
                     os.close(descriptor)
             # The batch's directory is new, so its entry in the parent directory must be synced, too.
             for directory in sorted({parent for path in paths for parent in list(Path(path).parents)[:2]}):
-                sync_directory(directory, SYSTEM_FILES)
+                sync_directory(directory)
 
     def delete(self, path: str) -> None:
         with _explained(path):
