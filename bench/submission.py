@@ -23,9 +23,9 @@ from bench.measure import Figure, percentile, ratios
 from bench.plan import Plan
 from emberkeep.base.files.durable import write_record
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.blob_upload import NoProgress
 from emberkeep.client.submission.preparation import PreparedJob, Program, prepare, upload
 from emberkeep.client.submission.spark_options import SparkOptions
+from tests.support.no_progress import NoProgress
 
 CLIENTS = 16
 

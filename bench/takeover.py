@@ -19,10 +19,10 @@ from bench.plan import Plan, say
 from bench.stub_node import stub_node
 from bench.submission import another
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.blob_upload import NoProgress
 from emberkeep.client.submission.preparation import Program, prepare, upload
 from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import JobStatus
+from tests.support.no_progress import NoProgress
 
 _JOBS = (1, 10, 100)
 _JOB_MANAGERS = 3

@@ -15,7 +15,6 @@ from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, star
 from emberkeep.client.clusters.leftovers import kill_below
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.blob_upload import NoProgress
 from emberkeep.client.submission.preparation import Program, prepare, upload
 from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import JobStatus
@@ -23,6 +22,7 @@ from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.conditions import DEADLINE
 from tests.integration.proxies import Proxy
 from tests.integration.zookeepers import Ensemble
+from tests.support.no_progress import NoProgress
 
 HEARTBEAT_SECONDS, LEASE_SECONDS = 6.0, 8.0
 SETTINGS = {

@@ -13,9 +13,10 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, BlobKey
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.blob_upload import NoProgress, UploadItem, upload_group
+from emberkeep.client.submission.blob_upload import UploadItem, upload_group
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
+from tests.support.no_progress import NoProgress
 
 pytestmark = pytest.mark.integration
 

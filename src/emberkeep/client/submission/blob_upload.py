@@ -37,22 +37,6 @@ class UploadProgress(Protocol):
         """Called at the end."""
 
 
-class NoProgress:
-    """Implements UploadProgress without showing anything."""
-
-    def begin(self, files: int, size: int) -> None:
-        pass
-
-    def file(self, name: str) -> None:
-        pass
-
-    def sent(self, count: int) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
 @dataclass(frozen=True)
 class UploadItem:
     """Content to upload: a file, or bytes. ``name`` is what messages to the user call it."""

@@ -10,11 +10,11 @@ import pytest
 from emberkeep.base.errors import RetryLater
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.blob_upload import NoProgress
 from emberkeep.client.submission.job_submission import JobSubmitting
 from emberkeep.client.submission.preparation import PreparedJob, Program, prepare
 from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import JobStatus
+from tests.support.no_progress import NoProgress
 from tests.unit.client.fake_job_manager import FakeJobManager, job_info
 
 pytestmark = pytest.mark.req("SAFE-12")

@@ -5,12 +5,12 @@ import pytest
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.blob_upload import NoProgress
 from emberkeep.client.submission.job_options import is_job_key, job_options, refuse_cluster_options, without_client_keys
 from emberkeep.client.submission.preparation import PreparedJob, Program, prepare, upload
 from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import ArtefactRole, EntryPointKind
 from emberkeep.protocol.rest_submission import OffloadedSubmission
+from tests.support.no_progress import NoProgress
 from tests.unit.client.fake_job_manager import FakeJobManager
 
 
