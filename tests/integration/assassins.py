@@ -14,7 +14,7 @@ from tests.integration.clusters import kill_process
 from tests.integration.conditions import DEADLINE
 
 LAYOUT = ZooKeeperLayout("emberkeep", "default")
-# What each step writes: a new node below this one, or a change of a node there.
+# What each step writes: a new node below this one, or a change to a node there.
 STEPS = {"submit": LAYOUT.jobs, "start": LAYOUT.attempts, "cancel": LAYOUT.attempts, "finish": LAYOUT.results}
 
 

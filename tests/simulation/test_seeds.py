@@ -95,7 +95,7 @@ def test_a_theme_can_be_asked_for(theme: str) -> None:
 
 
 def replay(seed: str, hash_seed: str) -> str:
-    """The digest that another process, with another order of sets and other addresses, comes to."""
+    """The digest that another process, with a different order of sets and different addresses, comes to."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.simulator.simulation", "--seed", seed],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},

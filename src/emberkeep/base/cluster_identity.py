@@ -30,7 +30,7 @@ def cluster_id(configuration: Configuration, layout: StateLayout) -> str:
 
 
 def cluster_of_member(configuration: Configuration, token: str) -> str:
-    """Return the cluster id of a process that may run on another machine than the cluster's state directory.
+    """Return the cluster id of a process that may run on a different machine from the cluster's state directory.
 
     ``token``: the secret that all processes of an embedded cluster share. Nothing else is the same on all of them.
     """

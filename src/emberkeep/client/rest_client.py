@@ -6,7 +6,7 @@ Every call here may be repeated:
 - uploads, as content is named by its hash;
 - submissions, by their idempotency key;
 - cancels, as they are level-triggered;
-- changes of the blocklist, as the client reads the blocklist when it does not know the outcome.
+- changes to the blocklist, as the client reads the blocklist when it does not know the outcome.
 
 A call without a reply is therefore repeated for ``patience`` seconds, and raises Unreachable after that.
 """

@@ -1,4 +1,4 @@
-"""Have a savepoint checked in batches of its files, so that progress can be shown."""
+"""Have a savepoint checked, one batch of files at a time, so that progress can be shown."""
 
 from __future__ import annotations
 

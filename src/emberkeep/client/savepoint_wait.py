@@ -1,4 +1,4 @@
-"""Wait for a savepoint or a stop, even across changes of the JobManager."""
+"""Wait for a savepoint or a stop, even if another JobManager becomes the leader."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from emberkeep.base.errors import EmberkeepError
 
 
 class Answers:
-    """Open replies of one actor; used in its event loop."""
+    """The pending replies of one actor. Used only in the actor's event loop."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[Any]] = set()

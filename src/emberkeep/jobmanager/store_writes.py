@@ -143,8 +143,8 @@ class StoreWrites:
     ) -> JobPointers | None:
         """Write the end of a request. Return all pointers of the job, or None if the end was certainly not written.
 
-        That is so if the job has ended, a newer attempt is recorded, or the store cannot do it (unreadable pointers, no
-        space). In the last case the caller must try again. Raises Conflict if another JobManager is the leader.
+        None means that the job has ended, a newer attempt is recorded, or the store cannot write (unreadable pointers,
+        no space). In the last case the caller must try again. Raises Conflict if another JobManager is the leader.
         """
         tries, uncertain = 0, False
         while True:

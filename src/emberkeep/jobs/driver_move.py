@@ -11,7 +11,7 @@ because the node will be removed. Its functions then continue with their state o
 and the job's exceptions say so. On a draining task manager, no driver is restarted before that task manager ends.
 
 Which drivers must move follows from the blocklist and from where the drivers are. Both are reviewed with each report of
-a JobMaster and each change of the list. So a new leader need not know what an earlier one decided.
+a JobMaster and each change to the list. So a new leader need not know what an earlier one decided.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The events that happen to a job and the effects that follow, as plain data.
 
-Events with an ``attempt`` are facts from the network. They may be late or repeated; those of another attempt than the
-current one are dropped. The other events come from the JobManager itself, each exactly when the machine asked for it.
+Events with an ``attempt`` are facts from the network. They may be late or repeated; those of an attempt other than
+the current one are dropped. The other events come from the JobManager itself, each exactly when the machine asked for
+it.
 """
 
 from __future__ import annotations

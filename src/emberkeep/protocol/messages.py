@@ -277,7 +277,7 @@ class UploadLog(Message, frozen=True, kw_only=True):
     """Store a piece of a log as a transient BLOB at the BLOB server.
 
     The requester releases the BLOB's reference once it has read the piece. A reference that was not released ends at a
-    later request for the log. Absent: there is no such log, or it belongs to another job than ``job_id``.
+    later request for the log. Absent: there is no such log, or it belongs to a job other than ``job_id``.
     """
 
     log_id: str

@@ -1,4 +1,4 @@
-"""Calls from a task manager to JobMasters: slot offers and changes of executors."""
+"""Calls from a task manager to JobMasters: slot offers and changes to executors."""
 
 from __future__ import annotations
 

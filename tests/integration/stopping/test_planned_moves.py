@@ -1,4 +1,4 @@
-"""Executors and a driver leave their nodes by plan: what user functions have collected there goes with them."""
+"""Executors and a driver leave their nodes as planned: what user functions have collected there goes with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A JobManager that finds no jobs, as its root in ZooKeeper is another one than before, deletes nothing."""
+"""A JobManager that finds no jobs, as its root in ZooKeeper is a different one from before, deletes nothing."""
 
 from __future__ import annotations
 

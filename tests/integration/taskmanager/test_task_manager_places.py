@@ -94,7 +94,7 @@ def test_another_task_manager_with_the_same_root_directory_harms_no_copies(task_
 
 
 def second_root(task_managers: TaskManagers, staging: Path) -> list[Path]:
-    """What another task manager than the one with ``staging`` keeps below the root."""
+    """What a task manager other than the one with ``staging`` keeps below the root."""
     return [path for path in task_managers.root.iterdir() if path not in (staging, staging.parent, task_managers.root)]
 
 

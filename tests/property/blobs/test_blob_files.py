@@ -133,7 +133,7 @@ class BlobFilesMachine(RuleBasedStateMachine):
         assert list((self.root / ".incoming").iterdir()) == []
 
     def attempt(self, work: Coroutine[Any, Any, Any], steps: int | None) -> tuple[bool, Any]:
-        """Whether it came to its end, and its result. ``steps``: changes of the disk after which the power is cut."""
+        """Whether it came to its end, and its result. ``steps``: changes to the disk after which the power is cut."""
         result = None
         with self.disk.stops_after(steps), contextlib.suppress(PowerCut):
             result = self.runner.run(work)

@@ -68,7 +68,7 @@ class Agent:
 
 @dataclass
 class Letter:
-    """A message under way: ``arrive`` is what it does. To or from another life than the present one it does nothing
+    """A message under way: ``arrive`` is what it does. To or from a life other than the present one it does nothing
     where it belongs to that life."""
 
     what: str

@@ -321,7 +321,7 @@ class Nemesis:
         return None
 
     def _put_back_store(self) -> Undo | None:
-        """Replace the store by its older copy, or take a copy if there is none that fits."""
+        """Replace the store with its older copy, or take a copy if there is none that fits."""
         store = self._cluster.store
         for leader in self._job_managers():
             if not store.may_put_back():

@@ -70,7 +70,7 @@ class SimStore:
         )
 
     def put_back(self) -> None:
-        """Replace the store by its older copy, while no JobManager runs.
+        """Replace the store with its older copy, while no JobManager runs.
 
         The epoch is kept, so that the next one is larger than all earlier ones, as in the embedded store.
         """

@@ -292,7 +292,7 @@ def test_no_golden_file_is_unread() -> None:
 
 
 def _fields_with_samples(value: object, found: dict[type[msgspec.Struct], set[str]]) -> None:
-    """Add the fields that have another value than their default, of this record and of those in it."""
+    """Add the fields whose values differ from their defaults, of this record and of those in it."""
     if isinstance(value, msgspec.Struct):
         fields = found.setdefault(type(value), set())
         for field in msgspec.structs.fields(value):

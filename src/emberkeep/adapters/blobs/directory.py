@@ -85,7 +85,7 @@ class DirectoryBlobs:
     def _is_sound(self, owner: JobId, key: BlobKey, size: int) -> bool:
         """True if the file can be read and has the right content. A file that cannot be read is left as it is."""
         try:
-            # Do not read a file of another size. The copy that follows replaces a damaged file for all its owners.
+            # Do not read a file of the wrong size. The copy that follows replaces a damaged file for all its owners.
             return self._tree.file(owner, key).stat().st_size == size and self._tree.verify(owner, key) is None
         except (Absent, OSError):
             return False

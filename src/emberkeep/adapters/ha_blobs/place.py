@@ -242,7 +242,7 @@ class BlobPlace:
         return binding.place_id if binding is not None and binding.location == self.location else ""
 
     def _binding(self) -> Binding | None:
-        """Return the storage's binding; None if no release that keeps one has used it.
+        """Return the place of BLOBs recorded for the storage; None if only releases without this record have used it.
 
         Raises Unavailable, Damaged, NewerFormat.
         """

@@ -1,8 +1,8 @@
 """Start processes, and stop them together with everything that they started.
 
 Each process leads a session of its own and outlives the supervisor. A record on disk lets the next supervisor find it.
-A leader that has ended stays a zombie until no process of its session is left, so that its pid, and hence the number of
-its session, cannot become another's. Then the supervisor reaps it and reports its exit, once.
+A leader that has ended stays a zombie until no process of its session is left, so that its pid, and hence the id of
+its session, cannot be reused. Then the supervisor reaps it and reports its exit, once.
 
 The process that runs a supervisor becomes the parent of all orphans below it, and reaps them. Other code in that
 process must not start session leaders. Children in the process's own session are left as they are.

@@ -2,8 +2,8 @@
 
 A process belongs to the leader if one of these is true:
 
-- It is in the leader's session. This holds while the leader, alive or a zombie, still has its pid: until then the
-  session's number cannot be another session's.
+- It is in the leader's session. This holds while the leader, alive or a zombie, still has its pid: no other session
+  can have the same id before that ends.
 - Its parent belongs to the leader, or another process of its session does.
 - It belonged to the leader at an earlier check.
 - It has our marker in its environment. This finds processes that left the session and lost their parents.

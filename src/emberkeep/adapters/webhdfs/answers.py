@@ -47,7 +47,7 @@ def one_status(status: FileStatus) -> dict[str, Any]:
 
 
 def statuses(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
-    """Return the listing of the directory ``name``. A file's listing has the file itself."""
+    """Return the listing of the directory ``name``. If ``name`` is a file, the only entry is that file."""
     return {
         "FileStatuses": {
             "FileStatus": [

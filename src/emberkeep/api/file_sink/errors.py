@@ -14,7 +14,7 @@ class OutputOfAnotherQuery(EmberkeepError):
 
 
 class OutputIsAhead(EmberkeepError):
-    """A repeated batch has other rows than those in the output: the query was restored from an older checkpoint."""
+    """A repeated batch has different rows from those in the output: the query was restored from an older checkpoint."""
 
 
 class BatchesMissing(EmberkeepError):

@@ -429,7 +429,7 @@ ADOPT_LEADER = define(
         False,
         boolean,
         "boolean",
-        "Follow a JobManager with another job store than the one that this task manager has worked for, even "
+        "Follow a JobManager with a different job store from the one that this task manager has worked for, even "
         "while processes of jobs run here. Drivers and executors of jobs that the JobManager does not know "
         "are ended. Set it for one start, after a job store was lost permanently. Without it, these "
         "processes continue, and the task manager gets no new work.",

@@ -1,4 +1,4 @@
-"""``jobmanager``, ``taskmanager`` and ``prepare``: replace this process by the daemon or task of that name.
+"""``jobmanager``, ``taskmanager`` and ``prepare``: replace this process with the daemon or task of that name.
 
 ``taskmanager stop`` ends a task manager permanently.
 """
@@ -74,7 +74,7 @@ def prepare() -> int:
 
 
 def _become(module: str, config: ConfigOptions) -> NoReturn:
-    """Check the settings, then replace this process by the daemon. Raises InvalidInput."""
+    """Check the settings, then replace this process with the daemon. Raises InvalidInput."""
     config.load()
     options = []
     if config.config_file is not None:

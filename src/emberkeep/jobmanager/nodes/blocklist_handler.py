@@ -50,7 +50,7 @@ class BlockObserver(Protocol):
 
 @dataclass(frozen=True)
 class _Change:
-    """One change of the list. ``make`` applies it to a copy and returns the reply, or raises an EmberkeepError.
+    """One change to the list. ``make`` applies it to a copy and returns the reply, or raises an EmberkeepError.
 
     ``answer`` is None if no caller waits.
     """

@@ -1,4 +1,4 @@
-"""Announces changes of task managers and their drivers to the Dispatcher."""
+"""Announces changes to task managers and their drivers to the Dispatcher."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Registrations:
         return self._by_id.get(task_manager)
 
     def put(self, info: TaskManagerInfo, report: TaskManagerReport, now_ms: int) -> None:
-        """Replace a task manager's registration by a new one with its first report."""
+        """Replace a task manager's registration with a new one, made from its first report."""
         registration = self._by_id[info.id] = Registration(info, report, now_ms)
         registration.take(report, now_ms)
 

@@ -131,7 +131,7 @@ class BlobServerGateway(BlobLifecycle, Protocol):
     async def claim(self, owner: JobId, contents: Sequence[BlobContent]) -> None:
         """Reference a submission's artefacts until ``job_submitted`` or ``withdraw``.
 
-        Raises NotUploaded for the first one that is missing, InvalidInput for another size (``field``:
+        Raises NotUploaded for the first one that is missing, InvalidInput for a wrong size (``field``:
         "artefacts[i].sha256" or ".size"), RetryLater while the server is ending or the HA store has not answered.
         """
 

@@ -143,7 +143,7 @@ ROUTES = (
         problems=(409, 413, 415, 424, 503),
         doc="The job is durable when the reply comes. Upload its artefacts first, as BLOBs below its id. A body of "
         "more than 16 MiB must be off-loaded: upload it as a transient BLOB of the same job and send its name. 424: "
-        "the JobManager lacks a BLOB, for example after a change of the leader. Announce the group again, upload what "
+        "the JobManager lacks a BLOB, for example after a change of leader. Announce the group again, upload what "
         "is missing, and submit again with the same job id and key.",
     ),
 )

@@ -41,7 +41,7 @@ class LogReader:
 
         While there are none and the log may still grow, wait for up to ``query.wait`` seconds. With
         ``query.from_start``, an offset beyond the end means that the file was replaced (rotated): reading starts again
-        at 0. Raises Absent if there is no such log, or if it belongs to another job than ``query.job_id``.
+        at 0. Raises Absent if there is no such log, or if it belongs to a job other than ``query.job_id``.
         """
         deadline = self._monotonic() + query.wait
         while True:
@@ -90,7 +90,7 @@ def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
 def _open(path: Path, log_id: str) -> int:
     """Open a regular file. Raises Absent.
 
-    Jobs own their log directories, so a job may have replaced its log by a link or a pipe.
+    Jobs own their log directories, so a job may have replaced its log with a link or a pipe.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -223,9 +223,9 @@ class SlotBegun(msgspec.Struct, frozen=True):
 class SlotFreed(msgspec.Struct, frozen=True):
     """The slot is free again and nothing of its executor remains.
 
-    ``may_return``: True if a later executor or attempt of the job may need the local state of this slot. That is so if
-    the executor ended by itself, the attempt has ended, or the slot was never accepted (unless its job has no use for
-    it). False if a job that continues returned the slot, or no JobMaster claimed a recovered slot.
+    ``may_return``: a later executor or attempt of the job may need the local state of this slot. True if the executor
+    ended by itself, the attempt has ended, or the slot was never accepted (unless its job has no use for it). False if
+    a job that continues returned the slot, or no JobMaster claimed a recovered slot.
     """
 
     allocation: Allocation

@@ -30,7 +30,7 @@ class DirectLocations:
 
 
 class GatewayLocations:
-    """Replaces locations by addresses at the node's state gateway. ``own_root``: the job's own checkpoints.
+    """Replaces locations with addresses at the node's state gateway. ``own_root``: the job's own checkpoints.
 
     A location that the gateway cannot address stays the same, and a notice says so.
     """

@@ -299,7 +299,7 @@ _original_launch_gateway: Any = None
 
 
 def replace_launch_gateway(replacement: Any) -> None:
-    """Replace PySpark's launch of a JVM by ``replacement(conf)``, wherever PySpark looks it up."""
+    """Replace PySpark's launch of a JVM with ``replacement(conf)``, wherever PySpark looks it up."""
     global _original_launch_gateway  # noqa: PLW0603 - PySpark's function is one per process too
     from pyspark import java_gateway
     from pyspark.core import context

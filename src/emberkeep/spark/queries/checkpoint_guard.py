@@ -1,10 +1,11 @@
 """Hold back the commits of a streaming query while its driver does not know whether it was superseded.
 
 Spark writes its logs (planned batches, committed batches, the file sink's log) through the interface
-CheckpointFileManager. This module replaces the implementation by one in Python that first calls ``may_commit`` and then
-the original. It calls ``may_commit`` when a file is begun and, if Spark writes temporary files and renames them, right
-before the renaming. Spark's own "create only if absent" still decides whether a file is created. A query's very first
-entry may be written before its logs are guarded; that is safe, as the start of the query calls ``may_commit`` as well.
+CheckpointFileManager. This module replaces the implementation with one in Python that first calls ``may_commit`` and
+then the original. It calls ``may_commit`` when a file is begun and, if Spark writes temporary files and renames them,
+right before the renaming. Spark's own "create only if absent" still decides whether a file is created. A query's very
+first entry may be written before its logs are guarded; that is safe, as the start of the query calls ``may_commit`` as
+well.
 """
 
 from __future__ import annotations
