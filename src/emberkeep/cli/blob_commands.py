@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.messages import say
+from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import Job, Output
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
@@ -113,7 +113,7 @@ def verify(
     else:
         for problem in found.problems:
             end = "healed" if problem.healed else "DAMAGED"
-            print(f"{end}: {problem.key} of job {problem.jobid} in {problem.store}: {problem.problem}")
+            print_line(f"{end}: {problem.key} of job {problem.jobid} in {problem.store}: {problem.problem}")
         say(f"{found.checked} copies, {byte_count(found.bytes)} read; {len(damaged)} damaged")
     return ExitCode.FAILED if damaged else ExitCode.OK
 
@@ -136,7 +136,7 @@ def gc(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT
         print_json({"deleted": deleted, "gone": gone, "staged": staged})
     else:
         for blob in gone:
-            print(f"{blob.key} of job {blob.jobid}, {byte_count(blob.size)}")
+            print_line(f"{blob.key} of job {blob.jobid}, {byte_count(blob.size)}")
         say(f"{counted(deleted, 'BLOB')} deleted; {staged} to be deleted by one of the next two clean-ups")
     return ExitCode.OK
 

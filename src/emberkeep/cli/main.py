@@ -21,7 +21,7 @@ from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
 from emberkeep.cli.jobs import log_commands
 from emberkeep.cli.jobs import stop as job_stop
-from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
+from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say_error, show_traceback
 from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import normalise, normalise_after_path
@@ -39,7 +39,7 @@ def version() -> int:
     except PackageNotFoundError:
         spark = "not installed"
     python = ".".join(map(str, sys.version_info[:3]))
-    print(f"emberkeep {__version__}, Python {python}, Spark {spark}")
+    print_line(f"emberkeep {__version__}, Python {python}, Spark {spark}")
     return ExitCode.OK
 
 

@@ -1,4 +1,9 @@
-"""Messages to the user, on standard error. A traceback is printed only with EMBERKEEP_DEBUG=1."""
+"""What the command prints: results on standard output, messages on standard error.
+
+Names, errors and exceptions come from jobs and servers, and may contain anything. Everything that is printed here is
+inert: it cannot move the cursor, retitle the terminal or reverse the order of letters. A traceback is printed only with
+EMBERKEEP_DEBUG=1.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,30 @@ import sys
 import traceback
 
 DEBUG_VARIABLE = "EMBERKEEP_DEBUG"
+_CONTROLS = (*range(0x20), 0x7F, *range(0x80, 0xA0))  # C0, DEL, C1
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # Unicode's bidirectional ones
+_LAYOUT = frozenset(map(ord, "\n\t"))
+_INERT = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (*_CONTROLS, *_DIRECTIONS)
+    if code not in _LAYOUT
+}
+
+
+def inert(text: str) -> str:
+    """Return the text with control characters, except newlines and tabs, as escapes: ``\\x1b`` is shown, not obeyed."""
+    return text.translate(_INERT)
+
+
+def print_line(text: str) -> None:
+    """Print a line of the command's result on standard output."""
+    print(inert(text))
 
 
 def say(text: str) -> None:
     """Print a line for the user. Ignore write errors: the command continues when its terminal has closed."""
     with contextlib.suppress(OSError):
-        print(f"emberkeep: {text}", file=sys.stderr, flush=True)
+        print(f"emberkeep: {inert(text)}", file=sys.stderr, flush=True)
 
 
 def say_error(message: str, hint: str | None) -> None:
@@ -21,7 +44,7 @@ def say_error(message: str, hint: str | None) -> None:
     say(message)
     if hint:
         with contextlib.suppress(OSError):
-            print(f"  hint: {hint}", file=sys.stderr, flush=True)
+            print(f"  hint: {inert(hint)}", file=sys.stderr, flush=True)
 
 
 def is_debugging() -> bool:

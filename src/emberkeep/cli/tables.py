@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
+from emberkeep.cli.messages import inert, print_line
+
 _PIPE_WIDTH = 10_000  # columns; wide enough to shorten nothing for programs
 
 
@@ -32,7 +34,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(inert(cell)) for cell in row))
     # Rich's soft_wrap would pad cells. Without a terminal, use a width that is always large enough.
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(table)
 
@@ -42,7 +44,7 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     width = max((len(name) for name, value in fields if value), default=0)
     for name, value in fields:
         if value:
-            lines = value.splitlines()
-            print(f"{name + ':':<{width + 1}} {lines[0]}")
+            lines = inert(value).split("\n")
+            print_line(f"{name + ':':<{width + 1}} {lines[0]}")
             for line in lines[1:]:
-                print(f"{'':<{width + 1}} {line}")
+                print_line(f"{'':<{width + 1}} {line}")

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 
-from emberkeep.cli.messages import say
+from emberkeep.cli.messages import inert, say
 from emberkeep.cli.wording import SHORT_ID, status_text
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
@@ -88,6 +88,7 @@ class JobTerminal:
 
     def _draw(self, line: str) -> None:
         width = shutil.get_terminal_size().columns
+        line = inert(line)
         self._shown = line if len(line) < width else f"{line[: width - 2]}…"
         self._drawn_at = time.monotonic()
         with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_table
 from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 
@@ -18,9 +19,9 @@ def print_of_another_store(task_managers: Sequence[TaskManagerOfAnotherStore]) -
     """Print these task managers and what to do; print nothing if there are none."""
     if not task_managers:
         return
-    print("\nTask managers of another job store")
+    print_line("\nTask managers of another job store")
     print_table(
         ("ID", "ADDRESS", "NODE", "PID", "JOB STORE"),
         [(other.id, other.path, other.node_id, str(other.pid), other.store) for other in task_managers],
     )
-    print(_WHAT_TO_DO)
+    print_line(_WHAT_TO_DO)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from emberkeep.base.errors import RetryLater
 from emberkeep.cli.cluster.other_store import print_of_another_store
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.messages import say_error
+from emberkeep.cli.messages import print_line, say_error
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, counted, job_row, memory, timestamp
 from emberkeep.client.clusters.cluster_file import ClusterRecord
@@ -117,7 +117,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
             ]
         )
     if record is not None:
-        print("\nProcesses" if picture else "Processes")
+        print_line("\nProcesses" if picture else "Processes")
         print_table(
             ("NAME", "PID", "STATE", "DIRECTORY"),
             [
@@ -126,15 +126,15 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
             ],
         )
     if picture is not None and picture[1]:
-        print("\nTask managers")
+        print_line("\nTask managers")
         print_table(TASK_MANAGER_COLUMNS, [task_manager_row(task_manager) for task_manager in picture[1]])
     if picture is not None:
         print_of_another_store(picture[0].emberkeep.taskmanagers_of_another_store)
     if picture is not None and picture[2]:
-        print("\nJobs, newest first")
+        print_line("\nJobs, newest first")
         print_table(JOB_COLUMNS, [job_row(job) for job in picture[2][:_SHOWN_JOBS]])
         if len(picture[2]) > _SHOWN_JOBS:
-            print(f"… {len(picture[2]) - _SHOWN_JOBS} older jobs: `emberkeep list` shows all")
+            print_line(f"… {len(picture[2]) - _SHOWN_JOBS} older jobs: `emberkeep list` shows all")
 
 
 def _storage(problem: str, unneeded: int) -> str:
@@ -183,7 +183,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
         ]
     )
     if details.allocated_slots:
-        print("\nSlots given away")
+        print_line("\nSlots given away")
         print_table(
             ("SLOT", "JOB", "ATTEMPT", "CORES", "MEMORY"),
             [
@@ -198,13 +198,13 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ],
         )
     if own.local_state:
-        print("\nLocal state")
+        print_line("\nLocal state")
         print_table(
             ("JOB", "FILES", "SIZE"),
             [(state.jid[:SHORT_ID], str(state.files), byte_count(state.size)) for state in own.local_state],
         )
     if own.drivers:
-        print("\nDrivers")
+        print_line("\nDrivers")
         print_table(
             ("JOB", "ATTEMPT", "STATE", "PID", "MEMORY"),
             [(d.jid[:SHORT_ID], str(d.attempt), d.state.value, str(d.pid), memory(d.memory_mb)) for d in own.drivers],

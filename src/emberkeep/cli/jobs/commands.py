@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.messages import say
+from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, Module, Output
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
 from emberkeep.client.submission.spark_options import SparkOptions
@@ -179,7 +179,7 @@ def submit(
         return await JobSubmitting(client, job, UploadDisplay(say, quiet=quiet), notice).run()
 
     job_id = with_client(endpoint, send)
-    print(job_id)
+    print_line(job_id)
     if not quiet:
         say(f"{job.submission.name} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
     return ExitCode.OK

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.messages import say, say_error
+from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.parameters import Detach, Job, Output, SavepointTarget
 from emberkeep.cli.tables import OutputFormat, print_json
 
@@ -137,7 +137,7 @@ def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
     if output is OutputFormat.JSON:
         print_json(trigger)
     else:
-        print(trigger.request_id)
+        print_line(trigger.request_id)
     return ExitCode.OK
 
 
@@ -181,7 +181,7 @@ def _ended(state: SavepointStatus, output: OutputFormat) -> int:
     ends = own.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
     say(f"the job is {own.job_status.value}{took}" if ends else f"the savepoint is complete{took}; the job continues")
     if output is OutputFormat.TABLE:
-        print(own.location)
+        print_line(own.location)
     say(f"start from it with `emberkeep run --from-savepoint {own.location} app.py`")
     if own.warning:
         say(f"warning: {own.warning}")

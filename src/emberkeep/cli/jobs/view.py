@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import byte_count, duration, executors_registered, procedure_text, timestamp
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
@@ -63,7 +64,7 @@ def _procedure(procedure: ProcedureInfo | None) -> str:
 
 def _print_queries(job: JobDetailsInfo) -> None:
     if job.emberkeep.queries:
-        print("\nStreaming queries")
+        print_line("\nStreaming queries")
         print_table(
             ("NAME", "BATCH", "ROWS/S IN", "ROWS/S OUT", "STATE ROWS", "WATERMARK", "STATUS"),
             [
@@ -83,7 +84,7 @@ def _print_queries(job: JobDetailsInfo) -> None:
 
 def _print_checkpoints(checkpoints: CheckpointStatistics) -> None:
     if checkpoints.history:
-        print("\nCheckpoints and savepoints, newest first")
+        print_line("\nCheckpoints and savepoints, newest first")
         print_table(
             ("QUERY", "BATCH", "COMMITTED", "LOCATION"),
             [
@@ -100,7 +101,7 @@ def _print_checkpoints(checkpoints: CheckpointStatistics) -> None:
 
 def _print_executors(job: JobDetailsInfo) -> None:
     if job.emberkeep.executors:
-        print("\nExecutors")
+        print_line("\nExecutors")
         print_table(
             ("ID", "TASK MANAGER", "STATE", "REGISTERED", "CORES", "HEAP", "PID"),
             [
@@ -136,13 +137,13 @@ def _print_local_state(job: JobDetailsInfo, task_managers: Sequence[TaskManagerS
         if state.jid == job.jid
     ]
     if rows:
-        print("\nLocal copies of the job's state")
+        print_line("\nLocal copies of the job's state")
         print_table(("TASK MANAGER", "FILES", "SIZE"), rows)
 
 
 def _print_attempts(job: JobDetailsInfo) -> None:
     if job.emberkeep.attempts:
-        print("\nAttempts")
+        print_line("\nAttempts")
         print_table(
             ("ATTEMPT", "TASK MANAGER", "STARTED", "ENDED", "EXIT CODE", "FAILURE", "CAUSE"),
             [
@@ -163,12 +164,12 @@ def _print_attempts(job: JobDetailsInfo) -> None:
 def _print_exceptions(exceptions: JobExceptions) -> None:
     entries = exceptions.exception_history.entries
     if entries:
-        print("\nWhat went wrong, newest first")
+        print_line("\nWhat went wrong, newest first")
         for entry in entries[:_SHOWN_EXCEPTIONS]:
             where = f" on {entry.task_manager_id}" if entry.task_manager_id else ""
-            print(f"  {timestamp(entry.timestamp)}{where}  {entry.exception_name}: {entry.message}")
+            print_line(f"  {timestamp(entry.timestamp)}{where}  {entry.exception_name}: {entry.message}")
             if entry is entries[0] and entry.stacktrace != entry.message:
                 for line in entry.stacktrace.rstrip().splitlines()[-_SHOWN_LINES:]:
-                    print(f"    {line}")
+                    print_line(f"    {line}")
         if len(entries) > _SHOWN_EXCEPTIONS:
-            print(f"  … {len(entries) - _SHOWN_EXCEPTIONS} older; `-o json` shows all")
+            print_line(f"  … {len(entries) - _SHOWN_EXCEPTIONS} older; `-o json` shows all")

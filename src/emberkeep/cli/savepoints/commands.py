@@ -10,7 +10,7 @@ from cyclopts import App
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.stop import Timeout, milliseconds, with_client_waiting
-from emberkeep.cli.messages import say
+from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import Detach, Job, Output, SavepointPath, SavepointTarget
 from emberkeep.cli.savepoints.restore import restore, tell_read
 from emberkeep.cli.stopwatch import Stopwatch
@@ -124,7 +124,7 @@ def verify(
         print_json(check)
     elif check.problems:
         for problem in check.problems:
-            print(problem)
+            print_line(problem)
     else:
         for warning in check.warnings:
             say(f"warning: {warning}")
@@ -165,7 +165,7 @@ def _print(info: SavepointInfo) -> None:
         ]
     )
     if info.queries:
-        print("\nStreaming queries")
+        print_line("\nStreaming queries")
         print_table(
             ("NAME", "BATCH", "WATERMARK", "DRAINED FROM", "SINK", "MODE", "FILES", "SIZE"),
             [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.commands import DEFAULT_SUBMIT, Quiet, SubmitOptions, Words, submit
-from emberkeep.cli.messages import say
+from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import Module
 from emberkeep.cli.stopwatch import Stopwatch
 
@@ -57,7 +57,7 @@ def restore(
     check, info, warnings = with_client(cluster.require(), look)
     if info is None:
         for problem in check.problems:
-            print(problem)
+            print_line(problem)
         say(f"{location} is damaged: nothing was submitted; `emberkeep savepoint list` shows others")
         return ExitCode.FAILED
     if not quiet:

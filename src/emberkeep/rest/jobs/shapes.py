@@ -29,7 +29,7 @@ from emberkeep.protocol.rest_jobs import (
     TaskCounts,
 )
 from emberkeep.rest.jobs.savepoint_shapes import procedure_info
-from emberkeep.rest.serving.redaction import redacted
+from emberkeep.rest.serving.redaction import redacted, redacted_arguments
 
 NEVER = -1
 
@@ -110,7 +110,7 @@ def job_config(view: JobView, configuration: Configuration) -> JobConfigInfo:
         if graph is None
         else JobConfigExtension(
             entry_point=graph.entry_point,
-            arguments=list(graph.arguments),
+            arguments=redacted_arguments(graph.arguments),
             artefacts=list(graph.artefacts),
             spark_conf=spark_conf,
             options=options,

@@ -2,11 +2,15 @@
 
 A task manager's logs are at ``logs/jobs/<job>/<attempt>/<name>``. Ids are made from the files that exist. An id is
 looked up in the listing and never joined to a path.
+
+Jobs can write to these directories. Whatever a job leaves there that is not a regular file in its place is not listed,
+and does not affect the logs of other jobs.
 """
 
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +27,7 @@ _FILES: tuple[tuple[re.Pattern[str], LogKind], ...] = (
     (re.compile(r"executor-(?P<executor>\d+)\.stdout"), LogKind.EXECUTOR_STDOUT),
     (re.compile(r"executor-(?P<executor>\d+)\.stderr"), LogKind.EXECUTOR_STDERR),
 )
+_ATTEMPT = re.compile(r"[0-9]{1,9}")
 _PROCESS_LOG = re.compile(r"[a-z]+\.(log(\.\d+)?|out|err)")
 
 IsLive = Callable[[JobId, int, str], bool]
@@ -37,10 +42,11 @@ class ProcessLogs:
         self._kind = kind
 
     def entries(self, job_id: JobId | None) -> list[LogEntry]:
-        if job_id is not None or not self._directory.is_dir():
+        if job_id is not None:
             return []
-        found = sorted(p for p in self._directory.iterdir() if p.is_file() and _PROCESS_LOG.fullmatch(p.name))
-        return [_entry(path.name, self._kind, path, complete=path.suffix[1:].isdigit()) for path in found]
+        found = [path for path in _listing(self._directory) if _PROCESS_LOG.fullmatch(path.name)]
+        entries = (_entry(path.name, self._kind, path, complete=path.suffix[1:].isdigit()) for path in found)
+        return [entry for entry in entries if entry is not None]
 
     def find(self, log_id: str) -> LogEntry:
         """Return the log with this id. Raises Absent."""
@@ -56,8 +62,8 @@ class TaskManagerLogs:
         self._is_live = is_live
 
     def entries(self, job_id: JobId | None) -> list[LogEntry]:
-        jobs = sorted(self._jobs.iterdir()) if self._jobs.is_dir() else []
-        found = [entry for job in jobs if job_id in (None, job.name) for entry in self._of_job(JobId(job.name), job)]
+        jobs = [path for path in _listing(self._jobs) if job_id in (None, path.name)]
+        found = [entry for job in jobs for entry in self._of_job(JobId(job.name), job)]
         return self._own.entries(job_id) + found
 
     def find(self, log_id: str) -> LogEntry:
@@ -65,20 +71,39 @@ class TaskManagerLogs:
         return _find(self.entries(None), log_id)
 
     def _of_job(self, job_id: JobId, directory: Path) -> Iterator[LogEntry]:
-        for attempt in sorted((p for p in directory.iterdir() if p.name.isdigit()), key=lambda p: int(p.name)):
-            for path in sorted(attempt.iterdir()):
+        attempts = (path for path in _listing(directory) if _ATTEMPT.fullmatch(path.name))
+        for attempt in sorted(attempts, key=lambda path: int(path.name)):
+            for path in _listing(attempt):
                 for pattern, kind in _FILES:
                     if match := pattern.fullmatch(path.name):
                         executor = match.groupdict().get("executor", "")
                         ended = not self._is_live(job_id, int(attempt.name), executor)
                         entry = _entry(f"{job_id}-{attempt.name}-{path.name}", kind, path, complete=ended)
-                        yield msgspec.structs.replace(
-                            entry, job_id=job_id, attempt=int(attempt.name), executor_id=executor
-                        )
+                        if entry is not None:
+                            yield msgspec.structs.replace(
+                                entry, job_id=job_id, attempt=int(attempt.name), executor_id=executor
+                            )
 
 
-def _entry(log_id: str, kind: LogKind, path: Path, *, complete: bool) -> LogEntry:
-    status = path.stat()
+def _listing(directory: Path) -> list[Path]:
+    """List a directory in order; return nothing if it is a link, is not a directory, is gone, or may not be read.
+
+    Raises OSError for a disk that fails: the logs may be there.
+    """
+    try:
+        return [] if directory.is_symlink() else sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
+def _entry(log_id: str, kind: LogKind, path: Path, *, complete: bool) -> LogEntry | None:
+    """Describe a log; None if it is not a regular file, or is gone."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, PermissionError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
     return LogEntry(
         id=log_id,
         kind=kind,

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from emberkeep.base.configuration.values import REGISTRY
 
 HIDDEN = "******"
 
-# Spark's own `spark.redaction.regex`, and the names that cloud storage connectors use for keys.
+# Spark's own `spark.redaction.regex`, the names that cloud storage connectors use for keys, and short names of secrets
+# where they are a word of their own, as in `DB_PASS` or `fs.azure.sas.container.account`.
 _SECRET_KEY = re.compile(
-    r"secret|password|passwd|token|credential|access[.\-_]?key|account[.\-_]?key|api[.\-_]?key", re.I
+    r"secret|password|passwd|passphrase|token|credential|(?:access|account|api|private|shared)[.\-_]?key"
+    r"|connection[.\-_]?string|(?<![a-z0-9])(?:pass|pwd|pw|sas|auth)(?![a-z0-9])",
+    re.I,
 )
+# Also `key=value` in Java options and JDBC addresses, the signature of a shared access signature (`sig=`) or of a
+# presigned address, a bearer token, and a user's password in an address.
 _SECRET_VALUE = re.compile(
-    r"(?:password|passwd|secret|token)\s*=|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]+:[^/\s@]+@", re.I
+    r"(?:password|passwd|passphrase|pwd|secret|token|credential|account[.\-_]?key|access[.\-_]?key)\s*="
+    r"|[?&;]sig(?:nature)?=|x-amz-signature=|\bbearer\s+\S|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@",
+    re.I,
 )
+_OPTION = re.compile(r"--?[A-Za-z]")
 
 
 def is_secret(key: str, value: str) -> bool:
@@ -32,3 +40,21 @@ def is_secret(key: str, value: str) -> bool:
 def redacted(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with secret values replaced by ``******``."""
     return {key: HIDDEN if is_secret(key, value) else value for key, value in settings.items()}
+
+
+def redacted_arguments(arguments: Sequence[str]) -> list[str]:
+    """Return a script's arguments with the secrets hidden, as in ``--db-password x`` and ``DB_PASS=x``."""
+    shown: list[str] = []
+    follows_secret = False
+    for argument in arguments:
+        option = _OPTION.match(argument)
+        name, equals, _ = argument.partition("=")
+        names_secret = bool(_SECRET_KEY.search(name)) and (option is not None or bool(equals))
+        if follows_secret and option is None:
+            shown.append(HIDDEN)
+        elif names_secret and equals:
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(HIDDEN if _SECRET_VALUE.search(argument) else argument)
+        follows_secret = names_secret and not equals
+    return shown

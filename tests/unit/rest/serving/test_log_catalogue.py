@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,23 @@ def test_rotated_logs_of_a_daemon_are_complete_the_present_one_is_not(tmp_path: 
     entries = ProcessLogs(tmp_path, LogKind.JOB_MANAGER).entries(None)
     assert [(entry.id, entry.complete) for entry in entries] == [("jobmanager.log", False), ("jobmanager.log.1", True)]
     assert ProcessLogs(tmp_path / "absent", LogKind.JOB_MANAGER).entries(None) == []
+
+
+@pytest.mark.req("SEC-18")
+def test_what_a_job_puts_in_the_place_of_its_logs_breaks_no_others(directory: WorkingDirectory) -> None:
+    secret = directory.logs / "secret"
+    secret.write_text("not a log")
+    before = TaskManagerLogs(directory, live).entries(None)
+    job = directory.attempt_logs(JOB, 1).parent
+    (job / "1" / "executor-1.stdout").symlink_to("/nowhere/at/all")
+    (job / "1" / "executor-2.stdout").symlink_to(secret)
+    (job / "1" / "executor-3.stdout").mkdir()
+    os.mkfifo(job / "1" / "executor-4.stdout")
+    (job / "3").write_text("not a directory")
+    (job / "4").symlink_to("/etc")
+    (job / "5").symlink_to("5")
+    (job / "\u00b2").mkdir()  # a digit for str.isdigit, no number for int
+    (job.parent / ("c" * 32)).write_text("not a directory either")
+    (directory.logs / "taskmanager.log.1").symlink_to("/nowhere/at/all")
+
+    assert TaskManagerLogs(directory, live).entries(None) == before
