@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from typing import TypeVar
 
@@ -42,12 +43,21 @@ class Channel:
         except OSError as error:
             raise RetryLater(f"the connection to the other side is broken: {error}") from error
 
-    def receive(self, kind: type[T]) -> T:
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if length > LARGEST:
-            raise RetryLater(f"a message of {length} bytes is larger than the limit of {LARGEST}")
+    def receive(self, kind: type[T], *, largest: int = LARGEST, seconds: float | None = None) -> T:
+        """Receive one message of at most ``largest`` bytes.
+
+        ``seconds``: time limit for the whole message, however its bytes arrive. None: the connection's own timeout, for
+        each piece. Raises RetryLater.
+        """
+        before = self._connection.gettimeout()
+        until = None if seconds is None else time.monotonic() + seconds
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size, until))
+        if length > largest:
+            raise RetryLater(f"a message of {length} bytes is larger than the limit of {largest}")
+        data = self._read(length, until)
+        self._connection.settimeout(before)
         try:
-            return msgspec.json.decode(self._read(length), type=kind)
+            return msgspec.json.decode(data, type=kind)
         except msgspec.MsgspecError as error:
             raise RetryLater(f"the message is not valid: {error}") from error
 
@@ -78,10 +88,15 @@ class Channel:
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int, until: float | None) -> bytes:
         data = bytearray()
         try:
             while len(data) < size:
+                if until is not None:
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        raise RetryLater("the message did not arrive in time")
+                    self._connection.settimeout(left)
                 piece = self._connection.recv(min(size - len(data), 2**20))
                 if not piece:
                     raise RetryLater("the other side closed the connection")

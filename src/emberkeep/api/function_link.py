@@ -23,7 +23,9 @@ from emberkeep.api.function_channel import Channel
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict, RetryLater
 
-_SECONDS = 30.0  # for connecting and for the handshake
+_SECONDS = 30.0  # for connecting, and for each piece of the driver's reply
+_UNPROVEN_BYTES = 4096  # of a message from a peer that has not proven that it has the secret
+_UNPROVEN_SECONDS = 10.0  # for such a message
 VERSION = 2
 WITHOUT_RETURN = 1  # the version in which an instance cannot reconnect
 _MARK = "v2."  # prefix of the nonce of a driver that knows version 2
@@ -134,7 +136,8 @@ def _join(link: Link, name: str, instance: str, *, again: bool) -> Joined:
         raise RetryLater(f"cannot reach the driver at {link.host}:{link.port}: {error}") from error
     channel = Channel(connection)
     try:
-        challenge, nonce = channel.receive(Challenge), secrets.token_hex(16)
+        nonce = secrets.token_hex(16)
+        challenge = channel.receive(Challenge, largest=_UNPROVEN_BYTES, seconds=_SECONDS)
         version = VERSION if challenge.nonce.startswith(_MARK) else WITHOUT_RETURN
         hello = Hello(
             version=version,
@@ -168,7 +171,7 @@ class _HungUp(RetryLater):
 
 def _check(answer: Welcome, link: Link, nonce: str) -> None:
     """Raises Conflict, InstanceGivenUp."""
-    if not hmac.compare_digest(answer.proof, _proof(link.secret, "driver", nonce)):
+    if not hmac.compare_digest(answer.proof.encode(), _proof(link.secret, "driver", nonce).encode()):
         raise Conflict(f"{link.host}:{link.port} is not the driver of this attempt")
     if answer.refused:
         raise InstanceGivenUp(answer.refused)
@@ -182,12 +185,12 @@ def recognise(connection: socket.socket, link: Link) -> tuple[Channel, Hello]:
     connection.settimeout(_SECONDS)
     channel, nonce = Channel(connection), f"{_MARK}{secrets.token_hex(16)}"
     channel.send(Challenge(nonce=nonce))
-    hello = channel.receive(Hello)
+    hello = channel.receive(Hello, largest=_UNPROVEN_BYTES, seconds=_UNPROVEN_SECONDS)
     expected = _proof(link.secret, "worker", nonce)
     if (
         hello.version not in (WITHOUT_RETURN, VERSION)
         or hello.attempt != link.attempt
-        or not hmac.compare_digest(hello.proof, expected)
+        or not hmac.compare_digest(hello.proof.encode(), expected.encode())
     ):
         raise Conflict(f"process {hello.pid} on {hello.host} is not a worker of attempt {link.attempt}")
     return channel, hello

@@ -31,6 +31,7 @@ from emberkeep.api.function_link import (
 )
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.spark.functions.handshakes import Handshakes
 from emberkeep.spark.functions.instance_losses import InstanceLosses
 from emberkeep.spark.functions.remote_instance import RemoteInstance
 from emberkeep.spark.functions.waiting_states import WaitingStates, numbered
@@ -42,6 +43,7 @@ _SILENT_SECONDS = 20.0  # a worker that still runs reconnects within this time
 _FAREWELL_SECONDS = 10.0  # a worker hands over its state within this time after its executor has gone
 _UNSEEN_LOOKS = 2  # consecutive checks without the executor: the first may be older than the executor
 _LOOK_SECONDS = 0.5
+_ACCEPT_PAUSE = 0.2  # seconds before the next connection is accepted after an error
 _MOST_INSTANCES = 4_096
 _SNAPSHOT = "snapshot_state"
 
@@ -81,6 +83,7 @@ class ExecutorFunctions:
         self._losses = InstanceLosses()
         self._numbers = 0
         self._link: Link | None = None
+        self._handshakes = Handshakes()
 
     def link(self) -> Link:
         """Return the address at which workers connect; start listening at the first call. Raises OSError."""
@@ -89,9 +92,9 @@ class ExecutorFunctions:
                 listening = socket.create_server((self._host, 0), backlog=256)
                 port = int(listening.getsockname()[1])
                 self._link = Link(self._host, port, self._attempt, secrets.token_hex(32))
-                arguments = (listening, self._link, self._serve)
+                arguments = (listening, self._link)
                 name = "emberkeep-executor-functions"
-                threading.Thread(target=_accept, args=arguments, name=name, daemon=True).start()
+                threading.Thread(target=self._accept, args=arguments, name=name, daemon=True).start()
             return self._link
 
     def instances(self) -> list[str]:
@@ -226,9 +229,31 @@ class ExecutorFunctions:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _serve(self, connection: socket.socket, link: Link) -> None:
+    def _accept(self, listening: socket.socket, link: Link) -> None:
+        """Give each connection a thread of its own."""
+        while True:
+            try:
+                connection, (address, *_) = listening.accept()
+            except OSError as error:  # no descriptor is free, or the peer has gone already
+                log.warning("cannot accept the connection of a worker", reason=str(error))
+                time.sleep(_ACCEPT_PAUSE)
+                continue
+            if not self._handshakes.begin(address):
+                connection.close()
+                continue
+            name = "emberkeep-executor-function"
+            threading.Thread(target=self._serve, args=(connection, address, link), name=name, daemon=True).start()
+
+    def _recognise(self, connection: socket.socket, address: str, link: Link) -> tuple[Channel, Hello]:
+        """Raises RetryLater, Conflict (not a worker of this attempt)."""
         try:
-            channel, hello = recognise(connection, link)
+            return recognise(connection, link)
+        finally:
+            self._handshakes.end(address)
+
+    def _serve(self, connection: socket.socket, address: str, link: Link) -> None:
+        try:
+            channel, hello = self._recognise(connection, address, link)
             remote, states = self._let_in(channel, hello, link)
         except EmberkeepError as error:
             log.warning("refused the connection of a worker", reason=str(error))
@@ -353,13 +378,6 @@ class ExecutorFunctions:
         remote.is_gone = True
         self._remotes = [other for other in self._remotes if other is not remote]
         self._changed.notify_all()
-
-
-def _accept(listening: socket.socket, link: Link, serve: Callable[[socket.socket, Link], None]) -> None:
-    """Give each connection a thread of its own, which runs ``serve``."""
-    while True:
-        connection, _ = listening.accept()
-        threading.Thread(target=serve, args=(connection, link), name="emberkeep-executor-function", daemon=True).start()
 
 
 def _states_in(reply: Reply) -> list[bytes]:

@@ -1,0 +1,116 @@
+"""A peer without the attempt's secret at the port for functions on executors takes no memory, thread or descriptor."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from emberkeep.api import function_link
+from emberkeep.api.function_channel import LARGEST
+from emberkeep.api.function_link import join_driver
+from emberkeep.spark.functions import handshakes
+from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+
+_DEADLINE_SECONDS = 240.0
+
+pytestmark = pytest.mark.req("SEC-6")
+
+
+@pytest.fixture
+def driver() -> Iterator[ExecutorFunctions]:
+    driver = ExecutorFunctions("127.0.0.1", 3, dict, silent_seconds=0.5)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def stranger(driver: ExecutorFunctions) -> Iterator[Callable[[], socket.socket]]:
+    """Connects, and has read the driver's challenge."""
+    link = driver.link()
+    with ExitStack() as stack:
+
+        def connected() -> socket.socket:
+            connection = stack.enter_context(socket.create_connection((link.host, link.port), _DEADLINE_SECONDS))
+            (length,) = struct.unpack(">I", connection.recv(4, socket.MSG_WAITALL))
+            connection.recv(length, socket.MSG_WAITALL)
+            return connection
+
+        yield connected
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Wait for the driver to close the connection."""
+    with suppress(ConnectionResetError):
+        return connection.recv(1) == b""
+    return True
+
+
+def joins(driver: ExecutorFunctions, instance: str = "a" * 32) -> bool:
+    joined = join_driver(driver.link(), "counter", instance)
+    joined.channel.close()
+    return joined.states == []
+
+
+def test_a_large_first_message_is_refused_by_its_length(
+    driver: ExecutorFunctions, stranger: Callable[[], socket.socket]
+) -> None:
+    connection = stranger()
+    connection.sendall(struct.pack(">I", LARGEST))
+
+    assert is_closed(connection)
+    assert joins(driver)
+
+
+def test_one_that_drips_is_cut_off(
+    driver: ExecutorFunctions, stranger: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function_link, "_UNPROVEN_SECONDS", 0.2)
+    connection = stranger()
+    connection.sendall(struct.pack(">I", 4000))
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    with suppress(ConnectionError):
+        while time.monotonic() < deadline:
+            connection.sendall(b" ")
+            time.sleep(0.02)
+
+    assert time.monotonic() < deadline
+    assert joins(driver)
+
+
+def test_silent_connections_are_few_and_leave_room_for_others(
+    driver: ExecutorFunctions, stranger: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "MOST_OF_ONE_ADDRESS", 3)
+    silent = [stranger() for _ in range(3)]
+    link = driver.link()
+    with socket.create_connection((link.host, link.port), _DEADLINE_SECONDS) as fourth:
+        assert is_closed(fourth)
+    with socket.create_connection((link.host, link.port), _DEADLINE_SECONDS, ("127.0.0.2", 0)) as elsewhere:
+        assert elsewhere.recv(4, socket.MSG_WAITALL)
+
+    for connection in silent:
+        connection.sendall(struct.pack(">I", LARGEST))
+        assert is_closed(connection)
+    assert joins(driver)
+
+
+def test_a_proof_that_is_no_hash_is_refused_in_order(
+    driver: ExecutorFunctions, stranger: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    hello = {"version": 2, "attempt": 3, "proof": "ü", "nonce": "", "name": "n", "host": "h", "pid": 1}
+    message = json.dumps(hello).encode()
+    connection = stranger()
+    connection.sendall(struct.pack(">I", len(message)) + message)
+
+    assert is_closed(connection)
+    assert not failed
+    assert joins(driver)
