@@ -371,4 +371,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestSlotPool = PoolMachine.TestCase
-TestSlotPool.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)
+TestSlotPool.settings = settings(max_examples=examples(75), stateful_step_count=60, deadline=None)
