@@ -1,4 +1,4 @@
-"""Waiting for places that are unavailable now: nothing is concluded from a file system that is away."""
+"""Waiting for places that are unavailable now: a missing file system proves nothing about its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emberkeep.spark.notices import Notices
 
 log = structlog.get_logger(__name__)
 
-_PAUSE = 1.0  # seconds between two looks
+_PAUSE = 1.0  # seconds between looks
 
 
 def wait_until_available(look: Callable[[], None], what: str, notices: Notices) -> None:

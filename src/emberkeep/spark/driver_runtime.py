@@ -98,7 +98,7 @@ class DriverRuntime:
         return scheduler_control.silent_executors(self._context(), executor_ids)
 
     def block_takers(self) -> frozenset[str]:
-        """Return the executors that can take over blocks of others. Raises SparkUnavailable."""
+        """Return the executors that can take over blocks of other executors. Raises SparkUnavailable."""
         return executor_blocks.block_takers(self._context())
 
     def excluded_executors(self) -> frozenset[str]:
@@ -146,7 +146,7 @@ class DriverRuntime:
         return None if jvm is None else jvm.pid
 
     def jvm_died(self) -> JvmExit | None:
-        """Return how the JVM ended by itself or by a signal; None before its start, while it runs, after shutdown."""
+        """Return how the JVM ended on its own or by a signal; None before its start, while it runs, after shutdown."""
         jvm = self._contexts.jvm
         return None if jvm is None else jvm.died()
 
@@ -237,7 +237,7 @@ def install(
 
 
 def _set_up_python(settings: DriverSettings) -> None:
-    """Set this process's environment and path as Python workers of the job have them."""
+    """Set this process's environment and path to those of the job's Python workers."""
     os.environ["PYSPARK_PYTHON"] = (
         settings.spark_conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     )
@@ -249,7 +249,7 @@ def _set_up_python(settings: DriverSettings) -> None:
 def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Mapping[str, bytes]]:
     """Return a function that reads the restored states of user functions, see ``Restore.function_states``.
 
-    The returned function raises SparkUnavailable if no SparkContext is up, and all that Restore raises.
+    The returned function raises SparkUnavailable if no SparkContext is up, and whatever Restore raises.
     """
 
     def states() -> Mapping[str, bytes]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from emberkeep.spark.executors.scheduler_control import call
 
-DRIVER = "driver"  # Spark's executor id of the driver
-LOOKED_AT = 1000  # most map outputs that one call examines: each takes three calls into the JVM of some 0.1 ms
+DRIVER = "driver"  # the driver's executor id in Spark
+LOOKED_AT = 1000  # maximum number of map outputs examined per call: each takes three calls into the JVM of about 0.1 ms
 
 
 @dataclass(frozen=True)

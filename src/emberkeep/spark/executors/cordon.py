@@ -100,7 +100,7 @@ class Cordon:
         if new:
             doubtful, self._doubtful = self._doubtful, self._doubtful | new
             done = tables.close(new)
-            # `close` does not return executors that a failed call before had closed: ask for those.
+            # `close` does not return executors that an earlier, failed call had closed: ask for those.
             if unsure := doubtful & new - done:
                 done |= tables.closed(unsure)
             self._cordoned |= done

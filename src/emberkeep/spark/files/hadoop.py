@@ -134,8 +134,8 @@ class HadoopFiles:
         """Write a small file to ``location``, replacing an existing one. The result's path is ``location``.
 
         The file is written under a temporary name and renamed. On the local file system, the rename replaces an
-        existing file. Elsewhere Hadoop's rename does not: the existing file is deleted right before, so a crash in
-        between leaves no file.
+        existing file. Elsewhere Hadoop's rename does not: the existing file is deleted just before the rename, so a
+        crash in between leaves no file.
         """
         aside = f"{location}.tmp"
         with _translated(location):
@@ -211,7 +211,7 @@ class HadoopFiles:
                     raise Fatal(f"cannot create directory {directory}", hint="check the permissions there")
 
     def sync_tree(self, root: str, directories: Iterable[str]) -> None:
-        """Make the entries of these directories below ``root`` survive a power loss, and the directories themselves."""
+        """Make these directories below ``root``, and their entries, survive a power loss."""
         found = {root, root.rpartition("/")[0]}
         for directory in directories:
             below = directory

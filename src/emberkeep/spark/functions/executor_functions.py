@@ -1,7 +1,7 @@
 """The driver's side of functions on executors: their instances, calls to all of them, and states without an instance.
 
 An instance whose connection breaks is *silent*: its worker may still run, with all its state. The driver waits until
-the instance reconnects or its deadline passes. Only then the instance is lost, and another instance gets its last known
+the instance reconnects or its deadline passes. Only then is the instance lost, and another instance gets its last known
 state. So a snapshot never omits an instance whose fate is unknown. If Spark loses or removes an executor, its instances
 get a deadline even while their connections look intact: a node without power sends nothing.
 """
@@ -38,7 +38,7 @@ from emberkeep.spark.functions.waiting_states import WaitingStates, numbered
 
 log = structlog.get_logger(__name__)
 
-_CLOSE_SECONDS = 10.0  # time limit of closing all instances
+_CLOSE_SECONDS = 10.0  # time limit for closing all instances
 _SILENT_SECONDS = 20.0  # a worker that still runs reconnects within this time
 _FAREWELL_SECONDS = 10.0  # a worker hands over its state within this time after its executor has gone
 _UNSEEN_LOOKS = 2  # consecutive checks without the executor: the first may be older than the executor
@@ -186,7 +186,7 @@ class ExecutorFunctions:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _settled(self) -> list[RemoteInstance]:
-        """Wait until no instance is silent, as each has reconnected or is lost; return all instances."""
+        """Wait until each silent instance has reconnected or is lost; return all instances."""
         with self._changed:
             while True:
                 self._give_up_overdue()

@@ -51,7 +51,7 @@ class FunctionHooks:
         @functools.wraps(original)
         def given(owner: Any, function: Any) -> Any:
             if os.getpid() == self._pid:
-                # For a bound method, register its object, if that has lifecycle methods other than `close`.
+                # For a bound method, register its object if the object has lifecycle methods other than `close`.
                 target = getattr(function, "__self__", function)
                 if takes_part(target) and (target is function or hasattr(target, "prepare_to_shutdown")):
                     self._registry.add(target)

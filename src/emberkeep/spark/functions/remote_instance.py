@@ -14,7 +14,7 @@ class RemoteInstance:
 
     - ``taken``: the instance's last known state, which another instance gets if this one is lost: the states that it
       began with, later its state in its newest snapshot.
-    - ``until``: in ``time.monotonic()`` seconds; the instance is lost unless it reconnects or leaves before. None: no
+    - ``until``: in ``time.monotonic()`` seconds; the instance is lost unless it reconnects or leaves by then. None: no
       deadline.
     - ``unseen``: number of consecutive checks in which Spark did not list its executor.
     - ``asked``: the call that it has not answered yet.

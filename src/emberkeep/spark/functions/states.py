@@ -1,8 +1,8 @@
 """Keep the newest recorded states of user functions next to the job's checkpoints, for the start of later attempts.
 
 States are recorded with savepoints: first the one that the job starts from, then each one that the job completes. A
-copy of the newest states is kept because a savepoint may be removed, or be slow to read. When a driver moves there is
-no savepoint: it keeps the current states of its functions.
+copy of the newest states is kept because a savepoint may be removed, or be slow to read. When a driver moves, there is
+no savepoint, so the driver keeps the current states of its functions.
 
 ```
 <root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the highest number is valid
@@ -75,8 +75,8 @@ class FunctionStates:
     def begin_with(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
         """Return the states that this attempt's functions begin with, by instance; empty if there are none.
 
-        All calls in one attempt return the same. ``started_from``: returns the states in the savepoint that the job
-        started from, None without one; it is called if no states are kept yet. Raises Fatal (kept states cannot be
+        All calls in one attempt return the same states. ``started_from``: returns the states in the savepoint that the
+        job started from, None without one; it is called if no states are kept yet. Raises Fatal (kept states cannot be
         read), and what ``started_from`` raises.
         """
         with self._lock:
@@ -93,7 +93,7 @@ class FunctionStates:
     def keep_for_move(self, session: Any, now_ms: int, states: Mapping[str, bytes]) -> None:
         """Keep the states before this attempt ends for a move of its driver; they are durable when this returns.
 
-        Raises EmberkeepError if they were not kept: then the attempt must not end.
+        Raises EmberkeepError if they were not kept; in that case the attempt must not end.
         """
         kept = KeptStates(job_id=self._job_id, savepoint="", created_ms=now_ms, states=dict(states))
         with self._lock:

@@ -25,7 +25,7 @@ from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
 log = structlog.get_logger(__name__)
 
-_NAMES_SHOWN, _NAME_SHOWN = 20, 200  # most names that are shown, and most characters of each
+_NAMES_SHOWN, _NAME_SHOWN = 20, 200  # maximum number of names shown, and of characters of each
 
 
 class DriverFunctions:
@@ -61,9 +61,9 @@ class DriverFunctions:
         self._calls = FunctionCalls(seconds)
         # Never call the user's code while holding this lock.
         self._changed = threading.Condition()
-        self._beginning: dict[str, int] = {}  # by function: the thread that is giving it its state and opening it
+        self._beginning: dict[str, int] = {}  # by function: the thread that is restoring its state and opening it
         self._begun: set[str] = set()
-        self._asked: set[str] = set()  # functions that the newest snapshot asked for their state
+        self._asked: set[str] = set()  # functions whose state the newest snapshot asked for
         self._ended: set[str] = set()
         self._ending = threading.RLock()  # only one thread at a time runs the end of the sources
         self._ended_badly = False
@@ -139,19 +139,19 @@ class DriverFunctions:
     def sources_ended(self) -> None:
         """Run the steps at the end of all sources: end the queries, then prepare, shut down and close the functions.
 
-        Call this when the script has ended successfully by itself. It does nothing if the job has another end, a query
-        has failed or no function is left. Raises UserFunctionFailed, which makes the job's end a failure.
+        Call this when the script has ended successfully on its own. It does nothing if the job ended in another way, a
+        query has failed or no function is left. Raises UserFunctionFailed, which makes the job's end a failure.
         """
         with self._ending:
             if not self._has_any() or self.has_other_end() or self._query_failed():
                 return
             _end_queries()
             for step in (self.prepare_to_shutdown, self.shutdown, self.close):
-                if not self.has_other_end():  # the job may be cancelled between two steps
+                if not self.has_other_end():  # the job may be cancelled between steps
                     step()
 
     def spark_stops(self, *, failed: bool) -> None:
-        """Run the end of the sources while Spark still runs. ``failed``: Spark stops because of an exception.
+        """Take the steps at the sources' end while Spark still runs. ``failed``: Spark stops because of an exception.
 
         A stop during an exception, or after a query failed, is not a good end.
         """

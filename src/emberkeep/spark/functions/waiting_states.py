@@ -18,7 +18,7 @@ class WaitingStates:
         self._kept: dict[str, list[bytes]] | None = None  # None: not read yet
 
     def names(self) -> set[str]:
-        """Return the functions for which a state waits. Before the first use there is none."""
+        """Return the functions for which a state waits. Before the first use there are none."""
         return {name for name, states in (self._kept or {}).items() if states}
 
     def all(self) -> dict[str, list[bytes]]:

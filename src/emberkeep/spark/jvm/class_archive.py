@@ -1,6 +1,6 @@
 """Class-data archives: Spark's classes, parsed and linked once per installation, then mapped into every JVM.
 
-A Spark JVM spends most of its start on loading thousands of classes from jars. The JVM itself checks that an archive
+A Spark JVM spends most of its start-up loading thousands of classes from jars. The JVM itself checks that an archive
 matches it and the jars on its class path, and starts without the archive if not. A truncated archive would crash the
 JVM, so this module records and checks the archive's size, and the JVM's options make it verify checksums.
 """
@@ -48,7 +48,7 @@ def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str,
 
 
 def build_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
-    """Return the archive; build it first if needed (some 30 s of one core, 150 MB). One process builds at a time.
+    """Return the archive; build it first if needed (30 s of one core, 150 MB). One process builds at a time.
 
     Raises ClassArchiveFailed; jobs also run without an archive.
     """

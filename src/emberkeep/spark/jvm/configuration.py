@@ -56,13 +56,13 @@ def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str)
 def defaults(settings: DriverSettings) -> dict[str, str]:
     """Return our defaults, which the JVM gets at its start; every setting of the user overrides them."""
     return {
-        "spark.ui.enabled": "false",  # saves start time and a port; the cluster's own page shows progress
+        "spark.ui.enabled": "false",  # saves start-up time and a port; the cluster's own page shows progress
         "spark.ui.port": "0",
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.ui.showConsoleProgress": "false",  # spark-submit turns it on for interactive shells only
         "spark.app.name": settings.app_name,
         # An executor that must leave its node hands over its blocks, then ends. By default, Spark checks for remaining
-        # blocks only every 30 s, and knows new executors only after a minute.
+        # blocks only every 30 s, and notices new executors only after a minute.
         DECOMMISSION_SWITCH: "true",
         "spark.storage.decommission.enabled": "true",
         "spark.storage.decommission.replicationReattemptInterval": "2s",

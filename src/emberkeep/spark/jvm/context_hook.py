@@ -1,7 +1,7 @@
 """Make the SparkContexts that the user's code creates run on the cluster.
 
-The hook is where PySpark creates the JVM's context (`SparkContext._do_init`), so that it sees all that the code has set
-by then, including static configuration.
+The hook is where PySpark creates the JVM's context (`SparkContext._do_init`), so that it sees everything that the code
+has set by then, including static configuration.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[s
                 hint="see the JVM's messages above; a spark.driver setting or --packages may be wrong",
             )
         time.sleep(_POLL_SECONDS)
-    # Spark writes the file aside and renames it, so it is complete as soon as it exists.
+    # Spark writes the file under another name and renames it, so it is complete as soon as it exists.
     data = file.read_bytes()
     port, length = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + length].decode()

@@ -1,8 +1,8 @@
 """A Spark Master without workers inside the driver's own JVM, with which the application registers.
 
 Task managers start the executors, which connect to the driver directly, so the Master decides nothing. This module
-assembles the Master instead of calling its `startRpcEnvAndEndpoint`, because its web page must be closed: it would
-listen on the node's address without any authentication.
+assembles the Master instead of calling its `startRpcEnvAndEndpoint`, because the Master's web page must be closed: it
+would listen on the node's address without any authentication.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings that direct Spark's access to checkpoints to the state gateway of each process's own task manager. Pure.
 
-Every checkpoint has an address ``webhdfs://localhost/…``. Hadoop's client takes ``localhost`` for the name of a
-nameservice, and reads the address of that nameservice from the settings. There it expands ``${env.…}`` from the
+Every checkpoint has an address ``webhdfs://localhost/…``. Hadoop's client treats ``localhost`` as the name of a
+nameservice, and reads the address of that nameservice from the settings, where it expands ``${env.…}`` from the
 environment of its own process. Spark sends settings to executors unexpanded, so one configuration serves all nodes.
 """
 
@@ -26,9 +26,9 @@ _RETRIES = "100,10,500,20,2000,60"
 _ANSWER_WAIT = "300s"  # the gateway acknowledges a large file only once the durable store has all of it
 
 _LOCALITY_WAIT = "spark.locality.wait"
-# These make tasks run on the nodes with their state. A lost executor remains the preferred one by its id, so tasks wait
-# only for its node. The wait is long enough for a replacement executor there, because Spark has fixed the preferred
-# places of the running batch. It is bounded, because the replacement may start on another node.
+# These make tasks run on the nodes with their state. Spark prefers an executor by its id even after the executor is
+# lost, so tasks wait only for its node. The wait is long enough for a replacement executor there, because Spark has
+# fixed the preferred places of the running batch. It is bounded, because the replacement may start on another node.
 PLACEMENT_DEFAULTS = {
     "spark.locality.wait.process": "0",
     "spark.locality.wait.node": "15s",

@@ -66,7 +66,7 @@ class AwaitGate:
 
     @property
     def was_awaited(self) -> bool:
-        """True if the script has awaited a query or asked which are active, and so counts as having started all."""
+        """True if the script awaited a query or asked which are active, and so counts as having started all queries."""
         with self._changed:
             return self._awaited
 
@@ -207,7 +207,7 @@ class _Hook:
                 if ended is False or not self._gate.wait(deadline):
                     return False
                 if turns == self._gate.turns or not self._any_active():
-                    return ended  # a query ended by itself
+                    return ended  # a query ended on its own
 
         return await_any_termination
 
@@ -218,7 +218,7 @@ class _Hook:
             self._gate.awaiting()
             if self._gate.is_held:
                 return [query.handle for query in self._queries.all() if query.away]
-            # Return the script's own handles, as the gate holds only awaits on those.
+            # Return the script's own handles, because the gate holds only awaits on those.
             return [self._queries.handle_of(found) for found in original(manager)]
 
         return active
@@ -265,5 +265,5 @@ def _deadline(timeout: float | None) -> float | None:
 
 
 def _left(deadline: float | None) -> float | None:
-    """Return the seconds until the deadline, at least 0.001, as PySpark refuses 0; None without a deadline."""
+    """Return the seconds until the deadline, at least 0.001 because PySpark refuses 0; None without a deadline."""
     return None if deadline is None else max(0.001, deadline - time.monotonic())

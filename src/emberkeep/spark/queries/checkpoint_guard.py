@@ -1,11 +1,11 @@
-"""Hold back the commits of a streaming query while its driver does not know whether it was superseded.
+"""Hold back the commits of a streaming query while its driver does not know whether its attempt was superseded.
 
 Spark writes its logs (planned batches, committed batches, the file sink's log) through the interface
 CheckpointFileManager. This module replaces the implementation with one in Python that first calls ``may_commit`` and
 then the original. It calls ``may_commit`` when a file is begun and, if Spark writes temporary files and renames them,
-right before the renaming. Spark's own "create only if absent" still decides whether a file is created. A query's very
-first entry may be written before its logs are guarded; that is safe, as the start of the query calls ``may_commit`` as
-well.
+just before the rename. Spark's own "create only if absent" still decides whether a file is created. A query's very
+first entry may be written before its logs are guarded; that is safe, because the start of the query also calls
+``may_commit``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadat
 _INTERFACE = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 _RENAMING = f"{_INTERFACE}$RenameHelperMethods"
 _RENAMED_STREAM = "CheckpointFileManager$RenameBasedFSDataOutputStream"
-# Spark's error class, its error message, and the exception that remains when the error passed through Python.
+# Spark's error class, its error message, and the exception that remains when the error has passed through Python.
 _OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using", "FileAlreadyExists")
 _FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 
@@ -140,7 +140,7 @@ class _AskingFiles:
 
 
 class _AskingRenamingFiles(_AskingFiles):
-    """An _AskingFiles for a file manager that writes temporary files and renames them. The renaming waits, too."""
+    """An _AskingFiles for a file manager that writes temporary files and renames them. The rename waits, too."""
 
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
         from pyspark import SparkContext

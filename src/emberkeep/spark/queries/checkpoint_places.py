@@ -47,7 +47,7 @@ class CheckpointPlaces:
     def wait_for(self, session: Any, location: str, reached: str) -> None:
         """Wait until the checkpoint at ``location`` has its commit log, if earlier attempts have committed to it.
 
-        ``reached``: location of the same checkpoint as Spark reaches it. Return if Spark's file system raises an error,
+        ``reached``: location at which Spark reaches the same checkpoint. Return if Spark's file system raises an error,
         because the start of the query raises it again.
         """
         if location not in self._committed:

@@ -27,7 +27,7 @@ class CommittedBefore:
     def check(self, spark: Any, location: str, reached: str) -> None:
         """Warn if a checkpoint lacks batches that were committed before; call this before its query starts.
 
-        ``reached``: location of the same checkpoint as Spark reaches it. Errors are logged: the start of the query
+        ``reached``: location at which Spark reaches the same checkpoint. Errors are logged: the start of the query
         raises them.
         """
         before = self._batches.pop(location, None)

@@ -1,6 +1,6 @@
-"""The streaming queries that the script has started, with all that is needed to start each again.
+"""The streaming queries that the script has started, with everything needed to start each of them again.
 
-The script can change a DataStreamWriter after it has started a query, and start another query with it. So the writer's
+After starting a query, the script can change the DataStreamWriter and start another query with it. So the writer's
 fields are recorded at each start, and restored temporarily while that query is started again.
 """
 
@@ -27,7 +27,7 @@ class ScriptQuery:
     """A streaming query of the script.
 
     - ``handle``: the script's StreamingQuery; its JVM object is replaced when the query is started again.
-    - ``reached``: location of the checkpoint as Spark reaches it; None if the query cannot recover.
+    - ``reached``: location at which Spark reaches the checkpoint; None if the query cannot recover.
     - ``fields``: the writer's fields, as (java.lang.reflect.Field, value).
     - ``away``: a procedure has ended the query, and the script still sees it as running.
     - ``path``: the writer's option ``path``, "" if not given.
@@ -137,7 +137,7 @@ class ScriptQueries:
     def start_again(self, query: ScriptQuery, *, once: bool = False) -> Any:
         """Start a query with its recorded writer; return the new StreamingQuery.
 
-        ``once``: run one batch only; it is the planned one if a batch is planned.
+        ``once``: run one batch only; if a batch is planned, run that one.
         """
         writer = query.writer
         self._own.again = query

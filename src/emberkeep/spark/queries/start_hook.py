@@ -49,7 +49,7 @@ class QueryStarts(Protocol):
     """Steps that QueryHook runs before, during and after the start of a query by the script."""
 
     def admitted(self) -> AbstractContextManager[None]:
-        """Enclose all other steps: wait until queries may start. Raises SystemExit if none may start any more."""
+        """Enclose all other steps: wait until queries may start. Raises SystemExit if no query may start any more."""
 
     def restore(self, query: ScriptQuery) -> None:
         """Restore the query's checkpoint, if the job starts from a savepoint. Raises EmberkeepError."""
@@ -110,8 +110,8 @@ class QueryHook:
     def progress(self) -> list[ObservedQuery]:
         """Return the progress of each query that the script has started.
 
-        A query that has ended is included once more, then left out. If a procedure has ended it, it stays, as it may
-        be started again. Raises SparkUnavailable.
+        A query that has ended is included once more, then left out. One that a procedure has ended stays, because it
+        may be started again. Raises SparkUnavailable.
         """
         with self._lock:
             running = list(self._running)

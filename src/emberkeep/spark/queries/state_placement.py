@@ -35,7 +35,7 @@ from emberkeep.spark.queries.listening import listener_of_starts
 
 log = structlog.get_logger(__name__)
 
-_EXECUTORS_WAIT = 30.0  # seconds; least time limit of a start's wait for executors on the nodes with the query's state
+_EXECUTORS_WAIT = 30.0  # seconds; minimum limit of a start's wait for executors on the nodes with the query's state
 _OTHERS_SHARE = 5  # a start waits 1/5 of spark.locality.wait.node for missing slots, which may never become available
 _PAUSE = 0.25
 
@@ -159,7 +159,7 @@ class _Query:
         return bool(path.getFileSystem(configuration).exists(path))
 
     def tasks_wait(self) -> float:
-        """Return for how many seconds a task waits for its preferred node (``spark.locality.wait.node``)."""
+        """Return how many seconds a task waits for its preferred node (``spark.locality.wait.node``)."""
         return float(self._session._jsc.sc().conf().getTimeAsMs("spark.locality.wait.node", "0")) / 1000
 
     def executors(self) -> frozenset[ExecutorId]:

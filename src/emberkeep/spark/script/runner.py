@@ -38,7 +38,7 @@ class OutcomeKind(Enum):
 
 @dataclass(frozen=True)
 class ScriptOutcome:
-    """The script's end. Everything that plain Python prints then has been printed. ``exit_code``: 0 to 255."""
+    """The script's end. Whatever plain Python prints at that point has been printed. ``exit_code``: 0 to 255."""
 
     exit_code: int
     kind: OutcomeKind
@@ -122,7 +122,7 @@ def _set_first_path(directory: str) -> None:
 def _new_main(names: Mapping[str, object]) -> dict[str, object]:
     """Install a new module ``__main__`` and return its namespace.
 
-    It stays afterwards, because the script's threads and exit handlers use it.
+    The module stays afterwards, because the script's threads and exit handlers use it.
     """
     module = types.ModuleType("__main__")
     module.__dict__.update({"__builtins__": __builtins__, "__package__": None, "__spec__": None, **names})

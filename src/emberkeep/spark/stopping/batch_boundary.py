@@ -1,9 +1,9 @@
 """End a streaming query exactly between two micro-batches.
 
-``StreamingQuery.stop`` interrupts the running batch. A query also ends by itself if its state field, which it reads
-before each batch, is TERMINATED: the running batch still commits its offsets and its state, and is the last one.
-Spark 4.3 reads the field once more after a batch is planned and before it writes, and then interrupts itself. Such a
-batch must be run again under the same number, and the query's exception is not a failure of the script.
+``StreamingQuery.stop`` interrupts the running batch. A query also ends on its own if its state field, which it reads
+before each batch, is TERMINATED: the running batch still commits its offsets and its state, and is the last one. Spark
+4.3 reads the field once more after a batch is planned and before it writes, and then interrupts itself. Such a batch
+must be run again under the same number, and the query's exception is not a failure of the script.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecuti
 _REAL_TIME = "org.apache.spark.sql.execution.streaming.RealTimeTrigger"
 _PAUSE = 0.1
 _INTERRUPTIONS = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
-_CAUSES = 20  # most links of an exception's chain of causes that are examined
-_IDLE_LOOKS = 5  # a query that is seen idle this often in a row is interrupted in its sleep
+_CAUSES = 20  # maximum number of links examined in an exception's chain of causes
+_IDLE_LOOKS = 5  # a query that is seen idle this many times in a row is interrupted while it sleeps
 
 Note = Callable[[str], None]
 
@@ -61,7 +61,7 @@ def check_has_boundaries(query: ScriptQuery) -> None:
 def was_interrupted(query: ScriptQuery) -> bool:
     """True if the query has ended because its batch was interrupted, according to the causes of its exception.
 
-    Spark's own code or the script's may have raised it. Raises SparkUnavailable.
+    Either Spark's own code or the script's may have raised that exception. Raises SparkUnavailable.
     """
     failure = call("exception of a query", query.handle._jsq.exception)
     found = failure.get() if failure.isDefined() else None

@@ -36,7 +36,7 @@ from emberkeep.spark.stopping.planned_batch import BatchFailed, run_planned_batc
 
 log = structlog.get_logger(__name__)
 
-DRAIN_BATCHES = 10  # most planned batches of one drain: timers may set further timers without end
+DRAIN_BATCHES = 10  # maximum number of planned batches of one drain: timers may set further timers endlessly
 _TIMERS = ("withstate",)  # operators (flatMapGroups, applyInPandas, transform …WithState) whose functions set timers
 
 Note = Callable[[str], None]
@@ -167,7 +167,7 @@ class QueryDrains:
     def _run_planned(
         self, files: HadoopFiles, location: str, query: ScriptQuery, limit: Limit = NO_LIMIT
     ) -> dict[str, Any]:
-        """Run the planned batch; return Spark's report of it, or {}. Raises DrainGivenUp, Fatal, StepHangs."""
+        """Run the planned batch; return Spark's report of the batch, or {}. Raises DrainGivenUp, Fatal, StepHangs."""
         try:
             return run_planned_batch(self._queries, query, limit, retained=DRAIN_BATCHES + 2)
         except BatchFailed as error:

@@ -21,7 +21,7 @@ _SESSION_CATALOG = "spark_catalog"  # Spark's own; a table of another catalog ne
 
 
 def check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoint) -> None:
-    """Raise RestoreRefused if Spark's file sink could not continue from that savepoint."""
+    """Raise RestoreRefused if Spark's file sink could not continue from the savepoint."""
     output = output_directory(query)
     if output is None:
         return

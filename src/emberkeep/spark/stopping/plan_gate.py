@@ -1,7 +1,7 @@
 """Hold streaming queries between two batches by delaying the plan of the next batch.
 
 There are two ways to hold. A closed gate holds all queries. A bound holds one query before a batch that would make
-Spark remove files which a savepoint still copies: Spark retains the logs and the state of the last
+Spark remove files that a savepoint is still copying: Spark retains the logs and the state of the last
 ``spark.sql.streaming.minBatchesToRetain`` batches, on the driver and on executors, and removes older ones as newer
 batches run. That number is fixed when a query starts. So the copy is safe as long as the query stays within its bound,
 with any state store and any file system.
@@ -40,7 +40,7 @@ class PlanGate:
         self._passing = 0
         self._bounds: dict[str, int] = {}  # by query: the newest batch that may be planned
         self._stood: dict[str, float] = {}  # by query: total seconds for which its bound has held it
-        self._waiting: dict[str, float] = {}  # by held query: time.monotonic() since when its bound holds it
+        self._waiting: dict[str, float] = {}  # by held query: time.monotonic() at which its bound began to hold it
 
     @contextmanager
     def planning(self, query_id: str, batch: int) -> Iterator[None]:

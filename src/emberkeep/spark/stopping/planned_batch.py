@@ -27,13 +27,13 @@ class BatchFailed(Fatal):
 def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, retained: int) -> dict[str, Any]:
     """Start the query for its planned batch only. Return Spark's progress report of the batch; empty if there is none.
 
-    ``retained``: least number of entries that the logs keep. At the limit the batch is interrupted.
+    ``retained``: minimum number of entries that the logs keep. At the limit the batch is interrupted.
 
     Raises BatchFailed; StepHangs if the batch ignores its interruption and still runs; SparkUnavailable.
     """
     with _Retaining(query.session, retained):
         handle = queries.start_again(query, once=True)
-    # Do not use awaitTermination: it raises the exception that the query has failed with.
+    # Do not use awaitTermination: it raises the exception with which the query failed.
     thread = call("a planned batch", lambda: handle._jsq.streamingQuery().queryExecutionThread())
     while call("a planned batch", thread.isAlive):
         time.sleep(_PAUSE)
@@ -54,7 +54,8 @@ def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, 
 def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
     """Interrupt the query, and wait until its thread has ended. Raises StepHangs.
 
-    Spark's own stop blocks until the batch's code ends, which may ignore the interruption: so call it on a thread.
+    Spark's own stop blocks until the batch's code ends, and that code may ignore the interruption. So call it on a
+    thread of its own.
     """
 
     def stop() -> None:
@@ -77,7 +78,7 @@ def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
 class _Retaining:
     """Context in which queries that start keep at least ``retained`` log entries.
 
-    So the entries from before a drain stay. A query reads the setting when it starts.
+    This keeps the entries from before a drain. A query reads the setting when it starts.
     """
 
     def __init__(self, session: Any, retained: int) -> None:

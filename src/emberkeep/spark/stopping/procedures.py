@@ -1,7 +1,7 @@
-"""The steps of a procedure that act on streaming queries: on all that the script has started.
+"""The steps of a procedure that act on all streaming queries that the script has started.
 
-Apart from the calls around the start of a query, which the script's threads make, all calls come from one other thread.
-Calls block, and each may be repeated.
+Apart from the calls around the start of a query, which the script's threads make, all calls come from a single other
+thread. Calls block, and each may be repeated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
 _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _SETTLE_SECONDS = 15.0  # a script that awaits no query counts as having started all after this long without a start
 _PAUSE = 0.1
-_TRIAL_SECONDS = 60.0  # least time limit of the test write to a savepoint's directory
+_TRIAL_SECONDS = 60.0  # minimum time limit of the test write to a savepoint's directory
 
 
 class QueryProcedures:
@@ -75,7 +75,7 @@ class QueryProcedures:
         self._may_commit = may_commit
         self._step_seconds = step_seconds
         self._drain = QueryDrains(queries, may_commit)
-        self._paused_at: dict[str, int] = {}  # by query key: the last batch that was committed at the pause
+        self._paused_at: dict[str, int] = {}  # by query key: the last committed batch when the query was paused
         self._asked_before = asked_before
         self._states = states
         self._drain_begun = False  # an earlier attempt planned a drain's batch before it was lost
@@ -151,7 +151,7 @@ class QueryProcedures:
         self._paused_at = {}
         if not self.gate.hold(limit.seconds_left):
             raise too_late("the script was still starting a streaming query")
-        queries = self._ending()  # the script may have started one more before the gate was held
+        queries = self._ending()  # the script may have started another query before the gate was held
         for query in queries:
             query.away = True
         limit = NO_LIMIT if self._drain_begun else limit
@@ -228,7 +228,7 @@ class QueryProcedures:
         self.plans.open()
 
     def drain(self, note: Note) -> str:
-        """Drain all queries that have a checkpoint, including those that had ended by themselves before the stop.
+        """Drain all queries that have a checkpoint, including those that had ended on their own before the stop.
 
         All queries must have ended. Return a sentence about what was not emitted; "" if everything was. Raises what
         ``QueryDrains.drain`` raises for a query that this stop has ended.
@@ -304,7 +304,7 @@ class QueryProcedures:
                 call("termination of queries", session.streams.resetTerminated)
 
     def end(self) -> None:
-        """Let the script's awaits return, as the queries have ended permanently."""
+        """Let the script's awaits return, because the queries have ended permanently."""
         self.gate.end()
 
     def _await_script(self, note: Note, limit: Limit) -> None:

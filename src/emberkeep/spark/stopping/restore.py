@@ -2,7 +2,7 @@
 
 A record in the checkpoint's directory names the savepoint that it was restored from. With it, later attempts of the job
 continue from the checkpoint and no longer need the savepoint. The record is written before the first file and again
-after the last. A restore that a crash left half done is removed and repeated, as no batch can have run.
+after the last. A restore that a crash left half done is removed and repeated, because no batch can have run.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Restore:
             self._remove_half_done(files, query, location, record)
         elif saved is not None:
             stands = self._stands_at(files, query, location, saved)
-        self.function_states(query.session)  # this keeps them for later attempts, when the savepoint may be removed
+        self.function_states(query.session)  # keeps the states for later attempts, when the savepoint may be gone
         if saved is not None and not stands:
             check_file_sink(files, query, saved)
             self._verify(storage, manifest)
@@ -301,7 +301,7 @@ class Restore:
 
 
 def _require_readable(savepoint: Path) -> None:
-    """Raise Unavailable unless it is known whether the manifest of this savepoint exists, and it can be read."""
+    """Raise Unavailable if the savepoint's manifest cannot be read now, or if it is unknown whether there is one."""
     try:
         savepoint.lstat()
     except OSError as error:

@@ -10,7 +10,7 @@ from emberkeep.spark.queries import checkpoint_logs as logs
 from emberkeep.spark.queries.script_queries import ScriptQuery
 from emberkeep.spark.stopping.drain import log_state
 
-_LOOK_SECONDS = 1.0  # least time between two reads of the logs
+_LOOK_SECONDS = 1.0  # minimum time between reads of the logs
 
 
 class RunningBatch:

@@ -2,7 +2,7 @@
 
 Several files are copied at a time; each checksum is of the bytes as they were copied. Queries may run during the copy,
 within the bounds of ``plan_gate``: what the copied batch needs stays. Other listed files may disappear, such as the
-entries of a source's log that Spark compacts; then the files are listed again.
+entries of a source's log that Spark compacts; in that case the files are listed again.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def needed_files(names: Iterable[str], batch: int, first: int) -> list[str]:
     seen = [name for name in names if not _is_hidden(name)]
     chosen = [name for name in seen if name == "metadata"]
     for log in ("offsets", "commits"):
-        # Spark reads where the first batch begins from the entry of the batch before it.
+        # The entry of the batch before the first tells Spark where the first one begins.
         chosen += [f"{log}/{entry}" for entry in log_entries(seen, log) if first - 1 <= entry <= batch]
     chosen += _source_files(name for name in seen if name.startswith("sources/"))
     if batch >= 0:
@@ -64,7 +64,7 @@ def _is_hidden(name: str) -> bool:
 def _source_files(names: Iterable[str]) -> list[str]:
     """Select the files that sources keep in the checkpoint.
 
-    In a log with compacted entries, start at the last but one: the last may belong to the batch that now runs.
+    In a log with compacted entries, start at the last but one: the last may belong to the batch that is running now.
     """
     by_directory: dict[str, list[str]] = defaultdict(list)
     for name in names:
