@@ -1,7 +1,7 @@
 """The batches that earlier attempts of this process's job have committed, for functions that keep their own output.
 
 A function that finds no trace of its own work cannot distinguish a new output from one whose file system is
-unavailable. The job store can: it knows the batches that earlier attempts have committed.
+unavailable. The job store can: it records the batches that earlier attempts have committed.
 """
 
 from __future__ import annotations

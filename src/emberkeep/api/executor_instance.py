@@ -25,7 +25,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 
 _LEAVE_SECONDS = 10.0  # seconds that a call under way may take when the worker ends
 _FAREWELL_SECONDS = 3.0  # for the driver's acknowledgement; 2 seconds later the executor's processes are killed
-_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0  # seconds between two tries to reconnect
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0  # seconds between tries to reconnect
 
 
 class Instance:

@@ -84,7 +84,7 @@ class Channel:
             return True
 
     def close(self) -> None:
-        with suppress(OSError):  # it was broken already
+        with suppress(OSError):  # it was already broken
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 

@@ -28,9 +28,9 @@ _UNPROVEN_BYTES = 4096  # of a message from a peer that has not proven that it h
 _UNPROVEN_SECONDS = 10.0  # for such a message
 VERSION = 2
 WITHOUT_RETURN = 1  # the version in which an instance cannot reconnect
-_MARK = "v2."  # prefix of the nonce of a driver that knows version 2
+_MARK = "v2."  # prefix of the nonce of a driver that supports version 2
 _TRIES = 3  # tries to join if the connection breaks
-_PAUSE = 0.2  # seconds between two tries
+_PAUSE = 0.2  # seconds between tries
 EXECUTOR_VARIABLE = "EMBERKEEP_EXECUTOR_ID"  # in the environment of executors, and so of their workers
 
 # Numbers of replies that no call has asked for.
@@ -121,7 +121,7 @@ def join_driver(link: Link, name: str, instance: str, *, again: bool = False) ->
 
     Raises RetryLater, Conflict (not the driver of this attempt), InstanceGivenUp.
     """
-    for _ in range(0 if again else _TRIES - 1):  # an instance that reconnects is retried by its caller
+    for _ in range(0 if again else _TRIES - 1):  # if an instance reconnects, its caller retries
         try:
             return _join(link, name, instance, again=again)
         except _HungUp:

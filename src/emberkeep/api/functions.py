@@ -25,7 +25,7 @@ class WithGracefulShutdown(Protocol):
     """
 
     def prepare_to_shutdown(self) -> None:
-        """Flush and close what is open: all rows have come. Do not make anything final yet."""
+        """Flush and close what is open: all rows have arrived. Do not make anything final yet."""
 
     def shutdown(self) -> None:
         """Finish: what was prepared is part of a durable savepoint, or there will be no savepoint."""
@@ -83,8 +83,8 @@ class FollowsQueries(RichFunction):
     def query_started(self, query: str, checkpoint: str) -> None:
         """React to a query that has started. The query is running already, so do not wait for its batch.
 
-        ``query``: its id, which stays the same over restarts. ``checkpoint``: where its checkpoint is now, as Spark
-        reaches it.
+        ``query``: its id, which stays the same across restarts. ``checkpoint``: the location at which Spark now reaches
+        its checkpoint.
         """
 
 

@@ -15,8 +15,8 @@ NAME_VARIABLE = "EMBERKEEP_JOB_NAME"
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The job of a process.
 
-    ``job_id``: as Emberkeep shows it. ``attempt``: number of this driver start, growing from 1. A Job is falsy in a
-    process that Emberkeep does not run; then the job id is "" and the attempt 0.
+    ``job_id``: as Emberkeep shows it. ``attempt``: number of this start of the driver, counted from 1. In a process
+    that Emberkeep does not run, a Job is falsy, its job id is "" and its attempt 0.
     """
 
     job_id: str = ""
@@ -42,5 +42,5 @@ def current_job() -> Job:
 
 
 def job_environment(job: Job) -> Mapping[str, str]:
-    """Return the environment variables from which ``current_job`` answers in a process."""
+    """Return the environment variables that ``current_job`` reads in a process."""
     return {JOB_VARIABLE: job.job_id, ATTEMPT_VARIABLE: str(job.attempt), NAME_VARIABLE: job.name}

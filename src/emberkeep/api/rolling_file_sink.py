@@ -25,7 +25,7 @@ from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import InvalidInput, RetryLater
 
 _STATE_VERSION = 1
-_PAUSE_SECONDS = 1.0  # between two tries to write to an output that is unavailable
+_PAUSE_SECONDS = 1.0  # between tries to write to an output that is unavailable
 _MIB = 2**20
 
 
@@ -101,7 +101,7 @@ class RollingFileSink(FollowsQueries):
     # --- the lifecycle of a function ----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the output over, so that rows that are old enough appear even if no batch comes.
+        """Take the output over, so that rows that are old enough appear even if no batch arrives.
 
         Without a SparkContext, the first batch takes it over. Raises SinkFenced, BatchesMissing, RetryLater.
         """
@@ -138,7 +138,7 @@ class RollingFileSink(FollowsQueries):
         self._restored = (str(state["query"]), int(state["batch"])) if state["path"] == self.path else None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Make the part files visible that were closed for this savepoint."""
+        """Make visible the part files that were closed for this savepoint."""
         del checkpoint_id
         with self._lock:
             writer = self._opened_if_used()
@@ -146,7 +146,7 @@ class RollingFileSink(FollowsQueries):
                 writer.publish()
 
     def shutdown(self) -> None:
-        """Make closed part files visible, and delete files that are not needed any more."""
+        """Make closed part files visible, and delete files that are no longer needed."""
         with self._lock:
             writer = self._opened_if_used()
             if writer is not None:
@@ -162,7 +162,7 @@ class RollingFileSink(FollowsQueries):
     # --- making the writer --------------------------------------------------------------------------------------------
 
     def _opened_if_used(self) -> PartWriter | None:
-        """Return the writer, even if a process ends a job before a batch came; None without Spark or once closed."""
+        """Return the writer, opening it if no batch has arrived yet; None without Spark or once closed."""
         if self._life == "closed":
             return None
         if self._writer is not None:
@@ -224,7 +224,7 @@ class RollingFileSink(FollowsQueries):
                 self._writer.show_what_is_due()
 
     def _check_restored(self, writer: PartWriter) -> None:
-        """Raise BatchesMissing if the savepoint knows batches that the output has lost."""
+        """Raise BatchesMissing if the savepoint covers batches that the output has lost."""
         query, batch = writer.newest()  # takes the output over
         known, wanted = self._restored or ("", NOTHING_YET)
         if query in ("", known) and batch < wanted:

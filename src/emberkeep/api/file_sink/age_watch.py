@@ -1,4 +1,4 @@
-"""Makes old rows visible while no batch comes."""
+"""Makes old rows visible while no batch arrives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-# The standard logger, as what scripts import may run without Emberkeep: the script decides where the lines go.
+# The standard logger, because modules that scripts import may run without Emberkeep. The script decides where lines go.
 _log = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 5.0
 _PAUSE_AFTER_FAILURE_SECONDS = 30.0

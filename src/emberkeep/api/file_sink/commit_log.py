@@ -67,7 +67,7 @@ class CommitLog:
         try:
             self._check_newest([each for each in numbers if each != number])
         except OutputUnavailable:
-            self._files.delete(self._path(number))  # it was created in a mount point without its mount
+            self._files.delete(self._path(number))  # it was created in an unmounted mount point
             raise
         self._newest = number
         if len(numbers) > _TOO_MANY:
@@ -86,7 +86,7 @@ class CommitLog:
         self._check_newest(numbers)
 
     def _check_newest(self, numbers: Collection[int]) -> None:
-        # Another writer that has taken over may have deleted this entry; then there are newer ones.
+        # Another writer that has taken over may have deleted this entry. If so, there are newer ones.
         if self._newest and self._newest not in numbers and max(numbers, default=0) <= self._newest:
             raise OutputUnavailable(
                 f"{self._path(self._newest)} existed before and is missing now",

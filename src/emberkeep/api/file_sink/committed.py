@@ -2,7 +2,7 @@
 
 The checkpoint that a query uses may differ from the one that a batch was written from: a savepoint is restored under
 another path and the old checkpoint is deleted, or an older checkpoint replaces it. So the checkpoint with which the
-query runs now decides.
+query is running now decides.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Commits:
         if self._restored is not None and self._restored[0] == state.query:
             return min(self._restored[1], state.last_batch)
         found = self._frames.committed(state.checkpoint, state.last_batch)
-        # Without that checkpoint: Spark began the last batch only after it had committed the one before.
+        # Without that checkpoint: Spark began the last batch only after it had committed the previous one.
         return state.last_batch - 1 if found is None else found
 
     def _checkpoint(self, state: SinkState) -> str | None:

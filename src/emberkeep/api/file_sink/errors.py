@@ -6,11 +6,11 @@ from emberkeep.base.errors import EmberkeepError, Unavailable
 
 
 class SinkFenced(EmberkeepError):
-    """A newer attempt, or another sink object, writes to this output now; this sink changes nothing any more."""
+    """A newer attempt, or another sink object, writes to this output now; this sink no longer changes anything."""
 
 
 class OutputOfAnotherQuery(EmberkeepError):
-    """The output was written by a query with another checkpoint, whose batch ids mean other rows."""
+    """The output was written by a query with a different checkpoint, whose batch ids refer to different rows."""
 
 
 class OutputIsAhead(EmberkeepError):

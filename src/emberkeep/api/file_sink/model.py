@@ -63,8 +63,8 @@ class SinkState(Compatible, frozen=True, kw_only=True):
     ``query``: id of the checkpoint that the batches come from. ``plans``: for the newest batches, a digest of what
     Spark had planned for them (offsets, watermark, time). It distinguishes a repeated batch from another one under the
     same number. ``shown``: newest batch with a row in a part, which therefore cannot be withdrawn. ``moves``: parts
-    that are decided to be visible; their renames may be under way. ``growth``: bytes of a part per byte of the pieces
-    that it was made from, learned from the parts made so far.
+    that are to become visible; their renames may be under way. ``growth``: bytes of a part per byte of the pieces that
+    it was made from, learned from the parts made so far.
     """
 
     owner: SinkWriter

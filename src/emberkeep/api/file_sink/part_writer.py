@@ -34,7 +34,7 @@ from emberkeep.api.file_sink.rolling import (
 from emberkeep.base.errors import EmberkeepError, RetryLater
 
 _STAGING, _MERGED, _LOG = "staging", "merged", "log"
-_EXTENSION = re.compile(r"-c\d+(\.[^/]+)$")  # the end of a file name that Spark gives, after the counter
+_EXTENSION = re.compile(r"-c\d+(\.[^/]+)$")  # the end of a file name that Spark chooses, after the counter
 _HIDDEN = ("_", ".")
 
 
@@ -82,7 +82,7 @@ class PartWriter:
     # --- what the sink calls ------------------------------------------------------------------------------------------
 
     def write_batch(self, arrival: Arrival, frame: Any) -> None:
-        """Park a batch's rows, and make rows of earlier batches visible that are due: those batches are committed now.
+        """Park a batch's rows, and make the due rows of earlier batches visible: those batches are committed now.
 
         May be called again after OutputUnavailable.
         """
@@ -116,7 +116,7 @@ class PartWriter:
         self._commits.started(query, checkpoint)
 
     def show_what_is_due(self) -> None:
-        """Make rows visible that became old while no batch came.
+        """Make visible the rows that became old while no batch arrived.
 
         A batch that Spark has not committed yet stays parked. Until the query has started, everything stays parked,
         because its checkpoint may be replaced before that.
@@ -188,7 +188,7 @@ class PartWriter:
         return self._move(self._state)
 
     def _begin_again(self) -> None:
-        """Forget a claim that may be in a mount point without its mount. The log is read again before the next step."""
+        """Forget a claim that may be in an unmounted mount point. The log is read again before the next step."""
         self._log = CommitLog(self._files, f"{self._places.work}/{_LOG}")
         self._state, self._has_claimed = None, False
 
@@ -263,7 +263,7 @@ class PartWriter:
             return state
         for part in state.moves:
             self._files.move(f"{self._places.work}/{part.source}", f"{self._places.output}/{part.target}")
-        self._log.check()  # in a mount point without its mount, each source looks as if it had been moved before
+        self._log.check()  # in an unmounted mount point, each source looks as if it had been moved already
         self._state = after = msgspec.structs.replace(state, moves=())
         self._drop(state, after)
         return after

@@ -18,7 +18,7 @@ class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
 class SinkFiles(Protocol):
     """Files below two roots on one file system. Paths are absolute, with "/" between names.
 
-    Every method raises RetryLater if the file system fails; then the step may be done or not.
+    Every method raises RetryLater if the file system fails; the step may or may not have been done.
     """
 
     def read(self, path: str) -> bytes:
@@ -33,13 +33,13 @@ class SinkFiles(Protocol):
     def files(self, directory: str) -> list[ListedFile]:
         """Return all files below a directory that Spark has written, at every depth.
 
-        Raises RetryLater, even if the directory is missing: Spark creates it even if there are no rows.
+        A missing directory also raises RetryLater: Spark creates it even if there are no rows.
         """
 
     def move(self, source: str, target: str) -> None:
         """Move a file atomically, and make the target's directory.
 
-        If ``source`` is missing or ``target`` exists, the file was moved before.
+        If ``source`` is missing or ``target`` exists, the file has already been moved.
         """
 
     def keep(self, paths: Sequence[str]) -> None:

@@ -12,8 +12,8 @@ from emberkeep.api.file_sink.model import FileFormat, Limits, PartFile, Piece, S
 FIRST_GROWTH = {FileFormat.PARQUET: 1.0, FileFormat.JSON: 4.0, FileFormat.CSV: 3.0}
 _PIECES_PER_BUCKET = 64  # this many small pieces of a bucket are merged into one piece that continues to wait
 _MOST_PIECES = 1_000  # in all buckets; every entry of the commit log lists each piece
-_LARGE = 0.25  # share of the target size from which a piece is a part as it is: merging would rewrite all its rows
-_KEPT = 0.8  # weight of the growth learned before, when a part shows another growth
+_LARGE = 0.25  # share of the target size from which a piece becomes a part as is: merging would rewrite all its rows
+_KEPT = 0.8  # weight of the growth learned so far, when a part shows a different one
 
 
 class Take(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Take(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
-    """Merge these pieces, all of one bucket and schema, into one file: a part if ``is_part``, else a piece again."""
+    """Merge these pieces, all of one bucket and schema, into one file: a part if ``is_part``, else another piece."""
 
     pieces: tuple[Piece, ...]
     is_part: bool
