@@ -12,7 +12,7 @@ from emberkeep.cli.messages import inert, say
 from emberkeep.cli.wording import SHORT_ID, status_text
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
-_REDRAW = 0.25  # seconds between two updates of the status line
+_REDRAW = 0.25  # seconds between updates of the status line
 _LONG_WAIT = 3.0  # seconds; a shorter wait gets no line
 _CLEAR = "\r\x1b[2K"
 

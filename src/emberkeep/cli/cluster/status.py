@@ -91,7 +91,7 @@ def login_link(url: str, record: ClusterRecord) -> str:
 
 
 def _web_page(record: ClusterRecord, leader: str) -> str:
-    """Return the login address of the leader: after a takeover, another JobManager may not run."""
+    """Return the login address of the leader, because other JobManagers may have ended."""
     return login_link(record.url_of(leader), record)
 
 

@@ -22,7 +22,7 @@ from emberkeep.client.rest_client import (
 from emberkeep.protocol.byte_range import parse_byte_range
 from emberkeep.protocol.rest_logs import LogInfo
 
-_FOLLOW_SECONDS = 10.0  # that one request waits for more
+_FOLLOW_SECONDS = 10.0  # seconds that one request waits for more output
 
 
 async def show_job_logs(

@@ -22,7 +22,7 @@ from emberkeep.client.submission.preparation import PreparedJob
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
-_KILL_PATIENCE = 10.0  # seconds that a killed job has to be reported as ended
+_KILL_PATIENCE = 10.0  # seconds within which a killed job must be reported as ended
 
 
 class Interrupted(Exception):
@@ -67,7 +67,7 @@ async def _while_supervised(cluster: EmbeddedCluster, work: Coroutine[Any, Any, 
     try:
         await asyncio.wait({supervising, working}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            supervising.result()  # raises: supervision ends only by an error
+            supervising.result()  # raises: supervision ends only with an error
         return working.result()
     finally:
         for task in (supervising, working):
@@ -121,7 +121,7 @@ async def _follow(
     """Follow the job and return it as it ended.
 
     Raises Interrupted if the user did not wait for the end, BrokenPipeError if standard output was closed (the job is
-    cancelled then), EmberkeepError.
+    then cancelled), EmberkeepError.
     """
     following = asyncio.create_task(JobFollower(client, job_id, terminal).run(), name="follow-job")
     cancelling = asyncio.create_task(_cancel_when_asked(client, job_id, interrupts, terminal, kill), name="cancel-job")
@@ -160,7 +160,7 @@ async def _cancel(client: RestClient, job_id: JobId, grace: float | None = None)
     try:
         await client.cancel(job_id, grace=grace)
     except Conflict:
-        return  # the job has ended by itself
+        return  # the job has ended on its own
 
 
 async def _kill_by_request(client: RestClient, job_id: JobId) -> None:
@@ -169,7 +169,7 @@ async def _kill_by_request(client: RestClient, job_id: JobId) -> None:
 
 
 async def _kill_by_leaving(_client: RestClient, _job_id: JobId) -> None:
-    """Do nothing: the command ends the embedded cluster, with all that runs there."""
+    """Do nothing: the command ends the embedded cluster, with everything that runs in it."""
 
 
 async def _unless_interrupted(work: Coroutine[Any, Any, Any], interrupts: Interrupts) -> Any:

@@ -142,7 +142,7 @@ def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
 
 
 class _Display:
-    """Print a line for each new phase; for a change of numbers only, at intervals that grow from 2 s to 30 s."""
+    """Print a line for each new phase; for a change in numbers only, at intervals that grow from 2 s to 30 s."""
 
     def __init__(self) -> None:
         self._shown = ""

@@ -21,7 +21,7 @@ def print_job(
     checkpoints: CheckpointStatistics,
     task_managers: Sequence[TaskManagerSummary],
 ) -> None:
-    """Print all that is known about a job; leave out empty parts."""
+    """Print everything that is known about a job; leave out empty parts."""
     own = job.emberkeep
     driver = ""
     if own.driver is not None:

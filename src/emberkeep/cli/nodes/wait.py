@@ -39,14 +39,14 @@ class Quiet:
 
     A JobManager knows only what task managers report. So a missing task manager may still register: with a JobManager
     that has just taken over, or after a restart of its own. Therefore wait UNHEARD_SECONDS for it. A request for a slot
-    or a driver that was sent before the block may arrive after it. Therefore nothing may be left until each task
-    manager there has sent another heartbeat.
+    or a driver that was sent before the block may arrive after it. Therefore the place counts as empty only after it
+    has stayed empty until each of its task managers has sent another heartbeat.
     """
 
     def __init__(self, now: float) -> None:
         self._epoch: int | None = None
         self._unheard_until = now
-        self._missed_since = {"": now}  # when each task manager was last seen; until one is seen, "": the start
+        self._missed_since = {"": now}  # when each task manager was last seen; "" is the start, until one is seen
         self._heartbeats: dict[TaskManagerId, int] = {}  # newest heartbeat at the first look with nothing left
 
     def is_certain(self, look: Look) -> bool:
