@@ -19,7 +19,7 @@ def procedure_name(view: ProcedureView | None) -> str:
 
 
 def procedure_text(view: ProcedureView | None) -> str:
-    """Describe how far the procedure has come; "" if there is none."""
+    """Describe the procedure's progress; "" if there is none."""
     if view is None:
         return ""
     if view.savepoint:
