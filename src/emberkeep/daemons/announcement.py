@@ -1,4 +1,4 @@
-"""Announces to the starter of a daemon, in one line of JSON on standard output, that it serves or why it cannot."""
+"""Announces on a daemon's standard output, in one line of JSON, that the daemon serves or why it cannot."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ class BlobLink:
 class BlobPlaces:
     """The places of a process's BLOBs.
 
-    ``directory``: of this process's cache alone. ``ha``: location of the HA store, "" to use none. ``server`` returns
-    the current address of the BLOB server, None if there is none. ``own_address``: where this process serves its BLOBs
-    to peers, None if it does not.
+    ``directory``: used by this process's cache alone. ``ha``: location of the HA store, "" to use none. ``server``
+    returns the current address of the BLOB server, None if there is none. ``own_address``: where this process serves
+    its BLOBs to peers, None if it does not.
     """
 
     directory: Path
@@ -77,7 +77,7 @@ async def blob_link(
 
 
 def _open_storage(location: str) -> BlobStorage | None:
-    """Return the HA store; None if this machine cannot use it, as the BLOB server has everything, too."""
+    """Return the HA store; None if this machine cannot use it, because the BLOB server also has everything."""
     if not location:
         return None
     try:

@@ -60,7 +60,7 @@ async def tell_drivers(path: Path, known: LeaderLocator, services: Services) -> 
     """Keep the file at ``path`` that the node's drivers read.
 
     Take the JobManagers' addresses from the previous task manager process's file, but not the leader: the file may be
-    of another cluster, whose epochs mean nothing here. The JobManagers report the leader themselves.
+    of another cluster, whose epochs mean nothing in this cluster. The JobManagers report the leader themselves.
     """
     earlier = await asyncio.to_thread(read_leader_file, path)
     known.hear(LeaderNews(job_managers=earlier.job_managers))
@@ -85,7 +85,7 @@ def follow_leader(
 ) -> None:
     """Make ``follower`` follow each new leader, and ask other processes while the leader does not reply.
 
-    ``is_informed``: True if ``known`` learns of a new leader by itself. ``others``: addresses to ask besides the
+    ``is_informed``: True if new leaders become known without asking. ``others``: addresses to ask besides the
     JobManagers.
     """
     known.hear(LeaderNews(job_managers=(follower.job_manager,)))

@@ -75,7 +75,7 @@ def _stop_at_end_of_input(stop: asyncio.Event) -> None:
     try:
         loop.add_reader(descriptor, look)
     except PermissionError:
-        # A regular file or /dev/null cannot be watched; then only signals end this process.
+        # A regular file or /dev/null cannot be watched. In that case, only signals end this process.
         log.info("standard input is not a pipe; only signals end this process")
 
 

@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 def main(arguments: list[str]) -> int:
     """Run the attempt in the record at ``arguments[0]``. Return the script's exit code."""
-    # -P kept files of the job's directory from replacing our modules; from here on the script's own can be imported
+    # -P kept files in the job's directory from replacing our modules; from here on the script may import such files
     if sys.flags.safe_path:
         sys.path.insert(0, str(Path.cwd()))
     spec = read_spec(Path(arguments[0]))
@@ -156,7 +156,7 @@ class _Driver:
             return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
         except Cancelled:
             return CANCELLED
-        # A script whose own handler ended it in order was still asked to end: its sources have not ended.
+        # A script that its own handler ended cleanly was still asked to end: its sources have not ended.
         return CANCELLED if self._told_to_end and not runtime.procedures.ended_on_request() else script
 
     def _job_environment(self) -> Mapping[str, str]:
@@ -264,7 +264,7 @@ class _Driver:
         )
 
     def _failure_kind(self, script: ScriptOutcome) -> FailureKind:
-        # SIGTERM (from a cancellation, a task manager that ends, or an operator) is no failure of the script. The
+        # SIGTERM (from a cancellation, a task manager that ends, or an operator) is not a failure of the script. The
         # JobManager knows whether it was a cancellation.
         if script.kind is OutcomeKind.CANCELLED:
             return FailureKind.LOST

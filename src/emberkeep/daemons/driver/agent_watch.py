@@ -1,7 +1,7 @@
 """A driver's watch on its task manager: a driver without a task manager for too long is an orphan.
 
 An orphan cannot be restarted, cleaned up or cancelled. The watch checks the task manager's process, not the network: a
-task manager that is cut off or busy is no reason to end.
+task manager that is cut off or busy is not a reason to end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from emberkeep.daemons.records.agent_files import read_agent_life
 log = structlog.get_logger(__name__)
 
 LOOKS = 10  # checks within the timeout
-LONGEST_PAUSE = 5.0  # seconds between two checks
+LONGEST_PAUSE = 5.0  # seconds between checks
 
 
 class AgentWatch:

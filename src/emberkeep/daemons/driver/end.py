@@ -18,14 +18,14 @@ from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, writ
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 
 log = structlog.get_logger(__name__)
-PAUSE_SECONDS = 1.0  # between two attempts to hand an outcome over
+PAUSE_SECONDS = 1.0  # between tries to hand an outcome over
 
 
 class Reports(Protocol):
     """The driver's link to the JobManager."""
 
     def report(self, outcome: AttemptOutcome) -> bool:
-        """Report how the attempt ended, within a bound. True if the JobManager has stored or refused it."""
+        """Report how the attempt ended, within a time limit. True if the JobManager has stored or refused it."""
 
 
 def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:

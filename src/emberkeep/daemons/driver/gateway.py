@@ -2,7 +2,7 @@
 
 Spark repeats a task if its gateway disappears during an upload. Spark does not repeat what the driver itself writes in
 each micro-batch (offsets, commits): the query would end. So the driver does not depend on the task manager's process.
-This gateway keeps no local copies, because only a driver that starts reads these files again.
+This gateway keeps no local copies, because these files are read again only when a driver starts.
 """
 
 from __future__ import annotations

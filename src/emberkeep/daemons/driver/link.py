@@ -55,7 +55,7 @@ from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
-WAITING_SECONDS = 30.0  # between two log lines about waiting for a JobManager
+WAITING_SECONDS = 30.0  # between log lines about waiting for a JobManager
 REPORT_SECONDS = 10.0  # the outcome is usually on disk for the task manager, so this wait can be short
 
 

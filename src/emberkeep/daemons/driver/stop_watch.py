@@ -1,4 +1,4 @@
-"""Detects that the driver's processes were stopped (SIGSTOP, suspend) for long, and holds the JVM until it is safe.
+"""Detects that the driver's processes were stopped for too long (SIGSTOP, suspend), and holds the JVM until it is safe.
 
 Commits of streaming queries check the lease themselves (``spark.queries.checkpoint_guard``). Everything else in the
 JVM, such as the commit of a batch write, does not. So within milliseconds of resuming, the JVM is stopped again until a

@@ -25,7 +25,7 @@ def require_checkpoints(spec: DriverSpec) -> None:
 
 
 def require_own_place(spec: DriverSpec) -> None:
-    """Raise Unavailable if the storage is away. Call before reading or writing below the job's own root.
+    """Raise Unavailable if the storage is missing here. Call before reading or writing below the job's own root.
 
     Without the storage, existing files look absent, and new files would be hidden once it is back.
     """

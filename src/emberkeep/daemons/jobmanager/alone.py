@@ -1,4 +1,4 @@
-"""Wires a JobManager without high availability: it leads for its whole run, with its jobs in a local file."""
+"""Wires a JobManager without high availability: it leads for as long as it runs, with its jobs in a local file."""
 
 from __future__ import annotations
 

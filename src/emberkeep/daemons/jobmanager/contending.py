@@ -1,7 +1,7 @@
-"""Wires one of several JobManagers: it is a standby on its port, leads in its turn, and is a standby again.
+"""Wires one of several JobManagers: it stands by on its port, leads when its turn comes, and stands by again.
 
 A turn as leader ends if, for example, the ZooKeeper session is lost or another JobManager takes over. The process then
-continues as a standby. Its next turn keeps nothing of the last one.
+continues as a standby. Nothing of one turn is kept for the next.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> No
 
 
 class _Front:
-    """The application on the port: a standby, which leads to the leader, or the leader itself."""
+    """The application on the port: a standby, which directs callers to the leader, or the leader itself."""
 
     def __init__(
         self, settings: JobManagerSettings, session: ZooKeeperSession, locator: ZooKeeperLocator, port: SwitchedPort

@@ -71,8 +71,8 @@ def advertised(configuration: Configuration, port: BoundPort) -> str:
 class JobManagerSettings:
     """Settings that are the same for all terms of leadership of a process.
 
-    ``address``: where other processes connect. ``stop``: set when a client asks the process to end. ``storage``: knows
-    whether the shared storage is readable. ``owned_storage``: knows who owns it.
+    ``address``: where other processes connect. ``stop``: set when a client asks the process to end. ``storage``: tells
+    whether the shared storage is readable. ``owned_storage``: tells who owns it.
     """
 
     system: System
@@ -139,7 +139,7 @@ class Leadership:
         """
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())
-        # before a job is accepted, and after the job store was opened: it knows what must be in the storage
+        # before a job is accepted, and after opening the job store, which records what must be in the storage
         await self._storage.look()
         services.start("acknowledgements", self._offload.run())
         services.start("storage clean-up", self._keeper.run())

@@ -148,7 +148,7 @@ class LocalProcesses:
             raise NoFreeNode(
                 f"no node is free: of {len(self._nodes)} nodes, {count} are blocked and the others have a task manager"
             )
-        # Choose the node with the fewest starts, so that others get a turn if starts fail; of equal nodes the first.
+        # Choose the node with the fewest starts, so that others get a turn if starts fail; among equals, the first.
         node = min(free, key=lambda node: self._starts.get(node.task_manager, 0))
         await asyncio.to_thread(self._start, node)
         return StartedTaskManager(node.task_manager, node.node_id)

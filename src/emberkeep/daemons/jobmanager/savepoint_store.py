@@ -21,7 +21,7 @@ from emberkeep.rest.serving.locations import HADOOP_SCHEMES
 
 T = TypeVar("T")
 
-MOST_PROBLEMS = 100  # problems that one check names
+MOST_PROBLEMS = 100  # maximum number of problems that one check names
 _LARGEST_MANIFEST = 256 * 1024**2  # bytes
 
 

@@ -1,17 +1,17 @@
-"""Deletes what no job needs from the shared storage, and reports who owns the storage.
+"""Deletes data that no job needs from the shared storage, and reports who owns the storage.
 
 Default checkpoints live as long as their job may run again. Once the job is FINISHED or CANCELED, they are marked, and
 deleted after a delay. Those of a FAILED job stay with its result. Data of jobs that the job store does not know is
 marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy does not know the
-newest jobs. Graphs without a handle are deleted in the same way. What the job store keeps of damaged jobs is deleted
-after a warning (``jobs.damaged_leftovers``).
+newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the job store are
+deleted after a warning (``jobs.damaged_leftovers``).
 
-While task managers of another job store are in contact, their jobs may use data that this job store does not know. Then
-the periods of unknown jobs start again.
+While task managers of another job store are in contact, their jobs may use data that this job store does not know. In
+that case, the waiting periods for data of unknown jobs start over.
 
 An inspection checks in this order: does the storage belong to this job store; what is in it; does this JobManager lead;
-which jobs exist. So what was in the storage before this leader was confirmed belongs to a job that was accepted before.
-This leader knows that job, or the job is globally terminal.
+which jobs exist. So data that was in the storage before this leader was confirmed belongs to a job that was accepted
+earlier. This leader knows that job, or the job is globally terminal.
 """
 
 from __future__ import annotations

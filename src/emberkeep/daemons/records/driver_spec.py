@@ -1,7 +1,7 @@
 """The two records that a task manager and its driver process exchange, on disk and with checksums.
 
 The records are in the attempt's directory (mode 0600). So no secret is in an argument list, and a driver's outcome is
-known even if no process watched when the driver ended.
+known even if no process was watching when the driver ended.
 """
 
 from __future__ import annotations

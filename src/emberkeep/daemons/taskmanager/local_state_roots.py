@@ -76,8 +76,8 @@ def local_state_root(configuration: Configuration, place: WorkingPlace, clock: C
 def held_copies(root: LocalStateRoot) -> Iterator[LocalCopies]:
     """Hold this task manager's own directory and yield its copies; no copies if its record cannot be used.
 
-    A missing disk does not keep a task manager from starting: the copies look for the disk again. Raises Conflict if
-    another process with a copy of this working directory uses the directory, or if it belongs to another cluster.
+    A missing disk does not keep a task manager from starting: the disk is tried again later. Raises Conflict if another
+    process with a copy of this working directory uses the directory, or if it belongs to another cluster.
     """
     with contextlib.ExitStack() as stack:
         usable = True

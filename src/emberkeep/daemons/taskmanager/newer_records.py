@@ -1,7 +1,7 @@
 """Looks for records of a newer release in a task manager's working directory, before anything there is used.
 
 This release cannot know what a newer release records about slots and processes, so it could end processes that are in
-use. The task manager does not start instead, and the drivers and executors there continue to run.
+use. So the task manager refuses to start, and the drivers and executors there continue to run.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ async def task_manager_process(
     """Start a task manager with what the previous process left in ``place``, which the caller holds.
 
     On leaving, drivers and executors continue to run and keep their slots for the next task manager process. If
-    ``retiring`` is set by then, they end, and all that the task manager has kept is deleted.
+    ``retiring`` is set by then, they end, and everything that the task manager has kept is deleted.
 
     Raises Fatal (no Java, port in use, working directory not writable), InvalidInput, Conflict (its local state is in
     use or of another cluster).

@@ -20,7 +20,7 @@ from emberkeep.taskmanager.ports import DriverKey, ProcessExit, ProcessKey
 
 log = structlog.get_logger(__name__)
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two tries to read a driver's outcome
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between tries to read a driver's outcome
 
 
 class ProcessEnds:

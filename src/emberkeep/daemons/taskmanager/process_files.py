@@ -50,7 +50,7 @@ class ProcessFiles:
         try:
             await asyncio.wait({binding})
         except asyncio.CancelledError:
-            # Wait until it has ended: otherwise it could release files of the next process with this name.
+            # Wait until the binding has ended: otherwise it could release files of the next process with this name.
             binding.cancel()
             await asyncio.wait({binding})
             raise
@@ -61,7 +61,7 @@ class ProcessFiles:
         return binding.result()
 
     def cancel(self, key: ProcessKey) -> None:
-        """End ``bind`` for a process that must not start any more."""
+        """End ``bind`` for a process that must not be started after all."""
         binding = self._binding.get(process_name(key))
         if binding is not None:
             binding.cancel()

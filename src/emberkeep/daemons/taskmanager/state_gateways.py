@@ -47,8 +47,8 @@ from emberkeep.taskmanager.state_gateway.upkeep import StateUpkeep
 log = structlog.get_logger(__name__)
 
 _HOST = "127.0.0.1"  # only processes of this node use it
-_CLEAR_INTERVAL = 600.0  # seconds between two tries to delete unused local state
-_SHARE_INTERVAL = 60.0  # seconds between two checks which task managers share the root directory
+_CLEAR_INTERVAL = 600.0  # seconds between tries to delete unused local state
+_SHARE_INTERVAL = 60.0  # seconds between checks of which task managers share the root directory
 
 
 def _open_state(location: str) -> DurableState:
