@@ -1,12 +1,12 @@
 """Actors: each state has one owner, which is one task with one bounded inbox.
 
-The inbox holds turns: calls of the actor's own plain methods. A turn cannot await, so nothing happens between its
-reading and its changing of state. Slow work (RPC, files, processes) runs as named effects under a deadline, and its
-result comes back as another turn.
+The inbox holds turns: calls of the actor's own plain methods. A turn cannot await, so nothing else happens between
+reading state and changing it. Slow work (RPC, files, processes) runs as named effects under a deadline, and its result
+comes back as another turn.
 
-A method becomes a turn by its decorator. ``asked``: the caller awaits the reply that the method returns. ``told``: the
-caller continues at once, and there is no reply. So the type checker knows each question's arguments and reply, for the
-caller and for the actor. See docs/adr/0021-one-machine-idiom-one-actor-idiom.md.
+A decorator makes a method a turn. ``asked``: the caller awaits the reply that the method returns. ``told``: the caller
+continues at once, and there is no reply. So the type checker knows each question's arguments and reply, for the caller
+and for the actor. See docs/adr/0021-one-machine-idiom-one-actor-idiom.md.
 
 A turn that raises is a bug: the actor's task ends with the error, and the caller of ``run`` (in ``daemons``) ends the
 process. Only an EmberkeepError in reply to a question is an answer. An effect must turn its own errors into turns; an
@@ -26,7 +26,7 @@ ReplyT = TypeVar("ReplyT")
 P = ParamSpec("P")
 ActorT = TypeVar("ActorT", bound="Actor | ActorPart")
 
-INBOX_LIMIT = 20_000  # turns; far above what 10,000 task managers send between two rounds of the event loop
+INBOX_LIMIT = 20_000  # turns; far more than 10,000 task managers send in one round of the event loop
 
 
 def asked(

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 TRIES_PER_SILENCE = 3  # heartbeats that must get lost in a row before the sender counts as silent
 FIRST_PAUSE = 0.1  # seconds
-DOUBLINGS = 16  # 0.1 s doubled this often exceeds any interval
+DOUBLINGS = 16  # 0.1 s doubled this many times exceeds any interval
 
 
 def answer_timeout(rpc_timeout: float, silence_timeout: float) -> float:

@@ -1,7 +1,7 @@
 """The id of the cluster to which a process belongs: the ownership records of the cluster's data name this id.
 
-With ZooKeeper operators choose it, the same on every node. An embedded cluster draws a random id, once for each state
-directory, so that no two clusters have the same id.
+With ZooKeeper, operators choose the id, the same on every node. An embedded cluster draws a random id, once for each
+state directory, so that no two clusters have the same id.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class RetryLater(EmberkeepError):
 class Unavailable(RetryLater):
     """Data cannot be read or written now: a mount is missing, a server does not answer, or access is denied.
 
-    The data must not be taken for lost or damaged: because of this error nothing may be deleted and no job may fail.
+    The data must not be taken for lost or damaged: nothing may be deleted and no job may fail because of this error.
     """
 
 

@@ -1,7 +1,7 @@
 """All configuration options. docs/configuration.md is generated from them.
 
 Where Flink has the option, it has Flink's name. The module is one long table, so that an option is found in one place,
-next to those that are like it.
+next to similar ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings that name a location, which must mean the same in every process, wherever the process was started.
 
 A directory is an absolute path or a ``file:`` URI. Some locations may also be object stores, or any URI that Hadoop
-knows.
+supports.
 """
 
 from __future__ import annotations

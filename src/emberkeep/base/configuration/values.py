@@ -1,4 +1,4 @@
-"""Configuration: one registry of options, and an immutable set of values that knows where each value came from.
+"""Configuration: one registry of options, and an immutable set of values, each with its origin.
 
 Keys are flat and dotted; where Flink has the option, it has Flink's name. Later sources win: file < environment < ``-D
 key=value``. An unknown key is an error that suggests the nearest known one. ``sources`` reads files and the

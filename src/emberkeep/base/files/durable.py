@@ -94,7 +94,7 @@ def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files next to ``path`` that crashes during ``write_file`` left.
+    """Remove the temporary files that crashes during ``write_file`` left next to ``path``.
 
     Only for the file's single writer. Raises OSError.
     """

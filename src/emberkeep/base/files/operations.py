@@ -1,4 +1,4 @@
-"""The operations that change files, behind a port, so that a test can find out what a crash after each one leaves.
+"""The operations that change files, behind a port, so that a test can check what a crash after each one leaves behind.
 
 Reading needs no port. Paths are as ``os`` takes them; ``directory`` is the descriptor to which a relative path refers.
 All methods raise OSError and may be called from any thread.
