@@ -6,7 +6,7 @@ epoch of the JobManager, the instance of a TaskManager, the attempt of a JobMast
 refuses with Conflict. Messages are encoded as MessagePack; wrong types are refused.
 
 Neighbouring releases talk to each other while a cluster is upgraded (``base.compatible``): unknown fields are ignored,
-and the default of a new field means what the release before did. PROTOCOL_VERSION changes only if that is impossible.
+and the default of a new field means what the previous release did. PROTOCOL_VERSION changes only if that is impossible.
 
 All messages are in one module, so that a reader sees the whole agreement between the processes in one place.
 """
@@ -120,7 +120,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     - ``leaving``: it shuts down and accepts nothing new. Once its report is empty it counts as gone.
     - ``draining``: what it holds must first move elsewhere, as far as there is room.
     - ``local_state``: the jobs with the most local state, at most LOCAL_STATE_JOBS, one entry each.
-    - ``left``: jobs that hold nothing here any more but whose data is kept here; at most LEFT_JOBS. If there are
+    - ``left``: jobs that no longer hold anything here but whose data is kept here; at most LEFT_JOBS. If there are
       more, successive reports list different ones.
     """
 
@@ -183,7 +183,7 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     - ``acknowledged``: exited drivers that need not be reported again, because the consequences of their ends are
       stored.
     - ``stale``: attempts that have ended, and with each all older attempts of the job. Free their slots and end their
-      drivers; report how these ended until that is acknowledged.
+      drivers; keep reporting how the drivers ended until that is acknowledged.
     - ``ended``: those of the ``left`` jobs in the report that have ended. Their data need not be kept.
     """
 
@@ -264,7 +264,7 @@ class LogView(Message, frozen=True, kw_only=True):
     mtime: int  # Unix milliseconds
     kind: str
     complete: bool
-    job_id: str = ""  # "" if the log belongs to no job; the fields below are empty then
+    job_id: str = ""  # "" if the log belongs to no job; if so, the fields below are empty
     attempt: int = 0
     executor_id: str = ""
 
@@ -325,7 +325,7 @@ class OfferSlotsReply(Message, frozen=True, kw_only=True, omit_defaults=True):
     """Answer to an offer.
 
     ``later``: slots not accepted because the pause before a replacement is not over yet, or because the application
-    stops. The job has no use for the other slots any more, nor for the data kept for them.
+    stops. The job no longer needs the other slots, nor the data kept for them.
     """
 
     accepted: tuple[AllocationId, ...]
@@ -497,8 +497,8 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
 
     Conflict: this attempt has been superseded or the job has ended, so the JobMaster must exit.
 
-    ``in_doubt``: the JobMaster was stopped for long, and the answer decides if it may commit. So the JobManager first
-    confirms that it is the leader.
+    ``in_doubt``: the JobMaster was stopped for a long time, and the answer decides whether it may commit. So the
+    JobManager first confirms that it is the leader.
     """
 
     job_id: JobId
@@ -538,7 +538,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     lost: tuple[InstanceId, ...] = ()
     missing: str = ""
     missing_blocked: bool = False
-    blocklist: Blocklist | None = None  # the whole list, unless the status names its revision already
+    blocklist: Blocklist | None = None  # the whole list, unless the status already names its revision
     blocklist_lost: bool = False  # the JobManager cannot read its blocklist and asks the JobMaster for its copy
     procedure: ProcedureRequest | None = None
     procedure_recorded: str = ""
@@ -549,8 +549,8 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
 class AskLeader(Message, frozen=True, kw_only=True):
     """Ask any JobManager, TaskManager or JobMaster who the leader is.
 
-    Sent by a process whose leader does not answer. So a process that cannot reach ZooKeeper, or has no session there,
-    learns about a new leader.
+    Sent by a process whose leader does not answer. In this way, a process that cannot reach ZooKeeper, or has no
+    session there, learns about a new leader.
     """
 
 

@@ -108,7 +108,7 @@ def encode_error(error: EmberkeepError) -> bytes:
 def _travelling_name(error: EmberkeepError) -> str:
     """Return the nearest class that every peer knows.
 
-    The class says what the caller may do, the message says the rest.
+    The class says what the caller may do, and the message says the rest.
     """
     return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _TRAVELLING), type(error).__name__)
 
