@@ -1,4 +1,4 @@
-"""Decide which process serves which download (BLOB-22): the BLOB server for the first few, then caches that are done.
+"""Decide which process serves which download (BLOB-22): the BLOB server for the first few, then caches that have it.
 
 A cache that has fetched a BLOB serves it to others, a few at a time. So the number of sources grows like a tree, and
 the server sends each BLOB a bounded number of times, however many caches ask. No decision depends on time: a peer that

@@ -30,8 +30,8 @@ class LocalStore(Protocol):
     ) -> int:
         """Store the bytes that ``chunks`` yields and return their number.
 
-        Replaces an existing file, so that a damaged one is repaired. Raises InvalidInput (another hash or ``size``,
-        more than ``max_size`` bytes), Fatal, and what ``chunks`` raises; nothing is left behind then.
+        Replaces an existing file, so that a damaged one is repaired. Raises InvalidInput (a different hash or ``size``,
+        more than ``max_size`` bytes), Fatal, and what ``chunks`` raises; an error leaves nothing behind.
         """
 
     async def adopt(self, owner: JobId, key: BlobKey, file: Path, *, sha256: str | None = None) -> int:
@@ -68,7 +68,7 @@ class LocalStore(Protocol):
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
         """Return all stored BLOBs, in whatever condition.
 
-        Files and directories of other origin are only logged.
+        Foreign files and directories are only logged.
         """
 
 
@@ -95,7 +95,7 @@ class BlobStorage(Protocol):
         """Delete BLOBs; missing ones are ignored.
 
         Starts no deletion later than ``within`` seconds after the call, however long this process was stopped in
-        between. If BLOBs are left then, they are kept and RetryLater is raised.
+        between. BLOBs left at that point are kept, and RetryLater is raised.
         """
 
     async def delete_owner(self, owner: JobId) -> None:

@@ -84,7 +84,7 @@ class ServerMachine:
             self.clean_up.settle_all(owner_id, owner.records)
 
     def give_up(self, owners: Iterable[JobId]) -> None:
-        """Treat BLOBs of these unknown owners as unreferenced from now on, because no job has needed them for long."""
+        """Treat BLOBs of these unknown owners as unreferenced from now on: no job has needed them for a long time."""
         for owner_id in owners:
             if owner_id in self.state.owners:
                 self.clean_up.make_known(owner_id)
