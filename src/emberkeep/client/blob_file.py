@@ -1,4 +1,4 @@
-"""A BLOB that is downloaded to a user's file. The file gets its name once it is complete and its SHA-256 is right."""
+"""A BLOB that is downloaded to a user's file. The file gets its name once it is complete and its SHA-256 is correct."""
 
 from __future__ import annotations
 

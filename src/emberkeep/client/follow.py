@@ -16,7 +16,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import FailureKind
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
-POLL = 0.5  # seconds between two requests for the job's state
+POLL = 0.5  # seconds between requests for the job's state
 _QUICK_POLL = 0.1  # while the job is expected to change: at its start, and after its output has ended
 _QUICK_START = 5.0
 _UNREACHABLE_LIMIT = 300.0

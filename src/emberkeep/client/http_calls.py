@@ -35,7 +35,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 class Request:
     """A request. ``body`` creates the body, again for each try. ``limits`` are this request's deadlines.
 
-    ``sink`` receives the content of a successful reply as it comes, in place of ``HttpReply.body``, again for each try.
+    ``sink`` receives the content of a successful reply as it arrives, in place of ``HttpReply.body``, again for each
+    try.
     """
 
     method: str
@@ -71,7 +72,7 @@ class Tries:
     in_doubt: bool = False
 
     async def watch(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """Observe each sending: aiohttp repeats PUT and DELETE by itself when the connection breaks."""
+        """Observe each sending: aiohttp automatically repeats PUT and DELETE when the connection breaks."""
         try:
             return await send(request)
         except aiohttp.ClientConnectorError:

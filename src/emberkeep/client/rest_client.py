@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 # The time limits each read of the socket, so that a large file on a slow line does not fail.
 _TRANSFER_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT, sock_read=60.0)
-# The reply comes when all the work is done, however long that takes.
+# The reply arrives when all the work is done, however long that takes.
 _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
 
 
@@ -117,7 +117,7 @@ class RestClient:
     A call without a reply is repeated for ``patience`` seconds. Calls raise InvalidInput, Absent, Conflict, RetryLater
     and Fatal as the JobManager reports them; Unreachable; NotAuthorised.
 
-    A facade with one method for each request of the REST API. So it has many methods.
+    A facade with one method for each request of the REST API, hence its many methods.
     """
 
     def __init__(self, endpoint: Endpoint, *, patience: float = 3.0) -> None:
@@ -239,7 +239,7 @@ class RestClient:
     ) -> None:
         """Upload the content of a BLOB.
 
-        ``body`` is called again for each try. The JobManager refuses content with another hash.
+        ``body`` is called again for each try. The JobManager refuses content with a different hash.
         """
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         path = f"/jobs/{job_id}/blobs/{key}"
@@ -290,7 +290,7 @@ class RestClient:
         return await self.read_log_at(job_log_path(job_id, log_id), offset, wait=wait)
 
     async def read_log_at(self, path: str, offset: int, *, wait: float = 0.0) -> LogRead:
-        """Do as ``read_log``, for the log of any process."""
+        """Like ``read_log``, but for the log of any process."""
         return await self._read_log(path, {"offset": str(offset)}, wait)
 
     async def read_log_range(self, path: str, byte_range: str) -> LogRead:
@@ -309,7 +309,7 @@ class RestClient:
         offset = int(answer.headers[rest_logs.LOG_OFFSET_HEADER])
         end = offset + len(answer.body)
         complete = answer.headers.get(rest_logs.LOG_COMPLETE_HEADER, "").lower() == "true"
-        # A long log comes in pieces: it is complete only once its end has been read.
+        # A long log arrives in pieces: it is complete only once its end has been read.
         complete = complete and end >= int(answer.headers.get(rest_logs.LOG_SIZE_HEADER, end))
         return LogRead(answer.body, offset, end, complete)
 

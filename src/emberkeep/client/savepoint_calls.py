@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 _POLL = 0.3  # seconds
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-# The reply comes when everything has been read, however long that takes.
+# The reply arrives when everything has been read, however long that takes.
 _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
 
 

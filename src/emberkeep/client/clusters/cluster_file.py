@@ -43,7 +43,7 @@ class ZooKeeperRecord(Compatible, frozen=True, kw_only=True):
 class ClusterShape(Compatible, frozen=True, kw_only=True):
     """The parts of a local cluster.
 
-    ``memory`` is that of each task manager, ``definitions`` are the ``-D`` given.
+    ``memory`` is that of each task manager, ``definitions`` are the ``-D`` settings given.
     """
 
     nodes: tuple[str, ...]  # one task manager each

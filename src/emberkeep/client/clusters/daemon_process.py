@@ -24,12 +24,12 @@ from emberkeep.base.process_identity import ProcessIdentity, identify
 
 READY_TIMEOUT = 60.0  # seconds
 _POLL = 0.05
-_OUTLIVING: list[subprocess.Popen[bytes]] = []  # referenced until this process ends, as it does not wait for them
+_OUTLIVING: list[subprocess.Popen[bytes]] = []  # referenced until this process ends: it does not wait for them
 
 
 @atexit.register
 def _leave_running() -> None:
-    """Set return codes, as Python warns when it destroys the object of a child whose end it has not seen."""
+    """Set return codes, because Python warns when it destroys the object of a child whose end was not awaited."""
     for process in _OUTLIVING:
         process.returncode = 0
 

@@ -75,7 +75,7 @@ class EmbeddedCluster:
         return self._directory
 
     async def start(self) -> Endpoint:
-        """Start the child and wait until it serves. Raises Fatal; ``stop`` removes the directory then, too."""
+        """Start the child and wait until it serves. Raises Fatal; ``stop`` removes the directory even then."""
         for left in clear_dead_runs(self._options.parent, self._options.storage, time.time()):
             hours = f"{LOGS_KEPT / 3600:g} hours"
             self._notice(f"an earlier run, whose command was killed, left logs below {left}; they are kept for {hours}")
@@ -83,7 +83,7 @@ class EmbeddedCluster:
         return await self._start_child()
 
     async def supervise(self) -> None:
-        """Restart the child whenever it ends by itself. Never returns.
+        """Restart the child whenever it ends on its own. Never returns.
 
         Raises Fatal after more than MAX_RESTARTS, or if the child cannot be started again.
         """

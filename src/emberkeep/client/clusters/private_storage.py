@@ -48,7 +48,7 @@ class PrivateStorage:
         except EmberkeepError:
             return False
         if drawn is None:
-            return True  # the cluster has never used a storage
+            return True  # the cluster has never used any storage
         removed = [_remove(root, directory.name, drawn) for root in self._roots()]
         return all(removed)
 

@@ -12,7 +12,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Fatal
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 
-READY_TIMEOUT = 120.0  # seconds; a JVM needs long on a busy machine
+READY_TIMEOUT = 120.0  # seconds; a JVM starts slowly on a busy machine
 _PROBE_TIMEOUT = 2.0
 _POLL = 0.1
 _SERVING = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")

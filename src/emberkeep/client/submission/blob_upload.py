@@ -17,7 +17,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.job_files import hash_file
 
 PARALLEL = 4
-_ROUNDS = 3  # each announces the group again and uploads what is missing then
+_ROUNDS = 3  # each announces the group again and uploads what is still missing
 _CHUNK = 1024**2  # bytes
 
 

@@ -1,4 +1,4 @@
-"""The files that a job needs, found and named as spark-submit does it: comma lists, globs, ``file#alias``."""
+"""The files that a job needs, found and named as spark-submit does: comma lists, globs, ``file#alias``."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _check_interpreter(archive: Path, path: str) -> str | None:
     for _ in range(_MOST_LINKS):
         member = members.get(here)
         if member is None and any(str(parent) in members for parent in PurePosixPath(here).parents):
-            return None  # a link to a directory is on the way; the nodes resolve it
+            return None  # a link to a directory is on the path; the nodes resolve it
         if member is None:
             raise InvalidInput(
                 f"{_OPTION}: there is no {here} in {archive.name}"
