@@ -6,7 +6,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError
 
 
 class Fenced(Conflict):
-    """The caller's attempt has ended: it may neither write nor read any more (P3)."""
+    """The caller's attempt has ended: it may no longer write or read (P3)."""
 
 
 class Exists(Conflict):

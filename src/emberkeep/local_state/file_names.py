@@ -1,4 +1,4 @@
-"""Facts about checkpoint files that Spark's names of the files reveal.
+"""Facts that Spark's names for checkpoint files reveal.
 
 Spark writes a file under a temporary name that contains a UUID and renames it, or writes it directly under a name with
 a UUID (RocksDB's SST files, checkpoint format v2). Files with other names may be written again with other bytes: a

@@ -48,7 +48,7 @@ def gateway_uri(job_id: JobId, location: str, own_root: str) -> str:
 
 
 def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
-    """Return the state path that a path at the gateway means for a process of ``job_id``.
+    """Return the state path that a path at the gateway stands for, for a process of ``job_id``.
 
     ``path``: decoded, beginning with "/". Raises InvalidInput: a path of another job, no such root, a part "." or "..",
     or a location in a form that ``gateway_uri`` does not write.

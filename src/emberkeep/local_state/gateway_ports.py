@@ -60,10 +60,10 @@ class StateFiles(Protocol):
     """
 
     def resolve(self, caller: Caller, path: str) -> StatePath:
-        """Return the state path that a path at the gateway means. Raises InvalidInput."""
+        """Return the state path that a path at the gateway stands for. Raises InvalidInput."""
 
     def admit(self, caller: Caller) -> None:
-        """Check the caller before an upload, the one request that a client does not repeat by itself."""
+        """Check the caller before an upload, the one request that a client does not repeat automatically."""
 
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         """Return the status of a file or directory. Raises Absent."""
@@ -126,11 +126,12 @@ class RenameJournal(Protocol):
     def void(self, rename: Rename) -> bool:
         """Record that a rename was refused and changed nothing.
 
-        Return False if that is only in the memory of this process: the next process may still know the rename as begun.
+        Return False if that is only in the memory of this process: the next process may still count the rename as
+        begun.
         """
 
     def knows(self, rename: Rename) -> bool:
-        """True if the rename was begun within the last minutes and is not void.
+        """True if the rename was begun within the last few minutes and is not void.
 
         Raises Unavailable if the journal cannot be read.
         """

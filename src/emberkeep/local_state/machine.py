@@ -1,9 +1,9 @@
 """Decide for which allocations this node keeps local copies, and which copies are dropped. No I/O.
 
-- A copy is kept for the allocation whose executor wrote or read it. Drivers have none, as they read nothing again.
-- A slot that is given back takes its copies along (LOC-4).
-- If an executor or a whole attempt ends by itself, its copies are *left behind*: the next one may come back to this
-  node. The first slots that the job gets here take them over.
+- A copy is kept for the allocation whose executor wrote or read it. Drivers have none, because they read nothing twice.
+- When a slot is given back, its copies are dropped (LOC-4).
+- If an executor or a whole attempt ends by itself, its copies are *left behind*: the next executor or attempt may come
+  back to this node. The first slots that the job gets here take them over.
 - Copies that no slot claims in time after a restart of the task manager are dropped (LOC-5).
 """
 
@@ -132,7 +132,7 @@ class Ownership:
 def evictions(records: Sequence[CopyRecord], used: int, quota: int) -> tuple[CopyRecord, ...]:
     """Return the copies to drop so that the rest fits the quota.
 
-    It drops a little more than necessary, so that not each new file evicts another one. ``records``: least recently
+    It drops a little more than necessary, so that not every new file causes an eviction. ``records``: least recently
     used first. ``used``, ``quota``: bytes on the disk.
     """
     if used <= quota:

@@ -1,7 +1,7 @@
 """Decide which executor should run each partition of a query's state: one on the node with the newest copy (LOC-11).
 
-Spark decides where tasks run, but takes a hint where the state stores are. It forgets the hint when a query starts.
-When an executor is lost, Spark keeps waiting for that executor's node.
+Spark decides where tasks run, but takes a hint about where the state stores are. It forgets the hint when a query
+starts. When an executor is lost, Spark keeps waiting for that executor's node.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, He
             stores.setdefault(partition, set()).add(store)
             version, size = scores.setdefault(partition, {}).get(node, (0, 0))
             scores[partition][node] = (max(version, holding.newest_version), size + holding.size)
-    # The newest version is on the node that ran the partition last. Of equals, the node that holds more fetches less.
+    # The newest version is on the node that last ran the partition. Among equals, one that holds more fetches less.
     return {
         partition: HeldPartition(
             stores=frozenset(stores[partition]),
@@ -85,7 +85,7 @@ class Awaited(enum.Enum):
 def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Collection[ExecutorId]) -> Awaited:
     """Return which executors to wait for. ``registered``: executors that Spark can use.
 
-    An executor may have registered after the survey was begun. It is ignored then, because its node was not asked.
+    An executor that registered after the survey began is ignored, because its node was not asked.
     """
     if any(place.task_manager not in survey.holdings for place in survey.executors):
         return Awaited.NEAR
@@ -106,7 +106,7 @@ class Patience:
     def __init__(self, now: float, *, near: float, others: float) -> None:
         self._until = now + near
         self._others = others
-        self._served_at: float | None = None  # time since which each best node has an executor
+        self._served_at: float | None = None  # time since which each best node has had an executor
 
     def lasts(self, who: Awaited, now: float) -> bool:
         """True if the query's start should keep waiting. Call at regular intervals."""
@@ -126,10 +126,10 @@ def place(
 ) -> dict[Partition, ExecutorPlace]:
     """Return the executor to name for each partition, without partitions that are placed well already.
 
-    ``executors``: those that Spark can use. ``settled``: where Spark believes the partitions to be. A partition on a
+    ``executors``: those that Spark can use. ``settled``: where Spark assumes the partitions to be. A partition on a
     usable executor stays, because its state is in that executor's memory. If no usable executor is on a node that holds
-    the partition, a partition that Spark knows of goes to the least used executor, as Spark would otherwise wait for a
-    node that is gone. Spark itself places the others.
+    the partition, a partition that Spark knows of is assigned to the least used executor, because Spark would otherwise
+    wait for a node that is gone. Spark itself places the others.
     """
     usable = {one.executor_id: one for one in executors}
     load = dict.fromkeys(usable, 0)

@@ -18,8 +18,8 @@ from emberkeep.local_state.model import CopyRecord, FileStatus, Holding, StatePa
 class DurableState(Protocol):
     """The durable files of one root: a shared directory or an object store. Readers see all of a file or none.
 
-    Besides what each method says, raises RetryLater (the store does not answer), UnknownOutcome (the answer to a change
-    was lost), Fatal (the store refuses: no space, no permission).
+    Besides what its own docstring says, each method raises RetryLater (the store does not answer), UnknownOutcome (the
+    answer to a change was lost), Fatal (the store refuses: no space, no permission).
     """
 
     @property
