@@ -5,11 +5,11 @@
 - Deposed: stop leading and move to the end of the queue, so that a leader that others could not reach does not take the
   epoch straight back.
 
-Answers may come late, so events about an earlier latch, claim or epoch are ignored.
+Answers may arrive late, so events about an earlier latch, claim or epoch are ignored.
 
-A JobManager that cannot read the shared storage lets a JobManager lead that can: it skips its turns, and steps down if
-it is the leader. It does so at most MAX_PASSED times in a row, because the others' reports may be out of date; then it
-leads anyway.
+A JobManager that cannot read the shared storage leaves leadership to one that can: it skips its turns, and steps down
+if it is the leader. It does so at most MAX_PASSED times in a row, because the others' reports may be out of date; then
+it leads anyway.
 """
 
 from __future__ import annotations

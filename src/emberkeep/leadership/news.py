@@ -10,7 +10,7 @@ MOST_JOB_MANAGERS = 16  # addresses remembered
 def joined(known: LeaderNews, heard: LeaderNews) -> LeaderNews:
     """Merge ``heard`` into ``known``.
 
-    Reports may come late, so the leader with the higher epoch is right, whichever process reports it. The leader's
+    Reports may arrive late, so the leader with the higher epoch is right, whichever process reports it. The leader's
     address comes first, then the most recently reported ones; only the first MOST_JOB_MANAGERS addresses are kept.
     """
     leader = known.leader

@@ -73,7 +73,7 @@ class TakeoverRule:
         return now - seen.refuses_since >= seen.patience
 
     def took_over(self, lives: Iterable[Hashable]) -> None:
-        """Note a takeover from the processes of ``lives``, because they were taken for ended."""
+        """Note a takeover from the processes of ``lives``, because they were considered ended."""
         for life in lives:
             seen = self._known(life)
             seen.accepts, seen.refusals, seen.overtaken = False, 0, True
