@@ -12,8 +12,8 @@ from emberkeep.slots.table.slot import TRANSITIONS as SLOT
 _HEAD = """\
 # States
 
-This page is for those who read the code of a machine, or a state in a log. The diagrams are drawn
-from the tables that the machines check each of their steps against; `make format` draws them again.
+This page is for those who read a state machine's code, or find a state in a log. The diagrams are
+generated from the tables against which the machines check each step; `make format` updates them.
 
 To see the phases of a job in a log:
 
@@ -36,7 +36,7 @@ _REQUEST = """\
 ## The requests to a job
 
 Package `lifecycle.requests`, `transitions.py`: a savepoint, a suspend, a drain or a move, from the
-question until its end is durable. The steps of an OPEN request in the driver are in
+request until its end is durable. The steps of an OPEN request in the driver are in
 `lifecycle/machine.py`. See [savepoints](savepoints.md).
 """
 
