@@ -9,16 +9,16 @@ from emberkeep.base.ids import TaskManagerId
 
 
 class BlocklistView(Protocol):
-    """An immutable blocklist that answers in constant time. A changed blocklist is another object."""
+    """An immutable blocklist that answers in constant time. Each change to the blocklist makes a new object."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """True if nothing new may be placed on this task manager."""
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """True if what runs there must move elsewhere, too."""
+        """True if the work on this task manager must move elsewhere as well."""
 
     def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
-        """Return, in words, the listed places where no task manager in ``present`` (id and node of each) runs."""
+        """Describe the listed places that have none of the ``present`` task managers (id and node of each)."""
 
 
 class NothingBlocked:

@@ -78,7 +78,7 @@ class JobAccounts:
         return job is None or attempt < job.attempt or (attempt == job.attempt and job.over)
 
     def is_settled(self, job_id: JobId, attempt: int) -> bool:
-        """True if the consequences of the attempt's end are durable, so its exit need not be reported any more."""
+        """True if the consequences of the attempt's end are durable, so its exit no longer needs to be reported."""
         job = self.by_id.get(job_id)
         return job is None or attempt < job.attempt
 
@@ -125,10 +125,10 @@ class JobAccounts:
     # --- what jobs hold -----------------------------------------------------------------------------------------------
 
     def _take_held(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
-        """Correct the job's holdings by what its JobMaster holds, where a task manager is away, blocked or evacuated.
+        """Correct the holdings on away, blocked and evacuated task managers to what the job's JobMaster holds.
 
-        An away task manager cannot be asked. On a blocked or evacuated one, ``held`` has no slots that are about to
-        leave, so the job gets as many elsewhere while it still holds those.
+        An away task manager cannot be asked. On a blocked or evacuated one, ``held`` omits the slots that are about to
+        leave, so the job gets replacements elsewhere while it still holds these slots.
         """
         emptying = {member for member in job.spread if member.away or member.is_evacuated or member.is_blocked}
         if emptying:
@@ -138,14 +138,14 @@ class JobAccounts:
         for allocation_id, task_manager in held.items():
             known = self._members.get(task_manager)
             if known is not None and allocation_id in known.allocations and allocation_id not in job.held:
-                self._add(known.allocations[allocation_id], known)  # it was about to leave, and stays
+                self._add(known.allocations[allocation_id], known)  # it was about to leave, but stays
         elsewhere = sum(task_manager not in self._members for task_manager in held.values())
         if elsewhere != job.elsewhere:
             job.elsewhere = elsewhere
             self._lacking.review(job)
 
     def take_report(self, member: Member, report: HeldReport) -> None:
-        """Set what a task manager holds to what it reports. The caller counts the member again."""
+        """Set what a task manager holds to what it reports. The caller must recount the member."""
         old, member.allocations = member.allocations, {allocation.id: allocation for allocation in report.allocations}
         for allocation in old.values():
             if allocation.id not in member.allocations:

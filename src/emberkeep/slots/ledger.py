@@ -55,16 +55,16 @@ class BlockState(enum.Enum):
 
     NONE = "none"
     BLOCKED = "blocked"  # it gets nothing new
-    EVACUATED = "evacuated"  # work that runs there moves elsewhere, too
+    EVACUATED = "evacuated"  # its running work moves elsewhere as well
 
 
 class EndingState(enum.Enum):
-    """Progress of a task manager towards its stop. Only a task manager that stays gets new work."""
+    """How close a task manager is to stopping. Only a task manager that stays gets new work."""
 
     STAYS = "stays"
-    RETIRING = "retiring"  # idle and asked to stop, which a failed request revokes
+    RETIRING = "retiring"  # idle and asked to stop; back to STAYS if the request fails
     LEAVING = "leaving"  # it reported that it is about to stop
-    DRAINING = "draining"  # also leaving; what runs there moves elsewhere first
+    DRAINING = "draining"  # also leaving, but its running work moves elsewhere first
 
 
 @dataclass(eq=False)
@@ -150,7 +150,7 @@ class Member:
         )
 
     def promise(self, allocation: Allocation) -> None:
-        """Account for a newly decided slot: same result as ``recount``, in constant time."""
+        """Account for a newly decided slot, with the same result as ``recount`` but in constant time."""
         self.pending[allocation.id] = allocation
         self.free_slots -= 1
         self.free_cores -= allocation.profile.cores
@@ -193,7 +193,7 @@ class JobAccount:
     job_id: JobId
     order: int
     attempt: int
-    over: bool = False  # everything that task managers report of ``attempt`` is void
+    over: bool = False  # everything that task managers report about ``attempt`` is void
     closed: int = 0  # attempts up to this one need no more slots
     need: DriverNeed | None = None  # set while the job waits for a driver place
     need_attempt: int = 0

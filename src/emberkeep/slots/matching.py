@@ -235,12 +235,12 @@ class PlaceRound:
         return best[0][2] if best else None
 
     def put_back(self, member: Member) -> None:
-        """Sort a member again after one of its places was assigned, because it has less room now."""
+        """Re-sort a member after one of its places was assigned, because it now has less room."""
         _settle(self._heaps[member.info.runtime.python])
 
 
 def takes_drivers(member: Member) -> bool:
-    """True if a driver may be placed there, provided that its memory fits."""
+    """True if a driver may be placed on this task manager, provided that there is enough memory."""
     return member.free_places > 0 and member.is_open and member.claimed_by is None
 
 

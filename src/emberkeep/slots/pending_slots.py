@@ -1,4 +1,4 @@
-"""Slots that were decided and that no report of their task manager shows yet. Part of the SlotManager.
+"""Slots that were assigned but that no report of their task manager shows yet. Part of the SlotManager.
 
 They count as taken, so nothing is given twice. A pending slot lapses if no report shows it in time.
 """

@@ -3,8 +3,8 @@
 A driver that fits nowhere does not hold up smaller ones behind it until it has waited for ``patience`` seconds. Then it
 claims one task manager that is large enough: that task manager takes no other drivers, and no slots that would use the
 memory which the driver needs. So a large driver cannot starve. Running work is never displaced. Work on the claimed
-task manager may itself need a slot before it can end, so a claim lasts for ``patience`` seconds at most, and no other
-claim follows for as long.
+task manager may itself need a slot before it can end, so a claim lasts for ``patience`` seconds at most, and no new
+claim is made for the next ``patience`` seconds.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PlaceQueue:
             self._shelves.update(member)
 
     def member_closed(self, member: Member) -> None:
-        """Drop the claim on a member that accepts nothing new any more."""
+        """Drop the claim on a member that no longer accepts anything new."""
         if self._claim is not None and self._claim[1] is member:
             self._drop_claim()
 

@@ -1,8 +1,8 @@
 """The registered task managers, and the time of the last contact with each. Part of the SlotManager.
 
 A silent task manager gets nothing new, but what jobs hold there presumably continues. It is *away*: what it last
-reported stays in the accounts until its jobs release that, or it has been away for too long. After a restart, its first
-report lists what the new instance has taken over.
+reported stays in the accounts until the jobs release it, or until the task manager has been away for too long. After a
+restart, its first report lists what the new instance has taken over.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class TaskManagerSpec:
 
 @dataclass(frozen=True)
 class StartedTaskManager:
-    """A task manager that the resource driver of this leader or an earlier one has started and not ended.
+    """A task manager started by the resource driver of this leader or an earlier one, and not ended since.
 
     ``alive`` False: its process ended by itself or never ran. The resource driver lists it until ``end`` or ``revive``.
     """
@@ -64,7 +64,7 @@ class ResourceManagerDriver(Protocol):
     async def survey(self) -> tuple[StartedTaskManager, ...]:
         """Return all task managers that this resource driver has started, by id, except those that ``end`` has stopped.
 
-        Those that an earlier leader's resource driver has started are included. Raises RetryLater, Fatal.
+        Task managers that an earlier leader's resource driver started are included. Raises RetryLater, Fatal.
         """
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
@@ -75,7 +75,7 @@ class ResourceManagerDriver(Protocol):
         """
 
     async def revive(self, task_manager: TaskManagerId) -> None:
-        """Start a task manager again whose process ended by itself while jobs hold something there.
+        """Restart a task manager whose process ended by itself while jobs hold something there.
 
         The new process takes over what the jobs hold. Return at once if the platform restarts the process itself.
         Raises RetryLater, Fatal.

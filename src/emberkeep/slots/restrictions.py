@@ -1,6 +1,6 @@
 """Closes task managers to new work: by the blocklist, before they stop, and for two seconds after a refusal.
 
-Part of the SlotManager. What runs on a closed task manager stays, unless the task manager is evacuated.
+Part of the SlotManager. Running work stays on a closed task manager, unless the task manager is evacuated.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Restrictions:
         return True
 
     def recall(self, task_manager: TaskManagerId) -> None:
-        """Use a task manager as before: it has certainly not received the request to stop."""
+        """Use a task manager as before, because it certainly did not receive the request to stop."""
         member = self._members.get(task_manager)
         if member is not None and member.ending is EndingState.RETIRING:
             member.ending = EndingState.STAYS
@@ -99,7 +99,7 @@ class Restrictions:
         return frozenset(key for key, member in self._members.items() if member.is_draining)
 
     def movable(self) -> frozenset[JobId]:
-        """Return the jobs with a driver on a draining task manager for which another one has room.
+        """Return the jobs whose driver is on a draining task manager and would fit on another one.
 
         Memory that the job's own slots use on the other task manager counts as free.
         """
@@ -134,7 +134,7 @@ class Restrictions:
         member.avoided = False
 
     def expire(self, now: float) -> None:
-        """Use task managers again that were avoided for long enough."""
+        """Stop avoiding task managers that were avoided for long enough."""
         while self._avoided:
             member, until = next(iter(self._avoided.items()))
             if now < until:

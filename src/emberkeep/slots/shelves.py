@@ -90,7 +90,7 @@ class Shelves:
         self._due.both()
 
     def remove(self, member: Member) -> None:
-        """Take a member off its shelf, or out of the number of those that are away."""
+        """Take a member off its shelf, or subtract it from the number of those that are away."""
         if member.away:
             self.away -= 1
         else:
@@ -105,7 +105,7 @@ class Shelves:
         member.recount()
 
     def take_back(self, member: Member) -> None:
-        """Put a member that was away on its shelf again."""
+        """Put a member that was away back on its shelf."""
         self.away -= 1
         member.away = False
         self.add(member)
@@ -135,7 +135,7 @@ class Shelves:
             self._due.both()
 
     def reopen(self, member: Member) -> None:
-        """Count a member again that was closed for some reason."""
+        """Count a member again that is no longer closed to new work."""
         self.update(member)
         self._due.both()
 

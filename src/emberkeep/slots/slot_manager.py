@@ -114,9 +114,9 @@ class SlotManager:
     def expire(self, now: float, hears_since: float | None = 0.0) -> Lapsed:
         """Act on all timeouts that have passed.
 
-        They are those of silent task managers, pending slots that no report shows, avoided task managers, and waiting
-        requests. ``hears_since``: time from which the orphan timeout measures silence; None while silence proves
-        nothing.
+        These are the timeouts of silent task managers, pending slots that no report shows, avoided task managers, and
+        waiting requests. ``hears_since``: time from which the orphan timeout measures silence; None while silence
+        proves nothing.
         """
         lapsed = self.task_managers.expire(now, hears_since)
         self._pending.expire(now)

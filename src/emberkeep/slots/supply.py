@@ -110,7 +110,7 @@ def standing_of(member: Member) -> RegisteredSupply:
 
 
 def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount]) -> Demand:
-    """Return what jobs lack, the oldest job's first."""
+    """Return what jobs lack, oldest job first."""
     slots = [(want.requirement, want.missing) for job in _oldest(wanting) for want in job.wants]
     drivers = [job.need for job in _oldest(waiting) if job.need is not None]
     return Demand(slots=tuple(slots), drivers=tuple(drivers))
@@ -122,7 +122,7 @@ def _oldest(jobs: Iterable[JobAccount]) -> list[JobAccount]:
 
 @dataclass
 class _Packing:
-    """Packs demand into ``rooms``: those that are coming first, then those of at most ``most`` new task managers."""
+    """Packs demand into ``rooms``: first those of task managers that are coming, then at most ``most`` new ones."""
 
     rooms: list[Room]
     spec: TaskManagerSpec

@@ -1,8 +1,8 @@
 """Decides how many task managers run: which to start, which to stop. Pure; a resource driver carries out the plan.
 
 Each decision follows from what the resource driver lists and what is registered at that moment. The supply itself adds
-only time: since when a task manager has been idle or unregistered. So a new leader decides the same after one survey,
-and counts the task managers that the previous leader started as coming.
+only time: how long a task manager has been idle or unregistered. So a new leader decides the same after one survey, and
+counts the task managers that the previous leader started as coming.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class TaskManagerSupply:
     def __init__(self, limits: SupplyLimits, spec: TaskManagerSpec) -> None:
         self._limits = limits
         self._spec = spec
-        self._coming: dict[TaskManagerId, float] = {}  # since when each has been alive and not registered
-        self._idle: dict[TaskManagerId, float] = {}  # since when
-        self._stopping: dict[TaskManagerId, float] = {}  # asked to stop; since when
+        self._coming: dict[TaskManagerId, float] = {}  # the time since which each has been alive but not registered
+        self._idle: dict[TaskManagerId, float] = {}  # the time since which each has been idle
+        self._stopping: dict[TaskManagerId, float] = {}  # asked to stop, and when
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
 
@@ -92,7 +92,7 @@ class TaskManagerSupply:
     def ended(self, task_manager: TaskManagerId) -> None:
         """Forget how long a task manager has been idle, stopping or unregistered: the resource driver has stopped it.
 
-        A task manager that is started later with the same id begins without these times.
+        A task manager that is started later with the same id does not inherit these times.
         """
         for times in (self._coming, self._idle, self._stopping):
             times.pop(task_manager, None)

@@ -1,4 +1,4 @@
-"""Compares what a task manager holds, by its reply to a heartbeat, with what the attempt holds there."""
+"""Compares what a task manager lists in its reply to a heartbeat with what the attempt holds there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emberkeep.slots.pool.state import PoolState
 
 
 class BeatReplies:
-    """The running instance of a task manager replies for the earlier ones, too. Part of the SlotPool."""
+    """The running instance of a task manager also replies for the earlier ones. Part of the SlotPool."""
 
     def __init__(self, pool: PoolState, slot_end: SlotEnd, offers: Offers, watch: ExecutorWatch) -> None:
         self._pool = pool

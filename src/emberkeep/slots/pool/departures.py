@@ -34,7 +34,7 @@ class Departures:
         return [*effects, *self.welcome_back(now)]
 
     def obey(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
-        """Give back a slot without a running executor; mark others leaving (evacuated place) or outgoing (blocked)."""
+        """Give back a slot without a running executor; mark others as leaving (evacuated) or outgoing (blocked)."""
         if self._pool.must_leave(slot):
             return self._depart(slot, now)
         if not slot.stays or not self._pool.places.is_closed(slot.task_manager):
@@ -43,7 +43,7 @@ class Departures:
         return [StatusChanged()]
 
     def _depart(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
-        """Mark a slot leaving if its executor can hand over what it keeps; give back any other slot at once."""
+        """Mark a slot as leaving if its executor can hand over what it keeps; give back any other slot at once."""
         if not (slot.executor.is_registered and self._pool.decommissions):
             return self._slot_end.vacate(slot)
         slot.leave(now)

@@ -132,7 +132,7 @@ class ClusterLacks(msgspec.Struct, frozen=True):
 class PlacesBlocked(msgspec.Struct, frozen=True):
     """The blocklist or the set of ``draining`` task managers has changed.
 
-    A draining task manager ends once its work has moved elsewhere, as far as it can.
+    A draining task manager ends once its work has moved elsewhere, as far as possible.
     """
 
     places: BlocklistView

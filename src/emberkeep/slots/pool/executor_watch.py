@@ -1,4 +1,4 @@
-"""Follows the executors in held slots: what task managers report of their processes, and what Spark sees of them."""
+"""Follows the executors in held slots: what task managers and Spark report about them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ExecutorWatch:
 
 
 def _seen(executor: HeldExecutor, event: SparkSaw, now: float) -> list[PoolEffect]:
-    """Take what Spark's report shows of an executor."""
+    """Record what Spark's report shows about an executor."""
     before = (executor.is_registered, executor.cordoned)
     if executor.id in event.executors:
         executor.spark = ExecutorLiveness.SILENT if executor.id in event.silent else ExecutorLiveness.ALIVE

@@ -10,14 +10,14 @@ from emberkeep.slots.model import Allocation, TaskManagerInfo
 
 
 class ExecutorState(enum.Enum):
-    """The state of an executor's process, by what its task manager reports."""
+    """The state of an executor's process, as its task manager reports it."""
 
     STARTING = "STARTING"  # start requested; not known to run yet
     RUNNING = "RUNNING"
 
 
 class ExecutorLiveness(enum.Enum):
-    """What Spark's last report shows of an executor."""
+    """What Spark's last report shows about an executor."""
 
     UNREGISTERED = "unregistered"  # Spark has never listed it
     SILENT = "silent"  # Spark has listed it; there are no recent heartbeats, or it is no longer listed
@@ -30,7 +30,7 @@ class DepartureState(enum.Enum):
     STAYS = "stays"
     OUTGOING = "outgoing"  # its place is blocked: the executor is cordoned once a replacement runs
     LEAVING = "leaving"  # its place is evacuated: the executor waits for another one that can take its blocks
-    DECOMMISSIONED = "decommissioned"  # beats ask the task manager to have the executor hand over and end
+    DECOMMISSIONED = "decommissioned"  # heartbeats ask the task manager to make the executor hand over and end
 
 
 @dataclass
@@ -38,12 +38,12 @@ class HeldExecutor:
     """The one executor in a slot."""
 
     id: ExecutorId
-    unseen_since: float  # since when Spark has not listed it; if it does: the last check
+    unseen_since: float  # the time since which Spark has not listed it; if Spark lists it: the last check
     state: ExecutorState = ExecutorState.STARTING
     pid: int = 0
     spark: ExecutorLiveness = ExecutorLiveness.UNREGISTERED
-    takes_blocks: bool = False  # by Spark's last report: it can take blocks of others that leave
-    cordoned: bool = False  # by Spark's last report: it takes no new task
+    takes_blocks: bool = False  # from Spark's last report: it can take blocks of executors that leave
+    cordoned: bool = False  # from Spark's last report: it takes no new task
 
     @property
     def is_registered(self) -> bool:
@@ -57,7 +57,7 @@ class HeldExecutor:
 
     @property
     def is_known_to_run(self) -> bool:
-        """True if the executor's process is known to run, by its task manager or by Spark."""
+        """True if the executor's process is known to run, from its task manager or from Spark."""
         return self.state is ExecutorState.RUNNING or self.is_registered
 
 

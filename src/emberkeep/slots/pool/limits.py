@@ -14,6 +14,6 @@ class PoolLimits(NamedTuple):
     backoff_max: float
     request_timeout: float  # without any slot for this long, the attempt fails; 0: never
     silence_timeout: float  # of a task manager, or of an executor that Spark no longer lists
-    start_timeout: float  # that an executor may take to register with Spark
-    orphan_timeout: float  # that an executor is kept while its task manager is silent
-    evacuation_timeout: float  # that an executor may take to leave an evacuated place
+    start_timeout: float  # for an executor to register with Spark
+    orphan_timeout: float  # for which an executor is kept while its task manager is silent
+    evacuation_timeout: float  # for an executor to leave an evacuated place

@@ -6,11 +6,11 @@ from collections import deque
 
 from emberkeep.slots.pool.limits import PoolLimits
 
-DOUBLINGS = 32  # more doublings than lead from the initial to the longest pause
+DOUBLINGS = 32  # more doublings than the initial pause needs to reach the longest one
 
 
 class Replacements:
-    """Each pause holds back one replacement. It doubles with each end in the failure window. Times are in seconds."""
+    """Each pause holds back one replacement, and doubles with each end in the failure window. Times are in seconds."""
 
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
@@ -34,7 +34,7 @@ class Replacements:
         return sum(1 for time in times if now - time <= self._limits.failure_window)
 
     def expire(self, now: float) -> bool:
-        """End the pauses that are over. Return True if there is one."""
+        """End the pauses that are over. Return True if there were any."""
         before = len(self.pauses)
         self.pauses = [until for until in self.pauses if until > now]
         return len(self.pauses) < before

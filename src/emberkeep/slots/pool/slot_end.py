@@ -19,8 +19,8 @@ class SlotEnd:
 
     def give_back(self, slot: HeldSlot) -> list[PoolEffect]:
         self._forget(slot)
-        # If the release never arrives, beats show the task manager that the slot is no longer held. It frees nothing by
-        # itself while the driver runs on the same node.
+        # If the release never arrives, beats show the task manager that the slot is no longer held. It frees nothing on
+        # its own while the driver runs on the same node.
         self._pool.lives.stray(slot.task_manager)
         self._pool.releasing[slot.allocation.id] = slot.task_manager.address
         return [ReleaseSlotAt(slot.allocation.id, slot.task_manager.address, stopped=self._pool.stopping)]
@@ -64,6 +64,6 @@ class SlotEnd:
         self.forget_instance(slot.task_manager.instance)
 
     def forget_instance(self, instance: InstanceId) -> None:
-        """Stop watching an instance of a task manager on which no slot is held any more."""
+        """Stop watching an instance of a task manager on which slots are no longer held."""
         if not self._pool.on_task_manager(instance):
             self._pool.lives.forget(instance)

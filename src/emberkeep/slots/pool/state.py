@@ -26,7 +26,7 @@ class ClosedPlaces(NamedTuple):
         return info.id in self.draining or self.blocked.is_blocked(info.id, info.node_id)
 
     def is_emptied(self, info: TaskManagerInfo) -> bool:
-        """True if what runs there must leave, too."""
+        """True if the work there must leave as well."""
         return info.id in self.draining or self.blocked.is_evacuated(info.id, info.node_id)
 
     def only_drains(self, info: TaskManagerInfo) -> bool:
@@ -139,7 +139,7 @@ class PoolState:
         """Return the outgoing executors that must take no new task, because enough others run in their place."""
         needed = max(0, self.wanted - sum(slot.stays and slot.executor.is_alive for slot in self.held.values()))
         outgoing = [slot for slot in self.held.values() if slot.is_outgoing and slot.executor.is_registered]
-        # Keep those at work that Spark hears; among them, those that are not cordoned yet.
+        # Prefer to keep executors whose heartbeats reach Spark; among those, the ones that are not cordoned yet.
         outgoing.sort(key=lambda slot: (not slot.executor.is_alive, slot.executor.cordoned))
         return frozenset(slot.executor.id for slot in outgoing[needed:])
 

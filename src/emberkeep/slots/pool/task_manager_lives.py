@@ -65,7 +65,7 @@ class TaskManagerLives:
             remember(self._over, instance, now, REMEMBERED)
 
     def forget(self, instance: InstanceId) -> None:
-        """Stop watching an instance that holds no slot any more."""
+        """Stop watching an instance that no longer holds a slot."""
         self.views.pop(instance, None)
 
     def stray(self, info: TaskManagerInfo) -> None:

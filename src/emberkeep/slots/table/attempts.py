@@ -9,7 +9,7 @@ from emberkeep.slots.table.state import TableState
 
 
 class Attempts:
-    """What an attempt held is released when the attempt ends, and it never returns. Part of the SlotTable."""
+    """When an attempt ends, everything that it held is released, and it never returns. Part of the SlotTable."""
 
     def __init__(self, table: TableState, releases: SlotRelease) -> None:
         self._table = table

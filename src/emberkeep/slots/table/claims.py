@@ -18,7 +18,7 @@ from emberkeep.slots.table.slot import Slot, SlotState
 from emberkeep.slots.table.slot_release import SlotRelease
 from emberkeep.slots.table.state import TableState
 
-BEATS_MISSED = 2  # a beat sent before its slot was accepted may not name it: only the second in a row counts
+BEATS_MISSED = 2  # a heartbeat sent before a slot was accepted may not name it, so only the second in a row counts
 _RECOVERED = (SlotState.ACTIVE, SlotState.STARTING, SlotState.RUNNING, SlotState.EXITED)  # where it awaits a claim
 
 
@@ -103,7 +103,7 @@ class Claims:
 
 
 def _decommission(slot: Slot) -> list[TableEffect]:
-    """Ask the slot's executor once to hand over its blocks and exit. The next instance asks again; that is harmless."""
+    """Ask the slot's executor once to hand over its blocks and exit. The next instance may harmlessly ask again."""
     if slot.state is not SlotState.RUNNING or slot.decommissioned or slot.executor_id is None:
         return []
     slot.decommissioned = True

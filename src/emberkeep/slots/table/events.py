@@ -40,8 +40,8 @@ class ReserveSlot(msgspec.Struct, frozen=True):
 class OfferAnswered(msgspec.Struct, frozen=True):
     """The JobMaster took ``accepted`` out of ``offered``.
 
-    It, or the job's next attempt, may need the state of ``later``. The job has no use for the others, nor for their
-    state.
+    It, or the job's next attempt, may need the state of the slots in ``later``. The job has no use for the other slots,
+    or for their state.
     """
 
     offered: tuple[AllocationId, ...]
@@ -95,7 +95,7 @@ class SlotReleased(msgspec.Struct, frozen=True):
 
 
 class JobMasterHeard(msgspec.Struct, frozen=True):
-    """A heartbeat of the JobMaster, which holds these allocations.
+    """A heartbeat from the JobMaster, which holds these allocations.
 
     Executors in ``decommissioned`` must hand over what they keep and end. Raises Conflict for a superseded attempt,
     RetryLater while the attempt's recovered slots are on offer.

@@ -39,7 +39,7 @@ class Fences:
 
     def __init__(self, remembered: int = REMEMBERED_JOBS) -> None:
         self.epoch = 0
-        self.lineage = ""  # names the job store that the epoch counts in; "": unknown
+        self.lineage = ""  # names the job store in which the epoch counts; "": unknown
         self._jobs: dict[JobId, _Fence] = {}  # least recently seen first
         self._remembered = remembered
         self._records: tuple[FenceRecord, ...] | None = ()  # None: rebuild at the next use

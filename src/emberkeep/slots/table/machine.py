@@ -26,7 +26,7 @@ from emberkeep.slots.table.state import TableState
 class SlotTable:
     """One task manager's slots and driver places; see the module.
 
-    ``state`` changes only in ``handle``, apart from the turns that ``name_left`` takes.
+    ``state`` changes only in ``handle``, except that ``name_left`` rotates the jobs that it names.
 
     The parts of the machine share the state. Each part makes one kind of decision, and may use the parts that come
     before it in this list: the release of slots, the end of attempts, reservations, claims of JobMasters, executors.

@@ -19,7 +19,7 @@ from emberkeep.slots.table.state import TableState
 
 
 class Reservations:
-    """Orders for one allocation or driver that arrive twice have the effect of one. Part of the SlotTable."""
+    """An order for an allocation or driver that arrives twice takes effect once. Part of the SlotTable."""
 
     def __init__(self, table: TableState, attempts: Attempts) -> None:
         self._table = table

@@ -37,13 +37,13 @@ class Slot:
 
     allocation: Allocation
     state: SlotState
-    claim_until: float | None  # until then its JobMaster must accept it or name it in a beat; None: it has
+    claim_until: float | None  # deadline for its JobMaster to accept it or name it in a heartbeat; None: it has
     executor_id: ExecutorId | None = None
     former: tuple[ExecutorId, ...] = ()  # earlier executors of this slot, which have ended
     pid: int = 0
     exit_code: int | None = None
     detail: str = ""
-    missed_beats: int = 0  # beats of the JobMaster in a row that did not name this slot
+    missed_beats: int = 0  # successive heartbeats of the JobMaster that did not name this slot
     decommissioned: bool = False  # this instance has asked its executor to hand over what it keeps and end
     attempt_ends: bool = False  # as far as is known; so the job may need the state that is kept for the slot
 

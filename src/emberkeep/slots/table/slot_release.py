@@ -45,7 +45,7 @@ class SlotRelease:
         """Remove a slot without a process from the table."""
         table = self._table
         ended_by_itself = slot.state is SlotState.EXITED and not slot.decommissioned and not unwanted
-        # Nothing ever ran in a slot that was not accepted: all that is kept for it was left by another slot's executor.
+        # Nothing ever ran in a slot that was not accepted: anything kept for it was left by another slot's executor.
         never_used = slot.state is SlotState.OFFERED and not unwanted
         table.move(slot, None)
         del table.slots[slot.id]
