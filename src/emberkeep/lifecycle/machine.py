@@ -3,11 +3,12 @@
 Pure: events in, effects out.
 
 Each effect is one step; its result comes back as an event. The table PLANS gives the order of the steps, and with it
-the order of calls to user functions (END-3). ``close`` is not in the table: it follows every end of a driver.
+the order of calls to user functions (END-3). ``close`` is not in the table, because it is called at every end of a
+driver.
 
-Until the savepoint is complete and the functions know it, a failure is rolled back: the steps begun so far are undone,
-the queries are resumed or started again, and the job continues (END-6). If that is impossible, the attempt fails. Once
-the functions know of the complete savepoint, the procedure only goes forward.
+Until the savepoint is complete and the functions have been notified, a failure is rolled back: the steps begun so far
+are undone, the queries are resumed or started again, and the job continues (END-6). If that is impossible, the attempt
+fails. Once they have been notified, the procedure only goes forward.
 
 Steps are idempotent. A later attempt that finds the request still stored runs it from the start, as the first attempt
 did.
@@ -38,13 +39,13 @@ class Step(enum.Enum):
     RELEASE_BATCHES = "RELEASE_BATCHES"  # end what RETAIN_BATCHES began
     NOTIFY_COMPLETE = "NOTIFY_COMPLETE"
     SHUTDOWN = "SHUTDOWN"
-    # The way back.
+    # Rolling back.
     DISCARD_SAVEPOINT = "DISCARD_SAVEPOINT"  # delete the files written for the savepoint; a failure is ignored
     START_QUERIES = "START_QUERIES"  # with their recorded writers; the script does not notice that they had stopped
     # The end.
     END_SCRIPT_WAIT = "END_SCRIPT_WAIT"  # the script continues after its awaits
     LEAVE = "LEAVE"  # the process ends, and the next attempt starts elsewhere
-    FAIL_ATTEMPT = "FAIL_ATTEMPT"  # the way back failed here: the next attempt starts the queries
+    FAIL_ATTEMPT = "FAIL_ATTEMPT"  # rolling back failed in this attempt: the next one starts the queries
 
 
 PLANS: dict[Procedure, tuple[Step, ...]] = {
@@ -91,7 +92,7 @@ _PHASES = {
     Step.PREPARE_TO_SHUTDOWN: ProcedurePhase.DRAINING,
 }
 _BACKWARD = (Step.RELEASE_BATCHES, Step.RESUME, Step.DISCARD_SAVEPOINT, Step.START_QUERIES)
-# A step of these that hangs could later plan a batch of a query that was started again, so it fails the attempt.
+# If one of these steps hangs, it could later plan a batch of a query that was started again, so the attempt fails.
 _WITH_QUERIES = (Step.FINISH_BATCHES, Step.DRAIN)
 
 
@@ -181,7 +182,7 @@ class ProcedureMachine:
         self._request: ProcedureRequest | None = None
         self._ahead: tuple[Step, ...] = ()  # the current step and those after it
         self._tries = 0
-        self._failure = ""  # why the procedure failed; set while the way back is in progress, and after it
+        self._failure = ""  # why the procedure failed; set while the procedure is being rolled back, and afterwards
         self._released = False  # True once the request's end was recorded and acted upon
 
     @property
@@ -203,7 +204,7 @@ class ProcedureMachine:
             case Recorded():
                 return self._recorded(event)
             case _:
-                return []  # about a step that has ended already
+                return []  # it is about a step that has already ended
 
     def _is_current(self, event: StepDone | StepFailed) -> bool:
         assert self._request is None or self.progress is not None  # noqa: S101
@@ -283,7 +284,7 @@ class ProcedureMachine:
             self._tries += 1
             if self._tries < TRIES:
                 return self._begin()
-        if event.step is Step.SHUTDOWN:  # the savepoint is complete and the functions know it: no way back
+        if event.step is Step.SHUTDOWN:  # the savepoint is complete and announced, so nothing is rolled back
             self._warn(f"a function did not shut down: {event.reason}")
             return self._next(now_ms)
         self._failure = event.reason

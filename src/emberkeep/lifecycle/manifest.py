@@ -28,7 +28,7 @@ from emberkeep.lifecycle.model import Procedure
 
 MANIFEST_NAME = "_manifest"
 MANIFEST_KIND, MANIFEST_VERSION = "savepoint-manifest", 1
-# Spark's watermark at the end of a drain: 9999-12-31T23:59:59.999Z, the latest time that it can show.
+# Spark's watermark at the end of a drain: 9999-12-31T23:59:59.999Z, the latest time that it can express.
 MAX_WATERMARK_MS = 253_402_300_799_999
 
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")

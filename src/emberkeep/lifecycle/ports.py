@@ -24,7 +24,7 @@ class UserFunctions(Protocol):
         """
 
     def losses(self) -> list[str]:
-        """Return, in words, lost instances that no complete savepoint has reported yet.
+        """Describe the lost instances that no complete savepoint has reported yet.
 
         Such an instance was lost together with the data that it had taken in.
         """
@@ -44,11 +44,11 @@ class SavepointObjects(Protocol):
 
     An object appears whole and durable, or not at all. Calls block and may come from several threads. Raises RetryLater
     (the store does not answer), UnknownOutcome (the answer to a change was lost; the change may be repeated), Fatal
-    (the store refuses), besides what each method says.
+    (the store refuses), besides the errors that each method names.
     """
 
     def put(self, name: str, source: Path) -> None:
-        """Store a copy of a file that does not change any more, replacing an existing object."""
+        """Store a copy of a file that no longer changes, replacing an existing object."""
 
     def write(self, name: str, data: bytes) -> None:
         """Store a small object, replacing an existing one."""

@@ -1,9 +1,9 @@
-"""Decide whether a job can start from a savepoint that another Spark version has made. Pure.
+"""Decide whether a job can start from a savepoint that was made with another Spark version. Pure.
 
-A savepoint holds Spark's own files. Each of Spark's logs names its format version, and Spark refuses a version that is
-newer than it knows. So an older feature release may be unable to read what a newer one wrote, and may discover that
-only in the middle of a query. In the other direction, Spark's migration guide names for each feature release what to
-check. Maintenance releases change no format.
+A savepoint holds Spark's own files. Each of Spark's logs names its format version, and Spark refuses versions that are
+newer than those it supports. So an older feature release may be unable to read what a newer one wrote, and may discover
+that only in the middle of a query. In the other direction, Spark's migration guide names for each feature release what
+to check. Maintenance releases change no format.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VersionVerdict:
 def judge(made_with: str, here: str) -> VersionVerdict:
     """Compare the Spark versions of a savepoint and of a job that starts from it.
 
-    ``made_with``: Spark that made the savepoint. ``here``: Spark that starts from it.
+    ``made_with``: the version that made the savepoint. ``here``: the version that starts from it.
     """
     made, present = _VERSION.match(made_with), _VERSION.match(here)
     if made is None or present is None:

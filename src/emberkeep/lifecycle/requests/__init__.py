@@ -1,1 +1,1 @@
-"""The requests to one job, from a caller's question until the end of the request is durable. Pure."""
+"""The requests to one job, from a caller's call until the end of the request is durable. Pure."""

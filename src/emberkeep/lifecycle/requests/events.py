@@ -7,14 +7,14 @@ import msgspec
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 
-NOBODY = 0  # a caller that waits for no answer
+NOBODY = 0  # a caller that does not wait for an answer
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
 class TakenOver(msgspec.Struct, frozen=True):
-    """A leader takes over the job in the state that the job store has.
+    """A leader takes over the job in the state recorded in the job store.
 
     ``current``: the open request. ``stopped``: the request that has stopped the job permanently; it comes first.
     """
@@ -144,7 +144,7 @@ class WriteFailure(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """Remember how a request has ended, for later queries. The newest one about a request replaces earlier ones."""
+    """Remember how a request has ended, for later queries. A newer event about the same request replaces it."""
 
     trigger_id: str
     request: ProcedureRequest | None  # None if an earlier leader got it

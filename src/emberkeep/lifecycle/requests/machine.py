@@ -6,7 +6,7 @@ Pure: events in, effects out. These rules hold at every step:
   Whichever process fails, its successor continues where the process stopped.
 - A job has one request at a time. Only a move whose driver has left its node gives way to another request.
 - At most one write about the job's request is under way. A second one could undo the first.
-- After a suspend or a drain nothing follows.
+- No request follows a suspend or a drain.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _DOING = {
 
 
 class RequestMachine:
-    """The requests to one job. Everything changes only in ``handle``.
+    """The requests to one job. The state changes only in ``handle``.
 
     ``current``: the durable request, which the job carries out; None if there is none. ``stopped``: the request that
     has stopped the job permanently. ``recorded``: the trigger id of the newest request whose end is durable.
 
-    One handler for each event and the few rules that they share. All of them change the same state, so the class has
-    many methods.
+    The class has one handler for each event, and the few rules that the handlers share. All of them change the same
+    state, so they stay in one class.
     """
 
     def __init__(self, job_id: JobId) -> None:
@@ -197,7 +197,7 @@ class RequestMachine:
             return []
         self._progress = progress
         if not progress.phase.is_final or self.phase is not RequestPhase.OPEN:
-            return []  # an end that is not recorded now is reported again
+            return []  # the JobMaster reports an unrecorded end again
         return self._begin_end(current, progress, event.attempt)
 
     def _deadline_looked(self, event: ev.DeadlineLooked, now_ms: int) -> list[ev.Effect]:
@@ -245,7 +245,7 @@ class RequestMachine:
     def _end_not_written(self, event: ev.EndNotWritten, now_ms: int) -> list[ev.Effect]:
         self._end = None
         if self.phase is not RequestPhase.ENDED:
-            self._become_open_or_idle()  # a newer attempt continues the request, or this one reports its end again
+            self._become_open_or_idle()  # a newer attempt continues the request, or this attempt reports the end again
         return []
 
     def _attempt_recorded(self, event: ev.NextAttemptRecorded, now_ms: int) -> list[ev.Effect]:

@@ -11,9 +11,9 @@ from emberkeep.lifecycle.requests import events as ev
 
 
 class RequestPhase(enum.Enum):
-    IDLE = "IDLE"  # the job is asked for nothing
+    IDLE = "IDLE"  # no request to the job is open
     RECORDING_REQUEST = "RECORDING_REQUEST"  # a new request is being written; a move that it replaces is still there
-    OPEN = "OPEN"  # the current request is durable: each reply to the JobMaster has it, and each new attempt gets it
+    OPEN = "OPEN"  # the current request is durable: replies to the JobMaster contain it, and each new attempt gets it
     RECORDING_END = "RECORDING_END"  # the end of the current request is being written
     STOPPED = "STOPPED"  # a suspend or a drain has stopped the job permanently; the job ends with its script
     ENDED = "ENDED"  # the job has ended; a write that was under way may still report
