@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
 
-QUERIES_KEPT = 50  # queries with the newest commits; a job may start queries without end
+QUERIES_KEPT = 50  # queries with the newest commits; a job may start any number of queries
 SAVEPOINTS_KEPT = 20  # the newest savepoints
 LOCATION_LIMIT = 4096  # characters; a longer location is not reported, so that a record stays small
 

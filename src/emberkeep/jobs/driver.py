@@ -28,7 +28,7 @@ class JobMasterContact(enum.Enum):
 
 
 class DriverEnd(enum.Enum):
-    """How far the end of the driver is decided."""
+    """Whether the driver has ended, as far as that is decided."""
 
     OPEN = "open"  # it may be alive
     CONDEMNED = "condemned"  # judged over without its own report: its JobMaster is refused
@@ -44,7 +44,7 @@ class Driver:
     heard_at: float  # last message of its JobMaster; before the first one, as ``since``
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
     home: DriverHome | None = None  # if recovered: where it was ordered to start, if known
-    ordered: bool = False  # by this leader, so its script runs only after it has registered here
+    ordered: bool = False  # True if by this leader, so its script runs only after it has registered here
     moving: bool = False  # it is being stopped, to start elsewhere
     pid: int = 0
     start: StartState = StartState.ORDERED
@@ -136,8 +136,8 @@ class Driver:
     def silent_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
         """Return when a driver without contact counts as silent, so that its task manager is ordered to stop it.
 
-        Return None if no such order is possible or needed: the task manager is not reachable, or has got the order
-        already. Silence is measured from ``hears_since`` on; None means that silence proves nothing now.
+        Return None if no such order is possible or needed: the task manager is not reachable, or has already received
+        the order. Silence is measured from ``hears_since`` on; None means that silence proves nothing now.
         """
         if hears_since is None or not self.reachable or self.stop_at is not None:
             return None
@@ -153,10 +153,10 @@ class Driver:
         - The task manager is lost or unknown: one lease after the JobMaster's last message. If the JobMaster has not
           registered, the lease does not begin before the task manager was lost, or the driver was started.
         - The task manager is reachable, was ordered to stop the driver, and has not listed it: one lease after the
-          later of that order and the JobMaster's last message. The order to start the driver has not arrived then. If
-          it arrives later, the driver is refused when it registers, before its script runs.
+          later of that order and the JobMaster's last message. In that case, the order to start the driver has not
+          arrived. If it arrives later, the driver is refused when it registers, before its script runs.
 
-        No lease begins before ``hears_since``, the time since when this leader has had contact with most of its peers.
+        No lease begins before ``hears_since``, the time since which this leader has had contact with most of its peers.
         None means that it has no such contact now, and that no driver counts as gone.
         """
         if hears_since is None:

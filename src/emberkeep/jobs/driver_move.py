@@ -7,11 +7,11 @@ restarted elsewhere, or stays until its job ends, as the blocklist entry says. O
 task manager, each as soon as there is room for it elsewhere.
 
 A streaming driver that cannot stop in this way is asked again. On an evacuated node it is restarted after a timeout,
-because the node will be removed. Its functions then continue with their state of the newest savepoint or planned move,
-and the job's exceptions say so. On a draining task manager, no driver is restarted before that task manager ends.
+because the node will be removed. Its functions then continue with their state from the newest savepoint or planned
+move, and the job's exceptions say so. On a draining task manager, no driver is restarted before that task manager ends.
 
 Which drivers must move follows from the blocklist and from where the drivers are. Both are reviewed with each report of
-a JobMaster and each change to the list. So a new leader need not know what an earlier one decided.
+a JobMaster and each change to the list. So a new leader does not depend on what an earlier one decided.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PlacesToLeave(msgspec.Struct, frozen=True):
         return home is not None and home.task_manager in self.draining
 
     def restarts_drivers(self, home: DriverHome | None) -> bool:
-        """True if all drivers there must leave, even those whose work is lost."""
+        """True if all drivers there must leave, even those that lose their work."""
         return home is not None and self.blocked.restarts_drivers(home.task_manager, home.node_id)
 
 
@@ -91,7 +91,7 @@ Event = Reviewed | LostOnTheWay
 
 
 class AskToMove(msgspec.Struct, frozen=True):
-    """Ask the job's driver to stop between two micro-batches, by Procedure.MOVE."""
+    """Ask the job's driver to stop between two micro-batches, with Procedure.MOVE."""
 
 
 class RestartElsewhere(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ class Leaving(msgspec.Struct, frozen=True):
 
 
 class MoveMachine:
-    """The moves of one job's driver. Everything changes only in ``handle``.
+    """The moves of one job's driver. The state changes only in ``handle``.
 
     ``patience``: seconds after which a streaming driver that has not left its evacuated node is restarted. Even then it
     continues after its newest committed batch. The duration of a savepoint is not part of that time.
@@ -143,7 +143,7 @@ class MoveMachine:
     # --- what others read ---------------------------------------------------------------------------------------------
 
     def leaving(self, attempt: int) -> Leaving | None:
-        """Return how far this attempt's driver has come; None if it is not known to stream, or need not leave."""
+        """Return the departure of this attempt's driver; None if it is not known to stream, or need not leave."""
         return self._leaving if self._leaving is not None and self._leaving.attempt == attempt else None
 
     def outcome(self, driver: DriverFacts, places: PlacesToLeave, outcome: AttemptOutcome) -> AttemptOutcome:

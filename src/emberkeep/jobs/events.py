@@ -16,10 +16,10 @@ from emberkeep.jobs.restart import RestartStrategy
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The time and chance that come with an event.
+    """The time of an event, and a random number for decisions about it.
 
     ``at``: monotonic seconds. ``ms``: Unix milliseconds. ``chance``: a random number in [0, 1). ``hears_since``:
-    monotonic seconds since when this leader has had contact with most of its peers; None while it has not.
+    monotonic seconds since which this leader has had contact with most of its peers; None while it has not.
     """
 
     at: float
@@ -153,10 +153,10 @@ class TaskManagerLost(msgspec.Struct, frozen=True):
 
 
 class PlaceBlocked(msgspec.Struct, frozen=True):
-    """This instance of a task manager gets nothing new any more.
+    """This instance of a task manager no longer gets anything new.
 
-    Sent for a place whose driver was not ordered yet, and for a place where no order to start it is under way and none
-    is known to be accepted.
+    Sent for a place whose driver was not ordered yet, and for a place whose order to start the driver is neither under
+    way nor known to be accepted.
     """
 
     instance: InstanceId
@@ -199,7 +199,7 @@ class DriverVanished(msgspec.Struct, frozen=True):
 class DriverNotAtHome(msgspec.Struct, frozen=True):
     """A task manager has reported everything that it holds to this leader, and the driver is not in the report.
 
-    So the driver does not run there and will not be started there any more. ``continues``: this instance has taken over
+    So the driver does not run there and will no longer be started there. ``continues``: this instance has taken over
     everything that the previous one had started.
     """
 

@@ -1,4 +1,4 @@
-"""Decides when a leader may conclude that a silent peer has ended, and when it must suspect that it is cut off itself.
+"""Decides when a leader may conclude that a silent peer has ended, and when it must suspect that it is itself cut off.
 
 Silence alone proves nothing: a leader that is cut off receives no heartbeats from healthy drivers either. The other
 peers distinguish the two cases. Silence is evidence only while most of the leader's peers keep sending. If most of them
@@ -28,8 +28,8 @@ class Hearing:
         self._longest_doubt = longest_doubt
         self._deafness = deafness
         self._speaking: dict[TaskManagerId, float] = {}  # last contact with each, oldest first
-        self._silent: dict[TaskManagerId, float] = {}  # last contact with peers whose silence is not believed yet
-        self._since: float | None = None  # since when most peers send; None: in doubt
+        self._silent: dict[TaskManagerId, float] = {}  # last contact with peers whose silence is not evidence yet
+        self._since: float | None = None  # the time since which most peers send; None: in doubt
         self._doubt_since = float("-inf")
         self._again_at = float("-inf")  # when contact began again after there was none
 

@@ -14,10 +14,10 @@ PACKING_HINT = (
 
 
 def packed_interpreter(python: str, archives: Iterable[str]) -> tuple[str, str] | None:
-    """Return the archive that contains the interpreter ``python`` (by the name that the job sees), and the path in it.
+    """Return the archive that contains the interpreter ``python`` (as the job names it), and the path in it.
 
     Returns None if no archive contains it. Executors run in the directory that holds the archives, so only a path below
-    it leads into one, such as ``./environment/bin/python``.
+    that directory leads into an archive, such as ``./environment/bin/python``.
     """
     if not python or python.startswith("/"):
         return None

@@ -153,7 +153,7 @@ class JobMachine:
     def _cancel(self, event: ev.CancelRequested, now: Moment) -> None:
         job = self.state
         driver = job.driver
-        if job.phase is Phase.RECORDING_RESULT or job.verdict is not None:  # it is ending already
+        if job.phase is Phase.RECORDING_RESULT or job.verdict is not None:  # it is already ending
             if driver is not None and event.grace is not None and job.verdict_is(JobStatus.CANCELED):
                 self._stop.hasten(driver, event.grace, now)
             return
@@ -239,7 +239,7 @@ class JobMachine:
         driver = job.driver
         if attempt != job.attempt or driver is None or driver.is_gone:
             return True
-        # It means nothing that one instance does not list a driver that is known to be on another instance.
+        # Only the instance on which the driver is known to be can report that the driver has vanished.
         return isinstance(event, ev.DriverVanished) and (
             driver.place is None or driver.place.instance != event.instance
         )

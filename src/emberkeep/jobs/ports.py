@@ -18,7 +18,7 @@ from emberkeep.lifecycle.model import ProcedureRequest
 class Trouble(enum.Enum):
     """The reason why a stored job cannot be read."""
 
-    AWAY = "away"  # unavailable now: nothing follows from that, read it again later
+    AWAY = "away"  # unavailable now; this proves nothing, so read it again later
     DAMAGED = "damaged"  # read completely, and it differs permanently from what was written
 
 
@@ -88,7 +88,7 @@ class JobStore(BlocklistStore, Protocol):
         """
 
     async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
-        """Write the job's current request, replacing the previous one. None: no request any more. Idempotent.
+        """Write the job's current request, replacing the previous one. None removes the request. Idempotent.
 
         Raises Absent if the job has no handle.
         """

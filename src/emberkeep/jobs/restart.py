@@ -1,4 +1,4 @@
-"""Restart strategies decide whether, and after which delay, a lost driver is restarted. Names and keys are Flink's.
+"""Restart strategies decide whether and after what delay a lost driver is restarted. Names and keys are Flink's.
 
 A strategy counts failures and decides after each, with Flink's semantics. Its count is lost with the JobManager
 process: a new leader starts from zero, as in Flink.

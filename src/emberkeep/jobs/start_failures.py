@@ -32,8 +32,8 @@ class StartFailures:
     def failed(self, reason: str, node: str, *, only_node: bool) -> str:
         """Count a start that failed on ``node``. ``only_node``: no other node could have taken the driver.
 
-        Returns why the job fails, or "" if another attempt may follow. Reasons that differ only in numbers are one
-        reason, because attempts, ports and process ids differ each time.
+        Returns why the job fails, or "" if another attempt may follow. Reasons that differ only in numbers count as
+        one, because attempts, ports and process ids differ each time.
         """
         reason = _NUMBERS.sub("#", reason)
         if reason != self._reason:

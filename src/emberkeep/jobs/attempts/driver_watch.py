@@ -96,7 +96,8 @@ class DriverWatch:
         if job.phase is not Phase.STARTING or driver is None or driver.start is not StartState.ORDERED:
             return
         if driver.place is not None and driver.place.instance == event.instance:
-            # The order may have arrived nevertheless. Then the driver is stopped, or refused if it comes up later.
+            # The order may have arrived nevertheless. In that case the driver is stopped, or refused if it comes up
+            # later.
             driver.moving, driver.end = True, DriverEnd.CONDEMNED
             job.effects.append(ev.AttemptOver(driver.attempt))
             self._attempt_end.ended(self._attempt_end.moved(), now)

@@ -26,13 +26,13 @@ class AttemptEnd:
         self._job_end = job_end
 
     def judge(self, now: Moment) -> None:
-        """Decide what follows a driver's end that arrived while nothing could be decided."""
+        """Decide what follows a driver's end that was reported while nothing could be decided."""
         end, self._job.end_to_judge = self._job.end_to_judge, None
         if end is not None:
             self.driver_gone(end, now)
 
     def ends_as_judged(self, now: Moment) -> bool:
-        """Judge a driver's end that arrived while the graph could not be read.
+        """Judge a driver's end that was reported while the graph could not be read.
 
         Return True if the script has succeeded; in that case the job has ended.
         """
@@ -50,7 +50,7 @@ class AttemptEnd:
         return True
 
     def driver_gone(self, outcome: AttemptOutcome, now: Moment) -> None:
-        """Note that the driver is proven gone. Decide what follows, unless the driver's own report has decided that."""
+        """Note that the driver is proven gone. Decide what follows, unless the driver's report has decided it."""
         job = self._job
         driver = job.live()
         if job.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
@@ -83,7 +83,7 @@ class AttemptEnd:
             job.restart_at = None
             job.verdict = Verdict(JobStatus.FINISHED, outcome.exit_code, "")
         elif job.stopped and (outcome.kind is not FailureKind.SCRIPT or job.live().stop_at is not None):
-            # The savepoint has everything that the job had to do: how its process ended changes nothing about that.
+            # The savepoint completes the job, so it does not matter how the process ended.
             job.history.attempt_ended(job.attempt, outcome, now.ms)
             job.verdict = STOPPED
         elif outcome.kind is FailureKind.MOVED:
