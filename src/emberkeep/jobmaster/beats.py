@@ -53,7 +53,7 @@ class Beats:
     def send_now(self) -> None:
         """Send a heartbeat to each task manager, because the pool has changed.
 
-        Where one is under way, send another after it.
+        If one is under way, send another when it has returned.
         """
         self._again = set(self._under_way)
         self.send_due()

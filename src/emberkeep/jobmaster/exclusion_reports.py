@@ -1,9 +1,9 @@
 """Decides which of the nodes that Spark excludes a JobMaster reports, so that other jobs avoid these nodes as well.
 
 Spark excludes an executor on which tasks have failed repeatedly (``spark.excludeOnFailure.*``). A node is reported if
-Spark excludes all living executors that this job has there, unless that is so on every node of the job. A fault in the
-job's own code fails on every node, so it reports nothing. (FLIP-224 has such a source for slow nodes: speculative
-execution.)
+Spark excludes all living executors that this job has there, unless it does so on every node of the job: a fault in the
+job's own code makes tasks fail on every node, and no node is to blame. (FLIP-224 has a similar source for slow nodes:
+speculative execution.)
 """
 
 from __future__ import annotations

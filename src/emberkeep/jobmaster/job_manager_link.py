@@ -56,13 +56,13 @@ class JobManagerLink:
         self._rpc = rpc
         self._identity = identity
         self._owner = owner
-        self.job_manager = job_manager  # its address now
+        self.job_manager = job_manager  # its current address
         self._answer_timeout = answer_timeout(configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT])
         self._beacon = Beacon(configuration[HEARTBEAT_INTERVAL], system.rng)
         self._known = False  # True if the JobManager knows this attempt
         self.epoch = 0  # of the newest JobManager that has replied
         self._older_answers = False
-        self.lineage = ""  # of the job store that ``epoch`` counts in; "" until a reply names it
+        self.lineage = ""  # of the job store in which ``epoch`` counts; "" until a reply names it
         self.lease: AttemptLease | None = None  # None: this process commits nothing
         self.on_silence: Callable[[], None] = lambda: None  # called if no reply came, or one of an older epoch
 

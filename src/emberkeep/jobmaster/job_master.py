@@ -1,6 +1,6 @@
 """The actor that owns the slots of one attempt of a job, inside its driver process.
 
-The SlotPool decides. This actor carries its decisions out at task managers and at Spark, sends heartbeats to the task
+The SlotPool decides. This actor carries out the decisions with task managers and Spark, sends heartbeats to the task
 managers that hold slots, and reports the attempt's status to the JobManager. Without a JobManager it continues with the
 slots that it has.
 """
@@ -125,7 +125,7 @@ class JobMaster(Actor):
 
     @asked
     def serve(self, message: OfferSlots | ExecutorChanged) -> Message:
-        """Answer a task manager. Raises Conflict if it means another attempt, RetryLater."""
+        """Answer a task manager. Raises Conflict if the message is for another attempt, RetryLater."""
         self._check_addressee(message.job_id, message.attempt)
         return self._offered(message) if isinstance(message, OfferSlots) else self._executor_changed(message)
 
@@ -218,7 +218,7 @@ class JobMaster(Actor):
 
     @told
     def report_blocked(self, entry: Blocked) -> None:
-        """Place nothing more at the entry's place, and report the entry to the JobManager for all jobs' blocklist."""
+        """Start nothing more at the blocked place, and report the entry to the JobManager for all jobs."""
         if self._blocklist.report(entry):
             self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.state.places.draining))
             self.link.wake()

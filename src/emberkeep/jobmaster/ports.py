@@ -52,13 +52,13 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     """Spark's state at one moment."""
 
     executors: frozenset[ExecutorId]  # registered
-    silent: frozenset[ExecutorId] = frozenset()  # doubted ones without a heartbeat for too long
+    silent: frozenset[ExecutorId] = frozenset()  # doubted ones that have sent no heartbeat for too long
     queries: tuple[QueryProgress, ...]
     active_stages: int
     active_tasks: int
     completed_tasks: int
     failed_tasks: int
-    commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, just ended queries included
+    commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, also of queries that just ended
     takers: frozenset[ExecutorId] = frozenset()  # executors that can take over blocks; known while some leave
     blocks: dict[ExecutorId, BlocksLeft] = {}  # of leaving and cordoned executors
     cordoned: frozenset[ExecutorId] = frozenset()  # executors that take no new task

@@ -28,9 +28,9 @@ REPORT_PAUSE = 0.5  # seconds between two tries to report the outcome
 
 
 class JobMasterService:
-    """One JobMaster. Call all methods on the event loop of ``run``, those of ``master`` too.
+    """One JobMaster. Call all methods, including those of ``master``, on the event loop of ``run``.
 
-    ``master`` takes the events of the SparkContext, and its link knows the JobManager.
+    ``master`` takes the events of the SparkContext, and its link holds the JobManager's address.
     """
 
     def __init__(

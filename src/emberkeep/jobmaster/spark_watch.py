@@ -1,4 +1,4 @@
-"""What a JobMaster reads from Spark, and what it reports to it."""
+"""What a JobMaster reads from Spark, and what it reports to Spark."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class TaskManagerCalls:
     async def release(self, address: str, request: ReleaseSlot) -> None:
         """Release a slot, retrying until a reply arrives, for at most ``silence_timeout`` seconds.
 
-        After that the task manager frees the slot by itself, or offers it again and is refused.
+        After that the task manager frees the slot on its own, or offers it again and is refused.
         """
         give_up = self._system.clock.monotonic() + self._silence_timeout
         tries = 0
