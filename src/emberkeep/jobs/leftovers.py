@@ -103,5 +103,5 @@ def with_periods_restarted(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ..
 
 
 def _is_over(status: JobStatus) -> bool:
-    """True if a job's data is certainly not needed any more. A failed job's data is kept for inspection."""
+    """True if a job's data is certainly no longer needed. A failed job's data is kept for inspection."""
     return status in (JobStatus.FINISHED, JobStatus.CANCELED)

@@ -70,7 +70,7 @@ class Claims:
         return self._releases.release(slot) if slot.missed_beats >= BEATS_MISSED else []
 
     def review(self, now: float) -> list[TableEffect]:
-        """Release the slots that no JobMaster claims any more."""
+        """Release the slots that JobMasters no longer claim."""
         effects: list[TableEffect] = []
         for slot in list(self._table.slots.values()):
             if not self._is_abandoned(slot, now):

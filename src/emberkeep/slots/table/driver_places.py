@@ -95,7 +95,7 @@ class DriverPlaces:
         return [effect for key in list(self._until(job_id, attempt)) for effect in self.end(*key, 0.0)]
 
     def acknowledge(self, job_id: JobId, attempt: int) -> None:
-        """Forget an ended driver: the consequences are in the job store, so its end need not be reported any more."""
+        """Forget an ended driver: the consequences are in the job store, so its end no longer needs to be reported."""
         driver = self.by_attempt.get((job_id, attempt))
         if driver is not None and driver.state is DriverState.EXITED:
             del self.by_attempt[(job_id, attempt)]
