@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from emberkeep.base.ids import JobId
 
-SHORTEST_SLEEP = 0.01  # seconds; a deadline stays near while the clock stands still
+SHORTEST_SLEEP = 0.01  # seconds; while the clock stands still, a near deadline comes no nearer
 LONGEST_SLEEP = 0.5  # seconds; short enough to notice a stall of the process
 
 
 class Alarms:
-    """Deadlines in seconds of ``now``; ``ring`` is called once for each.
+    """Deadlines in seconds on the clock ``now``; ``ring`` is called once for each.
 
     Moving a deadline is cheap: the old entry in the heap is dropped when it comes up.
     """

@@ -1,6 +1,6 @@
 """The leader's right to decide: a leader may decide only while its job store accepts its writes.
 
-A leader that has lost contact with its store cannot know if another JobManager leads, and its decisions would not
+A leader that has lost contact with its store cannot know whether another JobManager leads, and its decisions would not
 survive it. So it gives no order, declares nothing lost and refuses no process until a write has confirmed its epoch.
 Its clock stops in the meantime, so the time left until each deadline does not change. Incoming reports are still noted.
 """
@@ -17,7 +17,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
 
-FRESH = 1.0  # seconds that a confirmation is valid: much less than until another JobManager may lead
+FRESH = 1.0  # seconds for which a confirmation is valid, far fewer than pass before another JobManager may lead
 PROBE_PAUSE = 0.5  # seconds between two tries to get a confirmation
 REMINDER_PAUSE = 60.0  # seconds between two log lines while in doubt
 
@@ -28,8 +28,8 @@ class Authority:
     """Either confirmed or in doubt; the steady clock is held exactly while the authority is in doubt.
 
     ``confirm`` writes to the store and raises Conflict if another JobManager is the leader; it may take ``patience``
-    seconds. After a doubt of ``forgiving`` seconds or more, the silence of task managers is measured from then on only:
-    this leader may have missed their heartbeats.
+    seconds. After a doubt of ``forgiving`` seconds or more, the silence of task managers is measured only from then on,
+    because this leader may have missed their heartbeats.
     """
 
     def __init__(
@@ -100,17 +100,17 @@ class Authority:
             )
 
     def pause(self) -> None:
-        """Doubt the leadership until ``resume``: the session with the store is interrupted."""
+        """Doubt the leadership until ``resume``, because the session with the store is interrupted."""
         self._paused = True
         self._doubt("the session with the job store is interrupted")
 
     def resume(self) -> None:
-        """End the doubt: the store has just confirmed the leadership."""
+        """End the doubt, because the store has just confirmed the leadership."""
         self._paused = False
         self._believe()
 
     def suspect(self) -> None:
-        """Ask the store before anything else is decided: a write has failed."""
+        """Ask the store before anything else is decided, because a write has failed."""
         self._confirmed_at = float("-inf")
         self._suspected.set()
 

@@ -1,7 +1,7 @@
 """A JobManager's part in the election: feed the leadership machine and carry out its decisions.
 
-Each term as leader is a ``Turn`` with a store, actors and an epoch of its own. A later turn uses nothing of an earlier
-one. When a turn has ended, for whatever reason, the process becomes a standby again.
+Each term as leader is a ``Turn`` with a store, actors and an epoch of its own. A later turn uses nothing from an
+earlier one. When a turn has ended, for whatever reason, the process becomes a standby again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Turn(Protocol):
         """Confirm the epoch. Raises Conflict if a newer one exists, RetryLater, UnknownOutcome."""
 
     def pause(self) -> None:
-        """Make no decision until ``resume``. What runs continues."""
+        """Make no decision until ``resume``. Running work continues."""
 
     def resume(self) -> None:
         """Make decisions again."""
@@ -204,7 +204,7 @@ class Contender(Actor):
         self.take(Deposed(epoch))
 
     async def _confirm(self, epoch: int, turn: Turn) -> None:
-        """Retry until the epoch is confirmed or refused. Stop if the connection breaks again: that asks again later."""
+        """Retry until the epoch is confirmed or refused. If the connection breaks, stop: the next one starts over."""
         failures = 0
         while self._machine.standing is Standing.CONFIRMING and self.epoch == epoch:
             try:

@@ -1,4 +1,4 @@
-"""What the edges ask of the leader: REST, the web page, metrics and the storage keeper.
+"""What the edges can ask of the leader: REST, the web page, metrics and the storage keeper.
 
 It has one method for each question of JobManagerGateway, and passes the question to the actor that can answer it.
 Requests that change something are refused while the leadership cannot be confirmed.

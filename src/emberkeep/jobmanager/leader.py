@@ -39,7 +39,7 @@ class Leader:
         ]
         recovering = asyncio.create_task(recovery, name="recovery")
         try:
-            # Serve task managers only once all jobs are known: what belongs to an unknown job counts as over.
+            # Serve task managers only once all jobs are known: anything that belongs to an unknown job counts as over.
             await asyncio.wait({recovering, *running}, return_when=asyncio.FIRST_COMPLETED)
             if recovering.done():
                 recovering.result()

@@ -1,9 +1,9 @@
 """A clock for deadlines that stops while this process is frozen.
 
-A JobManager that was frozen (SIGSTOP, a paused machine, a long stall) wakes up with all heartbeats overdue, although it
-was silent itself. So the clock advances by at most LONGEST_STEP between two readings. A loop reads the clock often
-enough that only real stalls are cut. The clock also stops while it is held, because this JobManager may decide nothing
-then.
+A JobManager that was frozen (SIGSTOP, a paused machine, a long stall) wakes up with all heartbeats overdue, although
+the silence was its own. So the clock advances by at most LONGEST_STEP between two readings. A loop reads the clock
+often enough that only real stalls are cut. The clock also stops while it is held, because this JobManager may decide
+nothing in that time.
 """
 
 from __future__ import annotations

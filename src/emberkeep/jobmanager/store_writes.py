@@ -125,7 +125,7 @@ class StoreWrites:
             raise
 
     async def forget_procedure(self, job_id: JobId) -> bool:
-        """Write that the job has no request any more. Return False if the job has ended.
+        """Write that the job no longer has a request. Return False if the job has ended.
 
         Raises Conflict if another JobManager is the leader.
         """

@@ -33,7 +33,7 @@ def begin_term(system: System, configuration: Configuration, store: JobStore, ep
     clock = SteadyClock(system.clock)
     hearing = Hearing(
         clock.now(),
-        # Silence is noticed after half the timeout, before the whole timeout draws any conclusion from it.
+        # Silence is noticed after half the timeout; conclusions are drawn from it only after the whole timeout.
         patience=configuration[options.HEARTBEAT_TIMEOUT] / 2,
         longest_doubt=configuration[options.DRIVER_LEASE],
         deafness=configuration[options.ORPHAN_TIMEOUT] if drivers else None,

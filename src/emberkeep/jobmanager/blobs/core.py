@@ -170,7 +170,7 @@ class BlobCore:
         """Delete from the HA store.
 
         A job that has ended stays ended, so all of its BLOBs may be deleted at once. But a BLOB that is only
-        unreferenced here may belong to a job that a newer leader has accepted. So such a BLOB is deleted by itself,
+        unreferenced here may belong to a job that a newer leader has accepted. So such a BLOB is deleted individually,
         right after this JobManager was confirmed as the leader.
         """
         permanent = [key for key in deletion.keys if key.is_permanent]
@@ -191,8 +191,8 @@ class BlobCore:
         asked = clock()
         await self.confirm()
         # A session that has just confirmed lives longer than CONFIRMED_SECONDS, so no other JobManager leads before
-        # that, unless our port refused its connection. One that takes over so early waits as long before it relies on
-        # any BLOB in the HA store.
+        # that, unless our port refused its connection. One that takes over so early waits equally long before it relies
+        # on any BLOB in the HA store.
         await self.ha.delete(owner, keys, within=CONFIRMED_SECONDS - (clock() - asked))
 
     async def deletion_ended(self) -> None:

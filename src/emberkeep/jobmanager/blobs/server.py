@@ -37,7 +37,7 @@ CLOSING = 20.0  # longest duration of an orderly exit, in seconds
 class BlobServer:
     """Implements BlobServerGateway. Call ``open`` once, then ``run``; ``close`` only in an orderly exit.
 
-    A facade with one method for each question; most methods only call one part. So it has many methods.
+    A facade with one method for each question, so it has many methods. Most of them only call one part.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What the BLOB server does by itself: list the HA store, end forgotten references, clean up, delete."""
+"""What the BLOB server does without being asked: list the HA store, end forgotten references, clean up, delete."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class BlobUploads:
     async def _share(self, owner: JobId, key: BlobKey, size: int) -> None:
         """Store what another owner has, without a transfer (BLOB-21).
 
-        Raises like ``upload``; RetryLater if no other owner has it any more.
+        Raises like ``upload``; RetryLater if no other owner has it by now.
         """
 
         async def share() -> int:

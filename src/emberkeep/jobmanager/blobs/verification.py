@@ -29,7 +29,7 @@ class _Sound:
 
 
 class Verification:
-    """One pass over the stores. The machine learns what it finds."""
+    """One pass over the stores. It notifies the machine of what it finds."""
 
     def __init__(self, core: BlobCore) -> None:
         self._core = core
@@ -38,7 +38,7 @@ class Verification:
         self._findings: list[BlobFinding] = []
 
     async def run(self, owner: JobId | None) -> BlobVerification:
-        """Verify all BLOBs, or those of ``owner``, one after the other, so that other work continues as well."""
+        """Verify all BLOBs, or those of ``owner``, one after the other, so that other work continues meanwhile."""
         owners = self._core.machine.state.owners
         wanted = sorted(owners if owner is None else owners.keys() & {owner})
         for place in [(one, key) for one in wanted for key in sorted(owners[one].records)]:

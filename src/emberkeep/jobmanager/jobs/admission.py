@@ -50,8 +50,8 @@ def job_configuration(cluster: Configuration, graph: JobGraph) -> Configuration:
 def usable_configuration(cluster: Configuration, graph: JobGraph) -> tuple[Configuration, str]:
     """Return the configuration of a job that another release may have accepted, and the release that the job needs.
 
-    Options unknown to this release are left out. The second value says in words which release the job needs; "" if this
-    one suffices.
+    Options unknown to this release are left out. The second value names the release that the job needs; "" if this one
+    suffices.
     """
     configuration, unknown = cluster, []
     for key, text in graph.options.items():

@@ -1,7 +1,7 @@
 """Attempts wait while their drivers would start from a wrong state.
 
 While the shared storage is away, a driver would find an empty mount point in place of its job's checkpoints and
-function states, and start from nothing. A job with an option of a newer release would run without it, or fail at once.
+function states, and start from scratch. A job with an option of a newer release would run without it, or fail at once.
 The wait comes before the attempt is recorded: until then no driver timeout runs, and no restart is counted.
 """
 

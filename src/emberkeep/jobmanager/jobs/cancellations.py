@@ -1,4 +1,4 @@
-"""Cancels jobs: a cancellation is durable before it is acknowledged, so the next leader knows it too."""
+"""Cancels jobs: a cancellation is durable before it is acknowledged, so the next leader knows of it too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cancellations(ActorPart):
         self._answers = answers
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
-        """Cancel a job durably: once this returns, the next leader knows the cancellation too.
+        """Cancel a job durably: once this returns, the next leader will know of it too.
 
         Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
         """

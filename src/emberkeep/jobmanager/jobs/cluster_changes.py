@@ -1,4 +1,4 @@
-"""Takes what the ResourceManager reports about task managers and their drivers to the jobs' machines."""
+"""Passes the ResourceManager's reports about task managers and their drivers on to the jobs' machines."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class DriverOrders:
         if self._hold.waits_for(job) or not await self._authority.confirmed():
             return
         if self._moves.places.is_blocked(place):
-            return  # blocked while this waited its turn; the machine orders it again and learns of that
+            return  # blocked while this waited its turn; the machine repeats the order and learns of the block
         event = await self._calls.start(job, attempt, place)
         if event is not None:
             self._owner.tell(partial(self._machines.apply, job.job_id, event))

@@ -22,7 +22,7 @@ from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterHeartbeat, JobMasterStatus, RegisterJobMaster, ReportOutcome
 
-END_PATIENCE = 1.0  # seconds that a reply to a driver waits until the end of a request or job is recorded
+END_PATIENCE = 1.0  # seconds for which a reply to a driver waits for the record of a request's or job's end
 
 _ANOTHER_FOLLOWS = frozenset({Phase.BACKING_OFF, Phase.PLACING, Phase.RECORDING_ATTEMPT})  # the attempt has ended
 _NOT_RUNNING = "job {} is not running: it has ended or was never accepted here"

@@ -1,4 +1,4 @@
-"""Writes the jobs' attempts and results to the job store. What depends on a record waits for it."""
+"""Writes the jobs' attempts and results to the job store. Actions that depend on a record wait for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JobRecords:
     """Records of attempts and results that are being written.
 
     Belongs to ``owner`` and runs in its event loop. ``begun`` is called when an attempt is durable, before the job's
-    machine knows.
+    machine learns of that.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class ManagedJob:
     report: JobMasterStatus | None = None  # of the current attempt
     noted: tuple[ExceptionEntry, ...] = field(default=())  # exceptions in the newest report
     pointers: JobPointers = field(default=JobPointers())  # as stored
-    lacks: str = ""  # which release its next attempt needs, in words; "" if this one suffices
+    lacks: str = ""  # names the release that its next attempt needs; "" if this one suffices
     held: str = ""  # what the next attempt waits for, before it is recorded
     result_stored: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # set while no end of a request is being written
@@ -87,7 +87,7 @@ class ManagedJob:
         )
 
     def _waiting(self, leaving: Leaving | None) -> str:
-        """Return what the JobManager knows that the job waits for; "" if it knows of nothing."""
+        """Return a text that names what the job waits for, as far as the JobManager knows; "" for nothing."""
         waiting = self.held or self.state.waiting()
         if waiting or leaving is None or not leaving.obstacle:
             return waiting

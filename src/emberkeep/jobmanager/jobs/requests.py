@@ -100,7 +100,7 @@ class JobRequests(ActorPart):
     # --- what happens to jobs -----------------------------------------------------------------------------------------
 
     def begin(self, job: ManagedJob, stored: StoredJob) -> None:
-        """Take over the requests of a job, as the store has them."""
+        """Take over the requests of a job, as recorded in the store."""
         stopped = None
         if stored.stopped:
             stopped = _end_with_savepoint(stored.stopped, stored.pointers)

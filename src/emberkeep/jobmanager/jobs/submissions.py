@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 class Submissions(ActorPart):
     """Jobs that are being written to the store and are not in the table yet.
 
-    ``add`` starts to manage a job that the store has. Seven parameters, because accepting a job needs each of these
+    ``add`` starts to manage a job that is in the store. Seven parameters, because accepting a job needs each of these
     collaborators, and no subset of them has a name.
     """
 
@@ -107,7 +107,8 @@ class Submissions(ActorPart):
         if job_id is None:
             return
         created = job_id == graph.job_id
-        # Another submission with the same key may have written the job and not know it yet. Add the job now.
+        # Another submission with the same key may have written the job without having learned of that yet. Add the job
+        # now.
         written = graph if created else self._creating.pop(job_id, None)
         if written is not None and self._table.key_of(job_id) is None:
             log.info("job accepted", job=job_id, name=graph.name)

@@ -198,7 +198,7 @@ class BlocklistHandler(Actor):
     def _let_lapse(self, _: BlocklistTracker) -> None:
         self._lapsing = False  # ``_next`` drops expired entries before every change
 
-    # --- one change after the other -----------------------------------------------------------------------------------
+    # --- one change at a time ----------------------------------------------------------------------------------------
 
     def _enqueue(self, change: _Change) -> None:
         if self._lost is not None:

@@ -37,10 +37,10 @@ class ClusterListener(Protocol):
         """Note the drivers that a task manager lists now, or those that its instance no longer lists."""
 
     def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
-        """Note the newest attempts that a task manager knows. Called before anything else that its report causes."""
+        """Note the newest attempts that a task manager knows. Called before all other effects of its report."""
 
     def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
-        """Note all drivers of a task manager, from its first report since it knows this JobManager as leader.
+        """Note all drivers of a task manager, from its first report after it learned that this JobManager leads.
 
         From then on it refuses late requests of former leaders.
         """

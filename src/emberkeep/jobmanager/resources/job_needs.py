@@ -1,4 +1,4 @@
-"""What the ResourceManager learns from the Dispatcher: the jobs, their attempts, and who waits for a driver place."""
+"""What the Dispatcher reports to the ResourceManager: jobs, their attempts, and which of them wait for a place."""
 
 from __future__ import annotations
 

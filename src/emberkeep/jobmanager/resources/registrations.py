@@ -23,7 +23,7 @@ class Registration:
     heard_ms: int
     keys: tuple[tuple[JobId, int], ...] = ()  # attempts with slots or a live driver there
     exited: tuple[tuple[JobId, int], ...] = ()
-    complete: bool = False  # it has reported since it knows this epoch
+    complete: bool = False  # it has reported since it learned of this epoch
 
     def take(self, report: TaskManagerReport, now_ms: int) -> None:
         held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]

@@ -185,7 +185,7 @@ class ResourceManager(Actor):
 
     @asked
     def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
-        """Take a heartbeat. Raises Conflict for a process whose id another process has now."""
+        """Take a heartbeat. Raises Conflict for a process whose id now belongs to another process."""
         return self._reports.heartbeat(request)
 
     async def _watch(self) -> None:

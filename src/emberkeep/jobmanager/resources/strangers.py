@@ -51,9 +51,9 @@ class Strangers:
     def answer(self, request: Message, lineage: str, epoch: int) -> Message | None:
         """Return a special answer to a stranger; None if the sender follows ``lineage`` or any job store.
 
-        A stranger gets RetryLater. Only a heartbeat from a stranger that is not listed here yet is answered with
-        ``known`` False: so the task manager registers, which lists it, and gets RetryLater then. ``_answer_of_older``
-        answers senders that know a later epoch.
+        A stranger gets RetryLater. The exception is a heartbeat from a stranger that is not listed here yet: the reply
+        has ``known`` False, so that the task manager registers, is listed, and then gets RetryLater.
+        ``_answer_of_older`` answers senders that know a later epoch.
         """
         task_manager: TaskManagerId | None = None
         match request:

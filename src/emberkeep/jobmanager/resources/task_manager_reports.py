@@ -69,8 +69,8 @@ class TaskManagerReports:
     def _succeed(self, info: TaskManagerInfo, report: TaskManagerReport, replaced: RemovedTaskManager) -> None:
         """Replace the previous instance of a task manager that was restarted.
 
-        What the new instance has taken over continues. Only jobs without a slot in its report learn of a loss. Drivers
-        that it does not list have ended, if it has searched for those of the previous instance.
+        Work that the new instance has taken over continues. Only jobs without a slot in its report learn of a loss.
+        Drivers that it does not list have ended, if it has searched for those of the previous instance.
         """
         log.info("task manager was restarted", task_manager=info.id, host=info.host)
         before = self.registrations.get(info.id)
@@ -79,7 +79,7 @@ class TaskManagerReports:
         self._note_lost([replaced])
 
     def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
-        """Take a heartbeat. Raises Conflict for a process whose id another process has now."""
+        """Take a heartbeat. Raises Conflict for a process whose id now belongs to another process."""
         registration = self.registrations.get(request.id)
         if registration is None:
             return TaskManagerHeartbeatReply(epoch=self._term.epoch, known=False, lineage=self._term.lineage)

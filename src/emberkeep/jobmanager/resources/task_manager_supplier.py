@@ -1,8 +1,8 @@
 """Starts task managers through a resource driver if the registered ones do not suffice, and stops idle ones.
 
 A cycle reads the state (what the resource driver lists, what is registered, what is missing), decides once
-(``slots.task_manager_supply``) and carries the decision out. It keeps nothing that the next cycle, or the next leader,
-would not find again.
+(``slots.task_manager_supply``) and carries the decision out. It keeps no state that the next cycle, or the next leader,
+could not determine again.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class BlobView(msgspec.Struct, frozen=True, kw_only=True):
 
     - "referenced": it has a holder
     - "uploading": being uploaded, or its group is not complete
-    - "unreferenced": kept until its job is recovered or submitted, or no job has needed it for long
+    - "unreferenced": kept until its job is recovered or submitted, or no job has needed it for a long time
     - "staged": the clean-up after the next one deletes it
     - "deleting": being deleted, or the next clean-up deletes it
     """
@@ -144,13 +144,13 @@ class BlobServerGateway(BlobLifecycle, Protocol):
     def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
         """End one reference. A missing reference is ignored, because acknowledgements may arrive twice.
 
-        Raises Conflict if ``attempt``, which asks for this, has ended.
+        Raises Conflict if ``attempt``, on whose behalf the call is made, has ended.
         """
 
     def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
         """Return the address of a cache to redirect a download to; None: serve it here, then call ``download_ended``.
 
-        ``requester``: address of the cache that asks. Raises Absent, and RetryLater if it must try again soon
+        ``requester``: address of the cache that asks. Raises Absent, and RetryLater if the cache must try again soon
         (BLOB-22).
         """
 

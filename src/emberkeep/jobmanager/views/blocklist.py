@@ -20,7 +20,7 @@ class BlocklistGateway(Protocol):
     """Implemented by the JobManager, faked in tests."""
 
     async def blocklist_problem(self) -> str:
-        """Return why the list cannot be read now, in words; "" if it can."""
+        """Return a text that says why the list cannot be read now; "" if it can."""
 
     async def blocklist(self) -> Blocklist:
         """Return the whole list. Raises RetryLater if it cannot be read."""

@@ -29,7 +29,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     driver_pid: int
     exit_code: int | None
     root_cause: str
-    waiting: str  # what the job waits for, in words; "" when nothing is missing
+    waiting: str  # a text that names what the job waits for; "" when nothing is missing
     attempts: tuple[AttemptRecord, ...]
     exceptions: tuple[ExceptionEntry, ...]
     graph: JobGraph | None
@@ -72,12 +72,12 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     free_resources: ResourceProfile
     away: bool
     blocked: bool  # by the blocklist: nothing new is placed there
-    evacuated: bool  # what runs there must move elsewhere as well
+    evacuated: bool  # its running work must move elsewhere as well
     evacuation: Evacuation | None = None  # set if it is evacuated
 
 
 class Stranger(msgspec.Struct, frozen=True, kw_only=True):
-    """A task manager that follows JobManagers with another job store. ``lineage`` names that store."""
+    """A task manager that follows another job store, or a later epoch of this one. ``lineage`` says which."""
 
     id: TaskManagerId
     address: str
@@ -129,7 +129,7 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
         """Return all registered task managers, by id."""
 
     def strangers(self) -> tuple[Stranger, ...]:
-        """Return the task managers that follow JobManagers with another job store and no other leader, by id."""
+        """Return the task managers that follow another job store, or a later epoch of this one, by id."""
 
     async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
         """Return the ids of all registered task managers, sorted, for each node."""

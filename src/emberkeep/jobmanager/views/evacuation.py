@@ -16,7 +16,8 @@ UNKNOWN = -1
 def with_evacuations(views: Sequence[TaskManagerView], jobs: Iterable[JobView]) -> list[TaskManagerView]:
     """Return ``views`` with the progress of each evacuation, as the jobs report it.
 
-    ``jobs`` must be read after ``views``. Then a driver that is about to start on a task manager is in one of the two.
+    ``jobs`` must be read after ``views``, so that a driver that is about to start on a task manager is in one of the
+    two.
     """
     running = {job.job_id: job for job in jobs if not job.status.is_globally_terminal}
     departures: dict[TaskManagerId, list[Departure]] = {}

@@ -27,7 +27,7 @@ class ProcedureView(msgspec.Struct, frozen=True, kw_only=True):
     savepoint: str = ""  # its path, once the savepoint is recorded
     manifest_sha256: str = ""
     failure: str = ""  # why it ended without success
-    waiting: str = ""  # what it waits for, in words, while it cannot proceed
+    waiting: str = ""  # a text that names what it waits for, while it cannot proceed
 
     @property
     def phase(self) -> ProcedurePhase | None:
@@ -47,20 +47,20 @@ class ProcedureGateway(Protocol):
 
         Once this returns, the request will be carried out or a failure reported, whichever process fails in between.
         Returns the request with its target directory and deadline. If it names none, those configured for the job or
-        cluster apply. A directory that is configured nowhere is one in the cluster's storage.
+        cluster apply. If no directory is configured, it is one in the cluster's storage.
 
-        Raises Absent (no such job); Conflict if the job does something else already or is ending; RetryLater,
+        Raises Absent (no such job); Conflict if the job is already doing something else or is ending; RetryLater,
         UnknownOutcome, Fatal.
         """
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
-        """Return how far a request has come. Raises Absent if the job, or this request about it, is unknown."""
+        """Return the progress of a request. Raises Absent if the job, or this request about it, is unknown."""
 
 
 def view_of_newest(job_id: JobId, requests: RequestMachine, waiting: str = "") -> ProcedureView | None:
     """Return the request that the job carries out now, or the one that has stopped it; None if there is none.
 
-    ``waiting``: what the job waits for, in words.
+    ``waiting``: a text that names what the job waits for.
     """
     newest, progress = requests.newest, requests.progress
     if newest is not None:
