@@ -1,7 +1,7 @@
 """Decide which nodes to block because of the failures there. Opt-in and deliberately slow (BLK-19).
 
-A node is suspected when executors or drivers of several jobs fail there with symptoms that speak against the node,
-while each of these jobs works on other nodes. Such a job is a *witness*.
+A node is suspected when executors or drivers of several jobs fail there with symptoms that point to the node, while
+each of these jobs works on other nodes. Such a job is a *witness*.
 
 - A job that fails wherever it runs, or runs nowhere else, is no witness: the job itself may be the cause.
 - Victims of another job are no witnesses: a job that fills disks or memory makes others fail wherever it runs.
@@ -21,7 +21,7 @@ from emberkeep.blocklist.symptoms import Symptom
 JOBS_KEPT = 2000  # jobs with recent failures; beyond that, the job whose last failure is oldest is forgotten
 FAILURES_KEPT = 20  # for one job on one node, the newest ones
 _JOBS_NAMED = 5
-_LONG = 4  # a job works "for long" after this many times the proof that a witness needs
+_LONG = 4  # a job has worked "for a long time" after this many times the proof that a witness needs
 _SHARED = (Symptom.NO_SPACE, Symptom.NO_MEMORY)  # symptoms that one greedy job can cause in others
 
 
@@ -144,7 +144,7 @@ class FaultDetector:
         self._forget_old(now)
         self._forget_nodes(blocked)
         for node_id in self._respected.keys() & blocked:
-            del self._respected[node_id]  # it was blocked again since
+            del self._respected[node_id]  # it has been blocked again since
         room = int(self._limits.max_share * len({*nodes, *blocked})) - len(blocked)
         accused = Counter(node_id for record in self._jobs.values() for node_id in record.failures)
         suspects = [
@@ -181,7 +181,7 @@ class FaultDetector:
           for a block.
         - On at least half of the nodes where this job fails with the symptom, some other job does too.
 
-        A job that works for long on more than twice as many nodes as it fails on is not greedy.
+        A job that has worked for a long time on more than twice as many nodes as it fails on is not greedy.
         """
         failed = Counter(
             (node_id, symptom)

@@ -22,7 +22,7 @@ NODE_ID_LENGTH = 253  # characters
 class BlockAction(enum.Enum):
     """What happens to processes that run on a blocked node or task manager."""
 
-    MARK_BLOCKED = "MARK_BLOCKED"  # what runs there stays; no new slot is allocated there
+    MARK_BLOCKED = "MARK_BLOCKED"  # running processes stay; no new slot is allocated
     MARK_BLOCKED_AND_EVACUATE_TASKS = "MARK_BLOCKED_AND_EVACUATE_TASKS"  # also replaces its executors elsewhere
 
 
@@ -112,7 +112,7 @@ class Blocklist(Compatible, frozen=True, kw_only=True):
 
 
 class Report(Compatible, frozen=True, kw_only=True):
-    """An entry that a JobMaster asks for. A removal after revision ``known``, which the JobMaster had then, wins."""
+    """An entry that a JobMaster asks for. A removal after ``known``, the revision that the JobMaster had, wins."""
 
     entry: Blocked
     known: int

@@ -1,4 +1,4 @@
-"""Answer the question that is asked most: may work go there? In constant time, however long the list is."""
+"""Answer the most frequent question, whether new work may go to a place, in constant time for any list."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class BlockedPlaces:
         return frozenset(place.id for place in self._actions if place.kind is PlaceKind.NODE)
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """True if nothing new may go there."""
+        """True if nothing new may be placed on this task manager."""
         return any(place in self._actions for place in _places(task_manager, node_id))
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """True if what runs there must leave as well."""
+        """True if the work on this task manager must leave as well."""
         return any(self._actions.get(place) is _EVACUATE for place in _places(task_manager, node_id))
 
     def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
-        """Return, in words, the listed places without any of the ``present`` task managers.
+        """Describe the listed places that have none of the ``present`` task managers.
 
         Each comes with its node id.
         """

@@ -1,4 +1,4 @@
-"""Find failures that speak against the node rather than the job, from the messages of a failed process.
+"""Find failures that point to the node rather than the job, from the messages of a failed process.
 
 A message alone proves nothing: a job may fill a disk itself. It only decides what counts as evidence (see
 ``detection``).
