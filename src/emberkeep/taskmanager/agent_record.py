@@ -1,6 +1,6 @@
 """The record that a task manager keeps in its working directory for its next process (LOC-3).
 
-It has the task manager's table and the outcomes of drivers that are still to be reported.
+It contains the task manager's table and the outcomes of drivers that are still to be reported.
 """
 
 from __future__ import annotations

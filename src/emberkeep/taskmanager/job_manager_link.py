@@ -57,11 +57,11 @@ class LinkOwner(Protocol):
 
 
 class JobManagerLink:
-    """Registers a task manager at a JobManager and sends it reports.
+    """Registers a task manager with a JobManager, and sends reports to it.
 
     ``job_manager``: its current address. The link raises Fatal after Conflict replies for more than twice the heartbeat
     timeout, if the owner holds nothing. A process that was refused and never registered waits one heartbeat timeout
-    before it registers at the next JobManager, so that a process that holds the same id registers first.
+    before it registers with the next JobManager, so that a process that holds the same id registers first.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class JobManagerLink:
         self._beacon.wake()
 
     def follow(self, job_manager: str) -> None:
-        """Register at the new leader at this address. Does nothing if this is the current JobManager's address."""
+        """Register with the new leader at this address. Does nothing if this is the current JobManager's address."""
         if job_manager == self.job_manager:
             return
         log.info("following the leader", job_manager=job_manager, before=self.job_manager)
@@ -107,8 +107,8 @@ class JobManagerLink:
     async def run(self) -> None:
         """Report until cancelled.
 
-        Raises Fatal if JobManagers keep refusing this task manager, see the class, or if the first JobManager keeps
-        checkpoints elsewhere.
+        Raises Fatal if JobManagers keep refusing this task manager, as the class describes, or if the first JobManager
+        keeps checkpoints elsewhere.
         """
         await self._beacon.run(self._send)
 

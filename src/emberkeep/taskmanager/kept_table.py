@@ -23,7 +23,7 @@ class TableEffects(Protocol):
         """Carry out one effect. The caller of ``decide``, which has the request, starts processes."""
 
     def decided(self) -> None:
-        """Do what follows every decision; called after the effects of the decision."""
+        """Do what every decision requires; called after the effects of the decision."""
 
 
 class KeptTable:
@@ -56,7 +56,7 @@ class KeptTable:
         return effects
 
     def end_driver(self, key: DriverKey, outcome: AttemptOutcome) -> None:
-        """Note the end of a driver. If an outcome is known already, that one stays."""
+        """Note the end of a driver. An outcome that is already known stays."""
         self.outcomes.setdefault(key, outcome)
         self.decide(ev.DriverEnded(key.job_id, key.attempt))
 
@@ -73,7 +73,7 @@ class KeptTable:
             self.outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
 
     def recall_ended(self, key: DriverKey) -> None:
-        """List a driver as ended that the previous process started and no record lists."""
+        """List as ended a driver that the previous process started but that no record lists."""
         recall_ended(self.table.state, key.job_id, key.attempt, self._clock.monotonic())
 
     def keep(self) -> None:

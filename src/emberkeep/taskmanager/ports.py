@@ -79,7 +79,7 @@ class Launcher(Protocol):
         one are returned, and the files of their jobs are kept.
 
         Call once, before starting anything. Raises Unavailable if a driver's outcome cannot be read now, NewerFormat if
-        a newer release wrote it; no files have been deleted then.
+        a newer release wrote it; in both cases no files have been deleted.
         """
 
     async def start_driver(self, request: StartDriver) -> int:

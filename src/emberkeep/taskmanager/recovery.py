@@ -24,7 +24,7 @@ GONE = "ended, or was not started yet, while its task manager was away"
 
 @dataclass(frozen=True)
 class Recovered:
-    """What was taken over. ``predecessor``: None if there was no record. ``adopted``: number of processes that run."""
+    """What was taken over. ``predecessor``: None if there was no record. ``adopted``: number of live processes."""
 
     predecessor: InstanceId | None
     adopted: int

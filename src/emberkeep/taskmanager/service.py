@@ -25,8 +25,8 @@ from emberkeep.taskmanager.task_executor import TaskExecutor
 
 log = structlog.get_logger(__name__)
 
-RETIRE_POLL = 0.2  # seconds between two checks whether a retiring task manager is empty
-CLOSE_MARGIN = 5.0  # seconds beyond the grace period to kill processes that did not end by themselves
+RETIRE_POLL = 0.2  # seconds between two checks of whether a retiring task manager is empty
+CLOSE_MARGIN = 5.0  # seconds, after the grace period, to kill processes that did not end by themselves
 
 
 class TaskManagerService:
@@ -48,7 +48,7 @@ class TaskManagerService:
 
     @property
     def registered(self) -> bool:
-        """True if this process is registered at its current JobManager."""
+        """True if this process is registered with its current JobManager."""
         return self.executor.link.registered
 
     @property
@@ -61,7 +61,7 @@ class TaskManagerService:
         return sorted({slot.allocation.job_master for slot in self.executor.table.state.slots.values()})
 
     def follow(self, job_manager: str) -> None:
-        """Register at another JobManager, the new leader."""
+        """Register with another JobManager, the new leader."""
         self.executor.link.follow(job_manager)
 
     async def run(self) -> None:
@@ -99,8 +99,8 @@ class TaskManagerService:
     async def retired(self) -> None:
         """Return when the caller must call ``shutdown``.
 
-        That is once the JobManager has ordered this task manager to stop, and all work has ended or its time has
-        passed.
+        This is the case once the JobManager has ordered this task manager to stop, and all work has ended or its time
+        has passed.
         """
         executor, orders = self.executor, self.executor.orders
         await orders.stop_asked.wait()

@@ -123,7 +123,7 @@ class BlobCache:
         return path
 
     async def _flown(self, owner: JobId, key: BlobKey) -> Path:
-        """Return the result of the only transfer of this key, which is started if there is none."""
+        """Return the result of the only transfer of this key. Start the transfer if there is none."""
         if self._closed:
             raise RetryLater("this process's BLOB cache is closed")
         flight = self._flights.get((owner, key))
@@ -156,7 +156,7 @@ class BlobCache:
     # --- clean-up -----------------------------------------------------------------------------------------------------
 
     async def collect(self) -> int:
-        """Run the staged clean-up once (BLOB-10). Return how many BLOBs were deleted."""
+        """Run the staged clean-up once (BLOB-10). Return the number of BLOBs deleted."""
         async with self._collecting:
             deletions = self._machine.turn()
             self._cleanup_runs += 1
@@ -188,7 +188,7 @@ class BlobCache:
         return len(deletion.keys)
 
     def _deletion_over(self, owner: JobId) -> None:
-        """Let the transfers continue that waited for the deletion of BLOBs of ``owner``."""
+        """Resume the transfers that waited for the deletion of ``owner``'s BLOBs."""
         future = self._deletions.pop(owner, None)
         if future is not None:
             future.set_result(None)

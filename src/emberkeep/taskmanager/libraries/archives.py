@@ -80,7 +80,7 @@ class UnpackedArchives:
             self._drop(sha256, holder)
 
     def users(self, sha256: str) -> int:
-        """Return how many holders use this archive."""
+        """Return the number of holders that use this archive."""
         return len(self._holders.get(sha256, ()))
 
     async def collect(self) -> list[str]:

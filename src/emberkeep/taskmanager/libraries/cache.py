@@ -110,7 +110,7 @@ class LibraryCache:
         )
 
     async def take_back(self, owner: JobId, holder: str, artefacts: Sequence[Artefact]) -> None:
-        """Hold again the files of an adopted task, which are in its directory already.
+        """Hold the files of an adopted task again; they are already in its directory.
 
         They are held until ``release``. Raises EmberkeepError if one of them is unavailable; the others are held.
         """

@@ -50,7 +50,8 @@ _INTERPRETER = re.compile(r"(.*/)?bin/python[0-9.]*")
 class UnpackLimits:
     """Limits of an unpacked archive.
 
-    The whole may have ``free`` bytes plus ``ratio`` bytes for each packed byte, and never more than ``size`` bytes.
+    The unpacked content may have ``free`` bytes plus ``ratio`` bytes for each packed byte, and never more than ``size``
+    bytes.
     """
 
     members: int = 1_000_000
@@ -63,7 +64,7 @@ def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, stop: t
     """Unpack into the new directory ``target``; ``name`` determines the format. Blocks until done or ``stop`` is set.
 
     Raises Fatal if the archive is damaged, too large or points outside, if the disk is full, or if ``stop`` is set.
-    What ``target`` contains then is unusable.
+    In that case the contents of ``target`` are unusable.
     """
     tree = _Tree(name, target, limits, archive.stat().st_size, stop)
     try:
@@ -153,7 +154,7 @@ class _Tree:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def file(self, name: str, size: int, content: IO[bytes], mode: int) -> None:
-        """Write a file of ``size`` bytes. Of ``mode`` only the executable bits are used."""
+        """Write a file of ``size`` bytes. Only the executable bits of ``mode`` are used."""
         self.check_size(size)
         path = self._new(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -116,7 +116,7 @@ class GatewayFences:
             )
 
     def forget(self, job_id: JobId) -> None:
-        """Forget a job that has nothing here any more. A process of the job that comes back is admitted again."""
+        """Forget a job that no longer has anything here. A process of the job that comes back is admitted again."""
         with self._lock:
             self._jobs.pop(job_id, None)
 
@@ -171,7 +171,7 @@ class GatewayFences:
             spool.discard()
 
     def _clear_older(self, caller: Caller) -> None:
-        """Delete marks below this attempt's, which have no effect any more. Errors are ignored."""
+        """Delete marks below this attempt's, which no longer have any effect. Errors are ignored."""
         try:
             for attempt in self._marks(caller.job_id):
                 if attempt < caller.attempt:

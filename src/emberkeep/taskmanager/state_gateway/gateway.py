@@ -158,11 +158,11 @@ class StateGateway:
             if status_before is None or before.unreadable:
                 self._count(self._journal.void(rename))
                 if status_before is not None and before.unreadable:
-                    raise before.unreadable from None  # the rename may have been done before: a later retry finds out
+                    raise before.unreadable from None  # the rename may have been done before; a later retry will tell
                 raise
             status = status_before
         except UnknownOutcome as error:
-            raise RetryLater(error.message, hint=error.hint) from error  # the retry finds out
+            raise RetryLater(error.message, hint=error.hint) from error  # the retry will tell
         except EmberkeepError:
             if not before.begun:
                 self._count(self._journal.void(rename))
@@ -187,7 +187,7 @@ class StateGateway:
     # --- for the upkeep -----------------------------------------------------------------------------------------------
 
     def forget(self, job_id: JobId) -> None:
-        """Forget the job's attempts and close the stores that only this job used. The job has nothing here any more."""
+        """Forget the attempts of a job that has nothing here now, and close the stores that only this job used."""
         self.fences.forget(job_id)
         self.roots.forget(job_id)
 

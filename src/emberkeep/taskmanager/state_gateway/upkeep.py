@@ -203,7 +203,7 @@ def _is_current(record: CopyRecord, status: FileStatus | None) -> bool:
 
 
 def _of_jobs(records: tuple[CopyRecord, ...]) -> tuple[LocalStateReport, ...]:
-    """Return what the copies of each job take, for the largest LOCAL_STATE_JOBS jobs."""
+    """Return a report on each job's copies, for the LOCAL_STATE_JOBS jobs whose copies are largest."""
     by_job: dict[JobId, list[CopyRecord]] = {}
     for record in records:
         by_job.setdefault(record.job_id, []).append(record)

@@ -127,7 +127,7 @@ class GatewayWrite:
             time.sleep(_PAUSE)
 
     def _check_length(self, status: FileStatus) -> None:
-        """Raise Fatal if the stored file has another length than was received: it is never acknowledged."""
+        """Raise Fatal if the stored file's length differs from what was received: such a file is never acknowledged."""
         if status.length != self._received:
             raise Fatal(
                 f"{self._path.name} has {status.length} bytes in {self._durable.location}, but {self._received} "
