@@ -1,4 +1,4 @@
-"""The route by which other caches read a task manager's BLOB cache (BLOB-22): complete, verified BLOBs only.
+"""The route through which other caches read a task manager's BLOB cache (BLOB-22): complete, verified BLOBs only.
 
 This route is internal: people and tools read BLOBs through the JobManager.
 """

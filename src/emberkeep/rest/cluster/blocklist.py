@@ -64,14 +64,14 @@ def _node(entry: Blocked, standing: Mapping[str, list[TaskManagerId]]) -> Blocke
 def _drivers_said(entry: Blocked) -> EvacuatedDrivers | None:
     """Return WAIT if an evacuation lets drivers stay, else None, which omits the field.
 
-    Thus all other entries have exactly the fields that were agreed on.
+    So all other entries have exactly the agreed fields.
     """
     stay = entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS and entry.drivers is EvacuatedDrivers.WAIT
     return entry.drivers if stay else None
 
 
 def _place(call: CheckedRequest) -> Place:
-    """Return the node or task manager that the path names."""
+    """Return the node or task manager named in the path."""
     if "nodeid" in call.path:
         return Place(PlaceKind.NODE, call.path["nodeid"])
     return Place(PlaceKind.TASK_MANAGER, call.path["taskmanagerid"])

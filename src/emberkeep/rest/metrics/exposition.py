@@ -169,7 +169,7 @@ class _Restarts:
 
 
 def measuring(metrics: Metrics) -> Middleware:
-    """Return middleware that times every request. It belongs outermost, where errors have become responses."""
+    """Return middleware that times every request. It must be outermost, where errors have become responses."""
 
     @web.middleware
     async def measure(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,6 +1,6 @@
 """Ids of logs as clients send them: checked text, never part of a path.
 
-A log's id is unique within its process. A job's log id has the task manager's id in front: ``<task manager>~<log>``.
+A log's id is unique within its process. A job's log id begins with the task manager's id: ``<task manager>~<log>``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 
 AT_ONCE = 8
-_KEPT = 1000  # operations that are remembered; those that run are never forgotten
+_KEPT = 1000  # operations that are remembered; running ones are never forgotten
 
 
 @dataclass

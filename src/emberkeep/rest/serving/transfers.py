@@ -83,14 +83,14 @@ async def send_file(response: web.StreamResponse, request: web.Request, source: 
         try:
             async with asyncio.timeout(_PIECE_SECONDS):
                 sent = await loop.sendfile(transport, source, offset + done, size)
-        except OSError as error:  # TimeoutError is one
+        except OSError as error:  # includes TimeoutError
             if not isinstance(error, ConnectionError):
                 _log.warning(
                     "download_cut_off", reason=str(error) or "the client does not read its reply", path=request.path
                 )
             transport.abort()
             return done
-        if sent < size:  # the file was truncated: the client must not take this for the whole part
+        if sent < size:  # the file was truncated: the client must not take what it got for the whole part
             transport.abort()
             return done
         done += size
