@@ -36,7 +36,7 @@ from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 log = structlog.get_logger(__name__)
 
 THREADS = 8  # concurrent transfers
-_BUSY_SECONDS = 30.0  # waited in all, after which a download from a busy server fails
+_BUSY_SECONDS = 30.0  # total wait after which a download from a busy server fails
 _LONGEST_WAIT = 5.0  # seconds between two such attempts
 _PROBLEM_BYTES = 64 * 1024
 _REDIRECT = re.compile(r"http://([^/?#@\s]+)(/[^?#\s]*)")

@@ -31,15 +31,15 @@ from emberkeep.blobs.model import BlobKey, StoredBlob
 
 _THREADS = 8
 _LEAST_SECONDS = 60.0  # after which an operation on a file system that does not answer is abandoned
-_SLOWEST_PACE = 1024**2  # bytes per second; on top, a transfer gets the time that its size takes at this pace
-_LEFTOVER_SECONDS = 3600.0  # after this time without a change, no process is writing the file any more
+_SLOWEST_PACE = 1024**2  # bytes per second; a transfer also gets the time that its size takes at this pace
+_LEFTOVER_SECONDS = 3600.0  # after this time without a change, no process can still be writing the file
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 log = structlog.get_logger(__name__)
 
 
 class DirectoryBlobs:
-    """Implements ``blobs.ports.BlobStorage``. Creates nothing at the directory before the first BLOB is stored."""
+    """Implements ``blobs.ports.BlobStorage``. Does not create the directory before the first BLOB is stored."""
 
     def __init__(self, directory: Path, *, patience: float = _LEAST_SECONDS) -> None:
         """``patience``: seconds after which an operation is abandoned; transfers get more, depending on their size."""
@@ -73,7 +73,7 @@ class DirectoryBlobs:
                 temporary.unlink(missing_ok=True)
 
     def _put_shared(self, owner: JobId, key: BlobKey, size: int) -> bool:
-        """Share another owner's sound file of this content, if there is one, and return True then (BLOB-21)."""
+        """Share another owner's sound file of this content (BLOB-21). Return True if there was one."""
         for source in self._tree.places(key):
             if source == (owner, key):
                 continue

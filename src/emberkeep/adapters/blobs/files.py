@@ -77,7 +77,7 @@ class BlobFiles:
                 if not blobs:
                     self._tree.delete(owner, ())  # left by a crash between creating it and its first file
 
-    # --- coming -------------------------------------------------------------------------------------------------------
+    # --- storing ------------------------------------------------------------------------------------------------------
 
     def temporary(self) -> Path:
         return self._tree.temporary()
@@ -170,7 +170,7 @@ class BlobFiles:
         with _writing(self._tree.root):
             return self._tree.share(source, owner, key)
 
-    # --- being there --------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
         await self._verified(owner, key)
@@ -228,7 +228,7 @@ class BlobFiles:
 
         return await self._readers.run(read)
 
-    # --- going --------------------------------------------------------------------------------------------------------
+    # --- deleting -----------------------------------------------------------------------------------------------------
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
         wanted = list(keys)

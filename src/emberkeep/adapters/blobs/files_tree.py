@@ -1,8 +1,8 @@
 """A directory of BLOBs, ``<root>/<owner>/<key>``, and the blocking operations on it. Many threads use it.
 
-Every BLOB's file is complete: it comes by rename from ``<root>/.incoming``, on the same file system. If several owners
-have the same content, it is one file with several hard links (BLOB-21). No name depends on another. So one owner's
-files can be deleted at any moment, and a crash at any moment does no harm.
+Every BLOB's file is complete: it is renamed into place from ``<root>/.incoming``, on the same file system. If several
+owners have the same content, it is one file with several hard links (BLOB-21). No name depends on another. So one
+owner's files can be deleted at any moment, and a crash at any moment does no harm.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class BlobTree:
                 if older_than is None or entry.stat(follow_symlinks=False).st_mtime < older_than:
                     _remove(Path(entry.path))
 
-    # --- coming -------------------------------------------------------------------------------------------------------
+    # --- storing ------------------------------------------------------------------------------------------------------
 
     def publish(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True, mend: bool = True) -> bool:
         """Make a synced file a BLOB, durably, and return True if that replaced an existing one.
 
         ``mend``: the bytes are newly written, so give this file to the content's other owners as well. Raises OSError:
-        a new BLOB is not stored then, and an existing one stays, as the old file or as the new one.
+        in that case, a new BLOB is not stored, and an existing one stays, as the old file or as the new one.
         """
         existed = self.place(temporary, owner, key, verified=verified)
         try:
@@ -118,7 +118,7 @@ class BlobTree:
         return existed
 
     def sync(self, owner: JobId) -> None:
-        """Make all BLOBs durable that were placed for ``owner``."""
+        """Make the BLOBs that were placed for ``owner`` durable."""
         _sync_directory(self.root / owner)
         if owner not in self._durable:
             _sync_directory(self.root)
@@ -176,7 +176,7 @@ class BlobTree:
         else:
             self._durable.discard(owner)
 
-    # --- being there --------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def places(self, key: BlobKey) -> list[Place]:
         """Return the places that are known to have this content, newest first."""
@@ -192,7 +192,7 @@ class BlobTree:
         return stat.S_ISREG(status.st_mode) and self._index.is_verified(key.sha256, identity(status))
 
     def verify(self, owner: JobId, key: BlobKey) -> Damage | None:
-        """Read the file and return its damage, or None if it is sound. Skip the reading if it is verified already.
+        """Read the file and return its damage, or None if it is sound. Skip the reading if it is already verified.
 
         Raises Absent, and OSError if the file cannot be read now, which says nothing about its bytes.
         """
@@ -262,10 +262,10 @@ class BlobTree:
             self._reported.add(path)
             log.warning("ignoring a foreign file in a BLOB store", path=path)
 
-    # --- going --------------------------------------------------------------------------------------------------------
+    # --- deleting -----------------------------------------------------------------------------------------------------
 
     def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        """Delete BLOBs of ``owner``; missing ones are ignored. Delete the owner's directory if it is empty then."""
+        """Delete BLOBs of ``owner``; missing ones are ignored. Delete the owner's directory if that leaves it empty."""
         with self._lock:
             for key in keys:
                 self.file(owner, key).unlink(missing_ok=True)
@@ -273,7 +273,7 @@ class BlobTree:
             self._remove_if_empty(owner)
 
     def delete_owner(self, owner: JobId) -> None:
-        """Delete the owner's directory: first take all its BLOBs away at once by a rename, then remove them."""
+        """Delete the owner's directory: first take all its BLOBs away at once with a rename, then remove them."""
         going = self.temporary()
         with self._lock:
             with contextlib.suppress(FileNotFoundError):

@@ -35,8 +35,8 @@ _THREADS = 8
 _PART_BYTES = 8 * 1024**2  # of one request; larger BLOBs are transferred in parallel parts
 _PARTS_AT_ONCE = 3
 _DELETED_AT_ONCE = 1000
-_LEAST_SECONDS = 60.0  # for one call, retries included
-_SLOWEST_PACE = 256 * 1024  # bytes per second; on top, a transfer gets the time that its size takes at this pace
+_LEAST_SECONDS = 60.0  # for one call, including retries
+_SLOWEST_PACE = 256 * 1024  # bytes per second; a transfer also gets the time that its size takes at this pace
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over blocking sockets, for transfers that run in threads: the minimum that moves large bodies fast.
+"""HTTP/1.1 over blocking sockets, for transfers that run in threads: just enough to move large bodies fast.
 
 aiohttp parses bodies on the event loop, in small pieces; here a thread fills a large buffer at once. Both ends are
 ours, so a small subset of HTTP is enough. A body has a Content-Length, and a connection is reused only after the whole

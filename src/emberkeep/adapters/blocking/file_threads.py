@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 
 
 class DiskThreads:
-    """Threads for work whose end callers always wait for, even when they are cancelled."""
+    """Threads for work that callers always wait for, even when they are cancelled."""
 
     def __init__(self, threads: int, name: str, *, together: int = 1) -> None:
         """``threads``, ``name`` and ``together`` are those of WorkThreads."""
@@ -38,7 +38,7 @@ class DiskThreads:
     async def run_together(
         self, work: Work[ItemT, ResultT], item: ItemT, undo: Callable[[ResultT], None] | None = None
     ) -> ResultT:
-        """Do as ``run``, for work that costs less when done for several items at once."""
+        """Like ``run``, for work that costs less when done for several items at once."""
         return await self._wait(self._threads.start_together(work, item), undo)
 
     async def _wait(self, future: asyncio.Future[ResultT], undo: Callable[[ResultT], None] | None) -> ResultT:
@@ -55,7 +55,7 @@ class DiskThreads:
 
 
 class EndSignal:
-    """A signal to work in a thread to end. The work checks it between two pieces."""
+    """Tells work in a thread to end. The work checks the signal between two pieces."""
 
     def __init__(self) -> None:
         self.extra = 0.0  # additional seconds that the work may take for its bytes

@@ -56,7 +56,7 @@ class WorkThreads:
         return self.start_together(lambda _: [work()], None)
 
     def start_together(self, work: Work[ItemT, ResultT], item: ItemT) -> asyncio.Future[ResultT]:
-        """Do as ``start``, for work that costs less when done for several items at once."""
+        """Like ``start``, for work that costs less when done for several items at once."""
         loop = asyncio.get_running_loop()
         job = _Job(work, item, loop)
         with self._lock:

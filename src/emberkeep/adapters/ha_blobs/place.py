@@ -154,7 +154,7 @@ class BlobPlace:
         self._seen_until = 0.0
 
     def _require_new(self) -> None:
-        """Claim a place without a record if it is new. Raises Unavailable if it had a record, or that is not known."""
+        """Claim a place without a record if it is new. Raises Unavailable if it had a record, or if that is unknown."""
         try:
             self.require()
         except Unclaimed:
@@ -162,7 +162,7 @@ class BlobPlace:
             self._refuse_missing(self._binding())
 
     def adopt(self) -> None:
-        """Let the storage own the place and all data in it, because an operator has decided so.
+        """Let the storage own the place and all data in it, as an operator has decided.
 
         Raises as ``require``, but never Unclaimed because of the place.
         """

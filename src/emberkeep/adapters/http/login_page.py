@@ -1,4 +1,4 @@
-"""The login page for a browser without a session: how to log in, and a token field. It shows nothing of the cluster."""
+"""The login page for a browser without a session: how to log in, and a token field. Shows nothing about the cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRONG = "This token is not valid. It may belong to an earlier cluster."
 
 
 def wants_page(request: web.Request) -> bool:
-    """True if a browser asks for a page. A problem document is of no use there."""
+    """True if a browser asks for a page. A problem document would be of no use to it."""
     return request.method == hdrs.METH_GET and "text/html" in request.headers.get(hdrs.ACCEPT, "")
 
 

@@ -46,7 +46,7 @@ from emberkeep.protocol.wire import (
 
 RPC_PATH = "/rpc/v1/"
 VERSION_HEADER = "Emberkeep-Protocol"
-# A sender of this header ignores fields that it does not know. The value means nothing.
+# A sender of this header ignores fields that it does not know. The value has no meaning.
 LENIENT_HEADER = "Emberkeep-Unknown-Fields"
 _LENIENT = {LENIENT_HEADER: "ignored"}
 CONTENT_TYPE = "application/vnd.emberkeep.rpc+msgpack"

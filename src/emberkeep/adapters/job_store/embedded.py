@@ -38,7 +38,8 @@ class EmbeddedJobStore:
     Besides the errors that the port names, every operation raises Fatal (no space, damaged, no permission), RetryLater
     (another program holds the file), UnknownOutcome (the disk failed while a change was made durable).
 
-    A facade with one method for each operation of the port, a call in the store's thread. So it has many methods.
+    A facade with one method for each operation of the port, so it has many methods. Each makes one call in the store's
+    thread.
     """
 
     def __init__(

@@ -27,8 +27,8 @@ _BLOCKLIST = "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), lis
 # release ignores it, so that it can be started again on this file.
 _STORAGE = "CREATE TABLE storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
 
-# Since when a row of ``damaged`` is kept, by this machine's clock. The schema version does not cover it, for the same
-# reason. A column of ``damaged`` would break the statement by which the previous release writes a row there.
+# The time since which a row of ``damaged`` is kept, by this machine's clock. The schema version does not cover it, for
+# the same reason. A column of ``damaged`` would break the statement by which the previous release writes a row there.
 _DAMAGED_SINCE = """CREATE TABLE IF NOT EXISTS damaged_since (
     job_id TEXT NOT NULL UNIQUE,
     since_ms INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
@@ -36,7 +36,7 @@ _DAMAGED_SINCE = """CREATE TABLE IF NOT EXISTS damaged_since (
 # The period of rows that an older release wrote without a time begins now.
 _SINCE_NOW = "INSERT OR IGNORE INTO damaged_since (job_id) SELECT job_id FROM damaged"
 
-# AUTOINCREMENT keeps the order of submission and of ending, also after rows were removed.
+# AUTOINCREMENT keeps the order of submission and of ending, even after rows were removed.
 _TABLES = (
     "CREATE TABLE store (epoch INTEGER NOT NULL, graphs TEXT NOT NULL)",
     """CREATE TABLE jobs (
@@ -56,7 +56,7 @@ _TABLES = (
     "CREATE INDEX results_by_key ON results (idempotency_key) WHERE idempotency_key <> ''",
     # Records of jobs that ended while these were damaged, kept for inspection.
     "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
-    # A row outlives its job only if it could not be read. Then it is kept as long as the job's row in ``damaged``.
+    # A row outlives its job only if it could not be read. It is then kept as long as the job's row in ``damaged``.
     _CHECKPOINTS,
     # At most one row.
     _BLOCKLIST,

@@ -14,7 +14,7 @@ from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.messages import AskLeader, LeaderTold, Message
 from emberkeep.protocol.transport import RpcClient, RpcService
 
-PAUSE = 1.0  # least seconds between two rounds of questions
+PAUSE = 1.0  # minimum seconds between two rounds of questions
 UNINFORMED_INTERVAL = 5.0  # seconds between two rounds while no other source reports a new leader
 ANSWER_SECONDS = 2.0
 MOST_ASKED = 32  # in one round
@@ -25,8 +25,8 @@ log = structlog.get_logger(__name__)
 class LeaderInquiry:
     """Asks the known JobManagers, and ``others``, for the leader and passes their replies to ``known``.
 
-    It asks when the leader is in doubt, and at an interval while not ``is_informed``: a leader that is cut off from
-    ZooKeeper, too, still replies and does not know of its successor.
+    It asks when the leader is in doubt, and at an interval while not ``is_informed``: a leader that is also cut off
+    from ZooKeeper still replies, but does not know of its successor.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from emberkeep.base.errors import Fatal
 
 
 def is_object_store(location: str) -> bool:
-    """True if obstore serves ``location``. Other locations are paths, or URIs that only Hadoop knows, or invalid."""
+    """True if obstore serves ``location``. Other locations are paths, URIs that only Hadoop can use, or invalid."""
     return "://" in location and scheme_of(location) in OBJECT_STORES
 
 

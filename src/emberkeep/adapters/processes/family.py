@@ -106,7 +106,7 @@ def reap_orphans(table: Table) -> None:
 
 
 def become_subreaper() -> None:
-    """Make this process instead of init the parent of orphans below it, so that it can reap them. Raises Fatal."""
+    """Make this process, instead of init, the parent of orphans below it, so that it can reap them. Raises Fatal."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise Fatal(

@@ -29,7 +29,7 @@ class Leftover:
     name: str
     marker: str
     leader: ProcessIdentity | None
-    members: Members  # that were alive in the table
+    members: Members  # those that were alive in the process table
 
     @property
     def is_led(self) -> bool:

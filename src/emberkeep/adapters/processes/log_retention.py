@@ -1,4 +1,4 @@
-"""Keeps the logs of the newest ended jobs only."""
+"""Keeps only the logs of the newest ended jobs."""
 
 from __future__ import annotations
 

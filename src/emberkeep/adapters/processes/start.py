@@ -92,7 +92,7 @@ def remove_record(path: Path, files: FileOps = SYSTEM_FILES) -> None:
 def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdentity:
     """Write a record without an identity, then start the process.
 
-    Blocks. Raises Fatal, and leaves nothing behind then.
+    Blocks. If it raises Fatal, it leaves nothing behind.
     """
     path = record_path(directory, marker)
     write_process_record(path, ProcessRecord(name=request.name, identity=None))

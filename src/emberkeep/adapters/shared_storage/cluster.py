@@ -1,8 +1,8 @@
 """A cluster's part of the storage directory: who owns it, what jobs have in it, what is marked for deletion.
 
 The ownership record names the cluster, and the job store that the storage is used with. The job store in turn records
-the storage's identity. So a job store that was emptied or exchanged is recognised. Then nothing is deleted until an
-operator decides that the data in the storage belongs to this job store.
+the storage's identity. So a job store that was emptied or replaced is recognised. In that case, nothing is deleted
+until an operator decides that the data in the storage belongs to this job store.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class ClusterStorage:
             raise OwnedByAnother(self.location, owner, mine)
 
     def adopt(self) -> str:
-        """Let this job store own the storage and all data in it, because an operator has decided so.
+        """Let this job store own the storage and all data in it, as an operator has decided.
 
         Return the storage's identity, for the job store to record. Raises OwnedByAnother, NewerFormat, Unavailable,
         Fatal.

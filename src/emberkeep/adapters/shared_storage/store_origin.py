@@ -1,4 +1,4 @@
-"""A job store's record of two identities, its own and its storage's. It reveals that one of them was replaced."""
+"""A job store's record of two identities, its own and its storage's. It reveals whether one of them was replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StoreOrigin:
 
     ``identity``: drawn when the store was created. ``storage``: identity of the storage that it was used with; "" if
     none yet. ``was_led``: a leader of an older release, which kept no such records, has used the store, and no storage
-    was settled since.
+    has been settled since.
     """
 
     identity: str
@@ -23,7 +23,7 @@ class StoreOrigin:
 
 
 def origin_of(identity: str, kept: str) -> StoreOrigin:
-    """Return the origin of a store with this ``identity``. ``kept``: what the store has recorded of its storage."""
+    """Return the origin of a store with this ``identity``. ``kept``: what the store has recorded about its storage."""
     was_led = kept == RELEASE_BEFORE
     return StoreOrigin(identity=identity, storage="" if was_led else kept, was_led=was_led)
 
@@ -31,8 +31,8 @@ def origin_of(identity: str, kept: str) -> StoreOrigin:
 def kept_first(*, was_led: bool) -> str:
     """Return what a store records when a release that keeps such records first opens it.
 
-    ``was_led``: the store had a leader before. Call this only once. At a later start the store has had a leader in any
-    case, and that leader may have been of this release and have used a storage that is not this store's.
+    ``was_led``: the store had a leader before. Call this only once. By any later start the store has had a leader,
+    which may have run this release and used a storage that is not this store's.
     """
     return RELEASE_BEFORE if was_led else ""
 

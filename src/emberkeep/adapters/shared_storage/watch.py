@@ -23,7 +23,7 @@ class StorageWatch:
 
     ``problem``: a text while the storage cannot be read, "" while it can be. ``exchange`` reports to the other
     JobManagers whether this one can read the storage, and returns True if another one can; None without high
-    availability. ``owned``: knows whether the job store was used with a storage, which must exist then.
+    availability. ``owned``: tells whether the job store was used with a storage, which must then exist.
     """
 
     def __init__(

@@ -135,7 +135,7 @@ class CopyPlaces:
             self.delete(copy)
 
     def clear(self) -> None:
-        """Remove all copies and staged files, and the root if it is empty then."""
+        """Remove all copies and staged files, and the root if that leaves it empty."""
         for directory in (self._staging, self._copies):
             self.remove(str(directory))
         try:

@@ -9,9 +9,9 @@ from emberkeep.base.errors import InvalidInput
 
 _OWN = ".emberkeep-"
 INCOMING = f"{_OWN}incoming"
-"""Directory in each root: files that are being written, directories that are being deleted. Nobody sees it."""
+"""Directory in each root for files that are being written and directories that are being deleted. Hidden."""
 DIRECTORY_MARKER = f"{_OWN}directory"
-"""Object that makes a directory of an object store one, files or not. Nobody sees it."""
+"""Object that makes a name in an object store a directory, with or without files. Hidden."""
 
 _LONGEST_PART = 255  # bytes
 _TEMPORARY = re.compile(r"\..+\.tmp")

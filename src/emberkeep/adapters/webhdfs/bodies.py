@@ -14,7 +14,7 @@ _PIECE_BYTES = 512 * 1024  # passed to a thread, or taken from one, at a time
 
 
 async def body(http: web.Request) -> AsyncIterator[bytes]:
-    """Yield the pieces of the body. Raises RetryLater if it ends early, or brings no byte for IDLE_SECONDS."""
+    """Yield the pieces of the body. Raises RetryLater if the body ends early, or no byte arrives for IDLE_SECONDS."""
     received = bytearray()
     try:
         while True:

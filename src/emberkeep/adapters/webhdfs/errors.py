@@ -1,7 +1,7 @@
 """Errors as Hadoop's WebHDFS client expects them: a ``RemoteException`` with the Java class that the client raises.
 
-The client repeats a request after RetriableException, by its retry policy. It raises every other class to Spark at
-once.
+The client repeats a request after RetriableException, according to its retry policy. It raises every other class to
+Spark at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CLASSES: tuple[tuple[type[EmberkeepError], int, str], ...] = (
 
 
 def error_response(error: EmberkeepError) -> web.Response:
-    """Return the reply for an error that came before any reply was begun."""
+    """Return the reply for an error that occurred before any reply was begun."""
     status, java_class = next((status, name) for kind, status, name in _CLASSES if isinstance(error, kind))
     remote = {
         "exception": java_class.rpartition(".")[2],

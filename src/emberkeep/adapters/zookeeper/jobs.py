@@ -35,7 +35,7 @@ class JobNodes:
         while True:
             known = await self._known(graph)
             if known is not None:
-                # A deposed leader must not answer, not even with what it has read.
+                # A deposed leader must not answer at all, not even with what it has read.
                 await self._nodes.epoch.confirm()
                 return known
             handle = await asyncio.to_thread(self._files.graphs.write, graph)

@@ -1,7 +1,7 @@
 """A ZooKeeper session for the event loop: kazoo's threads do the I/O, and every result is handed over to the loop.
 
 Without a connection an operation fails at once instead of waiting in kazoo's queue, so that callers learn that
-ZooKeeper is unreachable. Each operation has a deadline. After a session ends, kazoo opens a new one by itself.
+ZooKeeper is unreachable. Each operation has a deadline. After a session ends, kazoo automatically opens a new one.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class ZooKeeperSession:
         return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode | None:
-        """Return the node at ``path``, or None if it does not exist; then ``watch`` is called when it is created.
+        """Return the node at ``path``. If it does not exist, return None, and call ``watch`` when it is created.
 
         Raises RetryLater, Fatal.
         """

@@ -1,8 +1,8 @@
 """The job store in ZooKeeper: handles, attempts, pointers, results and keys are nodes; graphs are files outside it.
 
 Every write is one transaction that begins with a check of the epoch node's version. So a deposed leader changes
-nothing, even if it still believes that it is the leader. Reads need no check: a leader's session sees all that it has
-written and all that was written before it became leader.
+nothing, even if it has not noticed yet that it was deposed. Reads need no check: a leader's session sees all that it
+has written and all that was written before it became leader.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class ZooKeeperJobStore:
     ``open`` publishes ``address`` as the leader's. It raises Conflict while another session is published as leader,
     unless ``elected`` says that the election has decided in favour of this process.
 
-    The store is a facade: each kind of node has an owner, and the port has one method for each operation. So it may
-    have many.
+    The store is a facade with one method for each operation of the port, so it has many methods. Each kind of node has
+    its own class.
     """
 
     def __init__(
