@@ -59,7 +59,7 @@ class JobManagerLink:
         self.job_manager = job_manager  # its current address
         self._answer_timeout = answer_timeout(configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT])
         self._beacon = Beacon(configuration[HEARTBEAT_INTERVAL], system.rng)
-        self._known = False  # True if the JobManager knows this attempt
+        self._known = False  # True if the JobManager knows of this attempt
         self.epoch = 0  # of the newest JobManager that has replied
         self._older_answers = False
         self.lineage = ""  # of the job store in which ``epoch`` counts; "" until a reply names it

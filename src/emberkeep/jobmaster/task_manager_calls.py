@@ -98,7 +98,7 @@ class TaskManagerCalls:
     async def beat(self, address: str, request: JobMasterBeat) -> SlotsReply | None:
         """Send one heartbeat.
 
-        Return None if no reply arrives. Raises Conflict if the task manager knows a newer attempt.
+        Return None if no reply arrives. Raises Conflict if the task manager knows of a newer attempt.
         """
         try:
             return await self._rpc.call(address, request, SlotsReply, timeout=self._answer_timeout)

@@ -30,7 +30,7 @@ class Kind(enum.Enum):
 class Mark(Compatible, frozen=True, kw_only=True):
     """A note that no job needs some data, since ``since_ms`` (Unix milliseconds).
 
-    ``ended``: True if the job has ended, False if the job store does not know the job.
+    ``ended``: True if the job has ended, False if the job store has no record of the job.
     """
 
     job_id: JobId
@@ -97,7 +97,7 @@ def stages(
 def with_periods_restarted(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ...]:
     """Return the marks, with the periods of jobs that the job store does not know restarted at ``now_ms``.
 
-    For use while another job store may know these jobs: then their data may be in use.
+    For use while another job store may have these jobs, so that their data may be in use.
     """
     return tuple(mark if mark.ended else msgspec.structs.replace(mark, since_ms=now_ms) for mark in marks)
 

@@ -38,7 +38,7 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     home: DriverHome | None = None
     pointers: JobPointers = JobPointers()  # also empty if they are unreadable: the job runs without them
     procedure: ProcedureRequest | None = None  # requested and not recorded as ended
-    stopped: str = ""  # trigger id of the procedure that stopped the job; then no attempt may follow
+    stopped: str = ""  # trigger id of the procedure that stopped the job, after which no attempt may follow
 
 
 class JobStore(BlocklistStore, Protocol):

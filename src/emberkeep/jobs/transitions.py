@@ -15,7 +15,7 @@ class Phase(enum.Enum):
     WITHOUT_GRAPH = "WITHOUT_GRAPH"  # its graph cannot be read now: running drivers continue, nothing is decided
     PLACING = "PLACING"  # waiting for a driver place
     RECORDING_ATTEMPT = "RECORDING_ATTEMPT"  # the next attempt's number is being written
-    ADOPTING = "ADOPTING"  # writing the number of a newer attempt, which the job store did not know
+    ADOPTING = "ADOPTING"  # writing the number of a newer attempt, which the job store did not have
     STARTING = "STARTING"  # the driver was ordered to start, or is awaited after a recovery
     RUNNING = "RUNNING"
     ENDING = "ENDING"  # the attempt is over; its driver must be proven gone before anything follows

@@ -22,7 +22,7 @@ class LackingJobs:
         return bool(self._jobs)
 
     def review(self, job: JobAccount) -> None:
-        """Compute again what a job lacks, because its requirements or its slots have changed."""
+        """Recompute what a job lacks, because its requirements or its slots have changed."""
         job.review()
         if job.wants:
             self._jobs[job] = None

@@ -1,4 +1,4 @@
-"""The slot manager's accounts: what it knows of each task manager and each job, updated with every change."""
+"""The slot manager's accounts: what it knows about each task manager and each job, updated with every change."""
 
 from __future__ import annotations
 

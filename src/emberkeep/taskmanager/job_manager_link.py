@@ -50,7 +50,7 @@ class LinkOwner(Protocol):
         """Return the highest epoch seen from that job store's JobManagers; 0 if all job stores are followed."""
 
     def attempts_seen(self) -> tuple[AttemptKey, ...]:
-        """Return the newest attempts that this task manager knows, at most SEEN_JOBS."""
+        """Return the newest attempts that this task manager knows of, at most SEEN_JOBS."""
 
     async def take_reply(self, reply: JobManagerReply) -> None:
         """Act on a reply. Raises RetryLater if its JobManager is not the newest leader."""

@@ -61,7 +61,7 @@ class KeptTable:
         self.decide(ev.DriverEnded(key.job_id, key.attempt))
 
     def instance_known(self) -> None:
-        """Note that another process knows this instance. The next record names it."""
+        """Note that another process knows of this instance. The next record names it."""
         self._known = self._instance
 
     def restore(self, earlier: AgentRecord) -> None:

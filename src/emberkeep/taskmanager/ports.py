@@ -75,7 +75,7 @@ class Launcher(Protocol):
 
         Adopted processes continue to run, and their ends are reported to the callback. Stop all other processes that
         the earlier task manager process left, read how the drivers in ``ended`` ended, and delete the files of jobs
-        that are not in ``jobs``. ``jobs`` None: there is no record of jobs. Then the outcomes of all drivers that wrote
+        that are not in ``jobs``. ``jobs`` None: there is no record of jobs, so the outcomes of all drivers that wrote
         one are returned, and the files of their jobs are kept.
 
         Call once, before starting anything. Raises Unavailable if a driver's outcome cannot be read now, NewerFormat if

@@ -133,7 +133,7 @@ class GraphFiles:
         return [str(self._directory / name) for name in self._names() if _is_of_job(name, job_id)]
 
     def remove_job(self, job_id: JobId) -> None:
-        """Delete all graphs of a job, damaged ones too. Raises Unavailable; the next call deletes what remains then."""
+        """Delete all graphs of a job, damaged ones too. Raises Unavailable; the next call deletes what remains."""
 
         def remove() -> None:
             try:

@@ -349,7 +349,7 @@ def _jobs(names: Iterable[str]) -> set[JobId]:
 
 
 def _remove_tree(directory: Path) -> None:
-    """Remove a directory tree. Raises Unavailable; the next call removes what remains then."""
+    """Remove a directory tree. Raises Unavailable; the next call removes what remains."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:

@@ -161,7 +161,7 @@ class CopyPlaces:
     def hand_over(self, copies: Iterable[Copy], source: Owner, target: Owner) -> None:
         """Move everything in one owner's directory to that of another owner of the same job, durably.
 
-        One rename is enough unless the target has files already; then ``copies`` are moved one by one.
+        One rename is enough unless the target already has files; in that case ``copies`` are moved one by one.
         """
         froms, to = self._directory(source), self._directory(target)
         try:

@@ -71,7 +71,7 @@ async def _check(session: ZooKeeperSession, path: str) -> None:
 def _is_own(entry: ACL, settings: SessionSettings) -> bool:
     """True if an access right belongs to this cluster.
 
-    With schemes other than digest only the server knows the names. Then every right counts as this cluster's, except
+    With schemes other than digest, only the server knows the names, so every right counts as this cluster's, except
     those for everybody.
     """
     scheme, _, credentials = settings.authorization.partition(":")

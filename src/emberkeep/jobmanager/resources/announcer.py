@@ -37,7 +37,7 @@ class ClusterListener(Protocol):
         """Note the drivers that a task manager lists now, or those that its instance no longer lists."""
 
     def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
-        """Note the newest attempts that a task manager knows. Called before all other effects of its report."""
+        """Note the newest attempts that a task manager knows of. Called before all other effects of its report."""
 
     def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
         """Note all drivers of a task manager, from its first report after it learned that this JobManager leads.

@@ -53,7 +53,7 @@ class Strangers:
 
         A stranger gets RetryLater. The exception is a heartbeat from a stranger that is not listed here yet: the reply
         has ``known`` False, so that the task manager registers, is listed, and then gets RetryLater.
-        ``_answer_of_older`` answers senders that know a later epoch.
+        ``_answer_of_older`` answers senders that know of a later epoch.
         """
         task_manager: TaskManagerId | None = None
         match request:
@@ -80,7 +80,7 @@ class Strangers:
         raise RetryLater(problem, hint=_HINT)
 
     def _answer_of_older(self, request: _Speaks, lineage: str, epoch: int) -> Message:
-        """Answer a process that knows a later leader.
+        """Answer a process that knows of a later leader.
 
         Either another JobManager is the leader, or the job store was restored from an older copy. What the sender holds
         may be unknown here, and must not be ended. The answer carries this epoch, which the sender does not follow.

@@ -43,7 +43,7 @@ class ProcedureGateway(Protocol):
     """Savepoints and stops."""
 
     async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
-        """Record durably what a job is asked to do. The same request again does nothing.
+        """Record durably what a job is asked to do. Repeating a request has no effect.
 
         Once this returns, the request will be carried out or a failure reported, whichever process fails in between.
         Returns the request with its target directory and deadline. If it names none, those configured for the job or

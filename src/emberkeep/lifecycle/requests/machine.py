@@ -69,8 +69,8 @@ class RequestMachine:
     def handle(self, event: ev.Event, now_ms: int) -> list[ev.Effect]:
         """Apply one event and return the effects. ``now_ms``: Unix milliseconds.
 
-        Raises Conflict for a request that the job does not take; then nothing changes. Raises IllegalTransition for an
-        event that the phase does not allow.
+        Raises Conflict for a request that the job does not take, in which case nothing changes. Raises
+        IllegalTransition for an event that the phase does not allow.
         """
         targets = TRANSITIONS[self.phase].get(type(event))
         if targets is None:

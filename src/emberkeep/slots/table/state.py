@@ -39,7 +39,7 @@ class TableState:
         self.drivers = DriverPlaces(limits.driver_places)
         self.kept_jobs = KeptJobs(limits.forget_after)
         self.closing = False
-        self.draining = False  # what runs here moves elsewhere first
+        self.draining = False  # running work moves elsewhere first
         self.heard: dict[tuple[JobId, int], float] = {}  # last contact with each attempt's JobMaster
         self.freed: deque[AllocationId] = deque(maxlen=FREED)
         self.history: deque[str] = deque(maxlen=HISTORY)

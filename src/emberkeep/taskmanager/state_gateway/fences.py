@@ -69,7 +69,7 @@ class GatewayFences:
         self._jobs: OrderedDict[JobId, _Job] = OrderedDict()  # least recently used first
 
     def see(self, job_id: JobId, attempt: int) -> None:
-        """Note that the task manager knows this attempt: refuse older ones from now on."""
+        """Note that the task manager knows of this attempt: refuse older ones from now on."""
         job = self._job(job_id)
         with self._lock:
             job.newest = max(job.newest, attempt)
@@ -83,7 +83,7 @@ class GatewayFences:
     def admit(self, caller: Caller) -> None:
         """Refuse a request of an attempt that has ended. Call before anything else that a request does.
 
-        At the first request of an attempt, check the durable store, too; for a driver, write the attempt's mark first.
+        At the first request of an attempt, also check the durable store; for a driver, write the attempt's mark first.
         Raises Fenced, RetryLater, Fatal.
         """
         self.check_memory(caller)
