@@ -108,10 +108,13 @@ class PoolMachine(RuleBasedStateMachine):
         for allocation_id, slot in self.pool.state.held.items():
             old = before.get(allocation_id)
             anew = old is None or old.executor.id != slot.executor.id
-            assert anew == (allocation_id in started), "one start for each executor that a slot is to have"
             if anew:
+                assert allocation_id in started, "one start for each executor that a slot is to have"
                 assert slot.executor.id not in self.executors, "executor ids are never used again"
                 self.executors.add(slot.executor.id)
+            elif allocation_id in started and old is not None:
+                assert not old.executor.is_known_to_run, "one start for each executor that a slot is to have"
+                assert old.task_manager.instance != slot.task_manager.instance, "each instance is asked once"
         assert not self.left & self.pool.state.held.keys(), "what was given up is never held again"
         self.left |= before.keys() - self.pool.state.held.keys()
         self.failed += sum(isinstance(effect, FailAttempt) for effect in effects)
@@ -248,8 +251,8 @@ class PoolMachine(RuleBasedStateMachine):
         else:
             assert now is not None
             assert now.task_manager.instance == instance
-            kept = not absent and state is not None
-            assert (now.executor.id == slot.executor.id) == kept, "an executor that lives is kept, else there is a new"
+            kept = not slot.executor.is_known_to_run if absent else state is not None
+            assert (now.executor.id == slot.executor.id) == kept, "one that lives, or may still be started, is kept"
 
     @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data(), exit_code=st.sampled_from([0, 1, -9, None]))

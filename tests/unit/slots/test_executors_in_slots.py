@@ -194,6 +194,18 @@ def test_an_executor_that_ended_while_its_task_manager_was_away_is_replaced_in_i
     assert pool.state.held[SLOT].executor.id == ExecutorId("1")
 
 
+def test_an_executor_that_a_restarted_task_manager_has_never_heard_of_is_requested_there_again() -> None:
+    """The first request may still arrive: it must not start an executor that this attempt does not know."""
+    pool = pool_of(1)
+    pool.handle(SlotsOffered(FIRST, (slot_named("a"),)), 0.0)
+
+    effects = pool.handle(SlotsOffered(SECOND, (slot_named("a"),)), 1.0)
+
+    assert StartExecutorIn(SLOT) in effects
+    assert removals(effects) == []
+    assert pool.state.held[SLOT].executor.id == EXECUTOR
+
+
 def test_an_instance_is_over_for_as_long_as_its_messages_may_be_late() -> None:
     lives = TaskManagerLives(late=10.0)
     assert not lives.is_over(FIRST.instance, 0.0)

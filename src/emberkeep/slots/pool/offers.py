@@ -88,6 +88,8 @@ class Offers:
         if found is None or found.state is None:
             if pool.must_end(slot) or pool.places.is_closed(info):
                 return self._slot_end.vacate(slot)  # no new executor may start there
+            if found is None and not slot.executor.is_known_to_run:
+                return self._start_again(slot, now)
             return self._start_replacement(slot, found, now)
         if found.executor_id == slot.executor.id:
             slot.executor.state, slot.executor.pid = found.state, found.pid
@@ -99,6 +101,15 @@ class Offers:
             RemoveExecutor(slot.executor.id, info.id, reason),
             StatusChanged(),
         ]
+
+    def _start_again(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
+        """Request the start of the same executor again: its task manager has never heard of it.
+
+        The first request may still arrive there. If this one named another executor, that first request would start an
+        executor which this attempt does not know.
+        """
+        slot.executor.unseen_since = now
+        return [StartExecutorIn(slot.allocation.id), StatusChanged()]
 
     def _start_replacement(self, slot: HeldSlot, found: FoundExecutor | None, now: float) -> list[PoolEffect]:
         """Start a new executor in the slot without a pause: the old one ended while its task manager was away."""
