@@ -20,6 +20,7 @@ WIDTH = 100
 _PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md")
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _ATOM = re.compile(r"(?:!?\[[^\]]*\]\([^)]*\)|(?<!`)`[^`]+`(?!`)|\S)+")
+_SPACED_CODE = re.compile(r"`[^`]*\s\s[^`]*`")  # spaces in code count
 # What begins a block of another kind, or could, at the beginning of a line.
 _BLOCK = re.compile(r"[-+*]$|\d+[.)]$|#+$|=+$|-+$|\*{3,}$|_{3,}$|~~~|```|[>|]|<[a-zA-Z/!?]")
 
@@ -56,6 +57,8 @@ def long_paragraphs(text: str) -> Iterator[Paragraph]:
         first, end = token.map
         present = lines[first:end]
         if max(map(len, present)) <= WIDTH or "  \n" in token.content or "\\\n" in token.content:
+            continue
+        if _SPACED_CODE.search(token.content):
             continue
         before = present[0].find(token.content.partition("\n")[0])
         wrapped = _fill(token.content, present[0][:before])

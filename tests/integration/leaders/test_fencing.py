@@ -119,7 +119,7 @@ def test_a_frozen_node_that_goes_on_when(cluster: Cluster, moment: str) -> None:
     # A batch that was being handed out when the node froze may have been handed out twice, under its number.
     assert by_old[: len(written)] == [batch for _, batch in written]
     assert len(by_old) <= len(written) + 1
-    until(lambda: values_in(place / "appended") == list(range(10)), lambda: cluster.story(job_id))
+    until(lambda: len(values_in(place / "appended")) >= 10, lambda: cluster.story(job_id))
     until(lambda: [pid for pid, _ in stream.history()][-3:].count(node.driver) == 0, lambda: cluster.story(job_id))
     stream.finish()
     job = cluster.wait_for_end(job_id)
@@ -128,7 +128,9 @@ def test_a_frozen_node_that_goes_on_when(cluster: Cluster, moment: str) -> None:
     assert job.emberkeep.attempt in {2, 3}
     stream.check()
     assert stream.drivers()[0] == node.driver
-    assert values_in(place / "appended") == list(range(10))
+    # Each attempt appends once, before it may be overtaken. The frozen one appends nothing.
+    once = list(range(10))
+    assert values_in(place / "appended") in [sorted(once * times) for times in range(1, job.emberkeep.attempt)]
     rows = values_in(place / "files")
     assert rows == list(range(len(rows)))
     blobs = cluster.ask(lambda client: client.blobs(job_id)).blobs

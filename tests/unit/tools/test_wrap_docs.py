@@ -48,6 +48,7 @@ def test_paragraphs_are_filled_below_their_first_word(text: str, expected: list[
         f"`{WORDS}`",
         f"{WORDS}  \nafter a line end that is meant",
         f"<!-- {WORDS} -->",
+        f"` {WORDS}  ` {WORDS}",
     ],
 )
 def test_what_cannot_be_wrapped_stays(text: str) -> None:
