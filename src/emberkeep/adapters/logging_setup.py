@@ -30,7 +30,8 @@ _BLOT = "******"
 _CREDENTIALS = re.compile(
     r"""(?ix)
     ( \bbearer\s+                                                      # Authorization: Bearer …
-    | \bemberkeep-[0-9a-f]{8}=                                         # our cookie
+    | \b(?:__Host-)?emberkeep-[0-9]{1,5}=                              # our cookie
+    | /login\?code=                                                    # a login link
     | \b(?:delegation|user\.name)=                                      # a state gateway's credential in a URL
     | (?:token|secret|password|passwd|authorization) \\?["']? \s*[=:]\s* (?:\\?["'])? (?:bearer\s+)?
     )

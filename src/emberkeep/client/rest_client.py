@@ -6,6 +6,7 @@ Every call here may be repeated:
 - uploads, as content is named by its hash;
 - submissions, by their idempotency key;
 - cancels, as they are level-triggered;
+- login links, as those that nobody uses expire;
 - changes to the blocklist, as the client reads the blocklist when it does not know the outcome.
 
 A call without a reply is therefore repeated for ``patience`` seconds, and raises Unreachable after that.
@@ -37,6 +38,7 @@ from emberkeep.protocol import (
     rest_blocklist,
     rest_cluster,
     rest_jobs,
+    rest_login,
     rest_logs,
     rest_submission,
     rest_task_managers,
@@ -155,6 +157,10 @@ class RestClient:
 
     async def task_manager(self, task_manager: str) -> rest_task_managers.TaskManagerDetails:
         return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}", rest_task_managers.TaskManagerDetails)
+
+    async def login_link(self) -> rest_login.LoginLink:
+        """Return a link to the leader's web page that logs one browser in, once."""
+        return decode(await self._http.call(Request("POST", "/login-links")), rest_login.LoginLink)
 
     # --- blocklist -------------------------------------------------------------------------------------------------
 

@@ -145,3 +145,12 @@ class RemoteLogs(Protocol):
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         """Return the bytes that ``query`` selects. Raises Absent, InvalidInput, RetryLater."""
+
+
+class LoginLinks(Protocol):
+    """Links to this server that log a browser in, each once."""
+
+    @property
+    def valid_for_ms(self) -> int: ...
+
+    def new_path(self) -> str: ...

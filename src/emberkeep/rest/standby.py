@@ -14,6 +14,11 @@ from emberkeep.protocol.rest_cluster import Probe
 
 Leader = Callable[[], str | None]
 
+_PAGES = "/{page:(?:(?:jobs|taskmanagers|nodes|jobmanager)(?:/.*)?)?}"
+_FORMS = "/{form:login|logout}"
+# A browser has its session with the leader. To be sent there it needs none with a standby.
+STANDBY_PUBLIC = frozenset({"/{page}", "/{form}"})
+
 
 def build_standby(
     leader: Leader,
@@ -43,11 +48,20 @@ def build_standby(
             raise RetryLater("no JobManager is known as the leader", hint="an election may be under way")
         return _probe("standby")
 
-    async def redirect(request: web.Request) -> web.Response:
+    def leading() -> str:
         address = leader()
         if address is None:
             raise RetryLater("no JobManager is known as the leader", hint="an election may be under way: try again")
-        location = f"{request.scheme}://{address}{request.raw_path}"
+        return address
+
+    async def to_start_page(request: web.Request) -> web.Response:
+        location = f"{request.scheme}://{leading()}/"
+        answer = web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: location})
+        answer.force_close()  # a form's body, which may hold the token, is not read here and not sent on
+        return answer
+
+    async def redirect(request: web.Request) -> web.Response:
+        location = f"{request.scheme}://{leading()}{request.raw_path}"
         answer = web.Response(status=HTTPStatus.TEMPORARY_REDIRECT, headers={hdrs.LOCATION: location})
         if request.can_read_body:
             answer.force_close()  # the body is meant for the leader and is not read here
@@ -59,6 +73,8 @@ def build_standby(
             web.get(f"{API_PREFIX}/liveness", alive),
             web.get(f"{API_PREFIX}/leader", not_leading),
             web.get(f"{API_PREFIX}/readiness", ready),
+            web.route("*", _FORMS, to_start_page),
+            web.get(_PAGES, redirect),
             web.route("*", "/{path:.*}", redirect),
         ]
     )

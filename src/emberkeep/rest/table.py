@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from emberkeep.rest.blobs import blobs
-from emberkeep.rest.cluster import blocklist, cluster, storage, task_managers
+from emberkeep.rest.cluster import blocklist, cluster, login, storage, task_managers
 from emberkeep.rest.jobs import jobs, savepoints, submission
 from emberkeep.rest.logs import logs
 from emberkeep.rest.openapi import document
@@ -28,5 +28,6 @@ ROUTES: tuple[Route, ...] = (
     *blocklist.ROUTES,
     *logs.ROUTES,
     *storage.ROUTES,
+    *login.ROUTES,
     Route("GET", "/openapi.json", openapi, "This API as an OpenAPI 3.1 document", "Cluster", reply=dict[str, Any]),
 )

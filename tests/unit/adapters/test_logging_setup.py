@@ -129,7 +129,9 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         f"{{'auth_secret': '{TOKEN}'}}",
         f"spark.authenticate.secret={TOKEN}",
         f"password: {TOKEN}",
-        f"Cookie: emberkeep-0123abcd={TOKEN}",
+        f"Cookie: emberkeep-8081={TOKEN}",
+        f"Set-Cookie: __Host-emberkeep-443={TOKEN}; Path=/",
+        f"GET /login?code={TOKEN} HTTP/1.1",
         f'"bearer {TOKEN}"',
     ],
 )

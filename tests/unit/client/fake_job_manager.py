@@ -28,6 +28,7 @@ from emberkeep.protocol import (
     rest_blocklist,
     rest_cluster,
     rest_jobs,
+    rest_login,
     rest_logs,
     rest_storage,
     rest_submission,
@@ -193,6 +194,7 @@ class FakeJobManager:
     """Serves what the test has put into its fields. ``on_submit`` is called with each new job's id."""
 
     def __init__(self) -> None:
+        self.makes_login_links = True
         self.url = ""
         self.jobs: dict[str, rest_jobs.JobDetailsInfo] = {}
         self.unreachable: list[str] = []  # task managers
@@ -247,6 +249,7 @@ class FakeJobManager:
         app = web.Application(middlewares=[self._check], client_max_size=1 << 30)
         for method, path, handler in (
             ("GET", "/overview", self._overview),
+            ("POST", "/login-links", self._login_link),
             ("GET", "/jobs/overview", self._jobs),
             ("POST", "/jobs", self._submit),
             ("GET", "/jobs/{jid}", self._job),
@@ -323,6 +326,12 @@ class FakeJobManager:
         data = [] if purges else self.storage.data
         self.storage = msgspec.structs.replace(self.storage, owned=True, problem="", hint="", data=data)
         return reply(self.storage)
+
+    async def _login_link(self, _request: web.Request) -> web.Response:
+        link = rest_login.LoginLink(
+            path="/login?code=once", job_manager=self.url.removeprefix("http://"), valid_for=600_000
+        )
+        return reply(link, 201) if self.makes_login_links else problem(404, "nothing exists at /v1/login-links")
 
     async def _overview(self, _request: web.Request) -> web.Response:
         extension = rest_cluster.ClusterExtension(

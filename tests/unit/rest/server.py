@@ -14,14 +14,18 @@ from typing import Any
 import msgspec
 from aiohttp import ClientResponse, ClientSession
 
-from emberkeep.adapters.http.security import AccessPolicy, login_route, secure
+from emberkeep.adapters.http.rpc import rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.http.sessions import WebAccess, WebSessions
+from emberkeep.adapters.http.web_login import LoginLinks, login_routes
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
+from emberkeep.protocol.messages import Message
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.rest.application import build_application
@@ -30,6 +34,7 @@ from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.web.pages import web_routes
+from emberkeep.web.session_routes import session_routes
 from tests.support.seeded_ids import SeededIds
 from tests.unit.rest.blobs.memory_blobs import MemoryBlobs
 from tests.unit.rest.cluster.fake_storage import FakeStorage
@@ -80,6 +85,13 @@ class ReaderPerAddress:
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         return await self._reader(address).read(log_id, query)
+
+
+class ServesNoRpc:
+    """Fails the test that reaches it."""
+
+    async def serve(self, request: Message) -> Message:
+        raise AssertionError(request)
 
 
 @dataclass
@@ -143,7 +155,9 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     own_logs, remote_logs, shutdowns = ListedLogs(), ReaderPerAddress(), list[None]()
     blobs, storage = MemoryBlobs(directory), FakeStorage()
     gateway.blobs = blobs
+    sessions = changes.pop("sessions", None) or WebSessions()
     parts: dict[str, Any] = {
+        "login_links": LoginLinks(sessions),
         "gateway": gateway,
         "configuration": Configuration(),
         "system": system,
@@ -157,11 +171,13 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "poll_interval": 0.01,
     }
     api = Api(**{**parts, **changes})
-    policy = AccessPolicy(token=TOKEN, public=frozenset({"/static/{name}"}))
+    pages = web_routes(gateway, system.clock, lambda: storage.info.problem)
+    access = WebAccess(sessions, session_routes(pages))
+    policy = AccessPolicy(token=TOKEN, public=frozenset({"/static/{name}"}), web=access)
     app = build_application(
         api,
         secure=partial(secure, policy=policy),
-        routes=[login_route(policy), *web_routes(gateway, system.clock, lambda: storage.info.problem)],
+        routes=[*login_routes(TOKEN, sessions), *rpc_routes(ServesNoRpc()), *pages],
     )
     server = await serve_http(app, bind_port("127.0.0.1", 0))
     try:

@@ -6,7 +6,7 @@ import re
 
 from aiohttp import ClientSession
 
-from emberkeep.adapters.http.security import LOGIN_PATH
+from emberkeep.adapters.http.login_page import LOGIN_PATH
 from emberkeep.rest.application import build_application
 from emberkeep.web.pages import web_routes
 from tests.unit.rest.server import Site

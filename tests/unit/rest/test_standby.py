@@ -10,11 +10,11 @@ import pytest
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port
 from emberkeep.adapters.http.switch import SwitchedPort
-from emberkeep.rest.standby import build_standby
+from emberkeep.rest.standby import STANDBY_PUBLIC, build_standby
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("HA-1")]
 
-PUBLIC = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader"})
+PUBLIC = STANDBY_PUBLIC | {"/v1/liveness", "/v1/readiness", "/v1/leader"}
 
 
 class Standby:
@@ -75,6 +75,27 @@ async def test_probes_need_no_token_and_tell_the_truth(standby: Standby) -> None
                 assert (path, answer.status) == (path, status)
         async with client.get("/v1/jobs", allow_redirects=False) as answer:
             assert answer.status == 401
+
+
+@pytest.mark.req("SEC-7")
+async def test_a_browser_without_a_session_is_sent_to_the_leader(standby: Standby) -> None:
+    origin = {"Origin": f"http://{standby.port.address}"}
+    async with aiohttp.ClientSession(f"http://{standby.port.address}") as browser:
+        for path in ("/", "/jobs?state=RUNNING", "/jobs/ab/logs/x~y", "/taskmanagers", "/nodes"):
+            async with browser.get(path, allow_redirects=False) as answer:
+                assert (answer.status, answer.headers["Location"]) == (307, f"http://127.0.0.9:8081{path}")
+        for method, path in (("GET", "/login?code=x"), ("POST", "/login"), ("POST", "/logout")):
+            async with browser.request(
+                method,
+                path,
+                data={"token": "secret"} if method == "POST" else None,
+                headers=origin,
+                allow_redirects=False,
+            ) as answer:
+                assert (answer.status, answer.headers["Location"]) == (303, "http://127.0.0.9:8081/")
+        for method, path in (("GET", "/v1/jobs"), ("POST", "/jobs"), ("POST", "/"), ("GET", "/metrics")):
+            async with browser.request(method, path, headers=origin, allow_redirects=False) as answer:
+                assert (method, path, answer.status) == (method, path, 401)
 
 
 async def test_connections_end_when_another_application_takes_the_port(standby: Standby) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 
 from aiohttp import hdrs, web
 
+LOGIN_PATH = "/login"
+LOGOUT_PATH = "/logout"
 _PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -16,6 +19,7 @@ _PAGE = """\
   <title>Log in · Emberkeep</title>
   <link rel="icon" href="/static/icon.svg" type="image/svg+xml">
   <link rel="stylesheet" href="/static/emberkeep.css">
+  {script}
 </head>
 <body>
 <header class="top">
@@ -23,27 +27,51 @@ _PAGE = """\
 </header>
 <main id="main">
 <h1>Log in</h1>
-<p>{reason} <code>emberkeep cluster status</code> prints a link that logs you in. Or enter the token. It is in the file
-<code>security.token-file</code>, by default <code>token</code> below the state directory.</p>
-<form method="get" action="/login">
-  <label>Token <input type="password" name="token" autocomplete="off" required></label>
-  <button type="submit">Log in</button>
-</form>
+{content}
 </main>
 </body>
 </html>
 """
+_ASKING = """\
+<p>{reason} <code>emberkeep cluster status</code> prints a link that logs you in. Or enter the token. It is in the file
+<code>security.token-file</code>, by default <code>token</code> below the state directory.</p>
+<form method="post" action="/login">
+  <label>Token <input type="password" name="token" autocomplete="off" required></label>
+  <button type="submit">Log in</button>
+</form>"""
+_SENDING = """\
+<form method="post" action="/login" id="code">
+  <input type="hidden" name="code" value="{code}">
+  <button type="submit">Log in</button>
+</form>"""
+_SCRIPT = '<script type="module" src="/static/login.js"></script>'
+_CODE = re.compile("[A-Za-z0-9_-]{20,100}")
+
 MISSING = "This browser is not logged in."
+ENDED = "Your session has ended."
 WRONG = "This token is not valid. It may belong to an earlier cluster."
+USED = "This link was used already, has expired, or is of a JobManager that has ended."
 
 
-def wants_page(request: web.Request) -> bool:
+def accepts_page(request: web.Request) -> bool:
     """True if a browser asks for a page. A problem document would be of no use to it."""
-    return request.method == hdrs.METH_GET and "text/html" in request.headers.get(hdrs.ACCEPT, "")
+    return "text/html" in request.headers.get(hdrs.ACCEPT, "")
 
 
-def login_page(reason: str) -> web.Response:
-    """Return the page with status 401. ``reason`` is MISSING or WRONG."""
-    return web.Response(
-        status=HTTPStatus.UNAUTHORIZED, text=_PAGE.format(reason=reason), content_type="text/html", charset="utf-8"
-    )
+def login_page(reason: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> web.Response:
+    """Return the page. ``reason`` is one of the constants above."""
+    return _response(_PAGE.format(script="", content=_ASKING.format(reason=reason)), status)
+
+
+def code_page(code: str) -> web.Response:
+    """Return the page of a login link, which sends the code when a person opens it.
+
+    A program that only looks at the link, such as a chat's preview, does not use it up.
+    """
+    if not _CODE.fullmatch(code):
+        return login_page(USED)
+    return _response(_PAGE.format(script=_SCRIPT, content=_SENDING.format(code=code)), HTTPStatus.OK)
+
+
+def _response(text: str, status: HTTPStatus) -> web.Response:
+    return web.Response(status=status, text=text, content_type="text/html", charset="utf-8")

@@ -4,7 +4,7 @@ Every request passes three checks, even on loopback, where any local program and
 
 - The Host header names this server (against DNS rebinding).
 - A change that comes from a web page comes from a page of this server (Origin).
-- The request carries the token, as a bearer or as the cookie of ``/login``.
+- The request carries the token as a bearer, or the cookie of a web session, with which only some routes are open.
 
 Errors are RFC 9457 problem documents.
 """
@@ -12,7 +12,6 @@ Errors are RFC 9457 problem documents.
 from __future__ import annotations
 
 import functools
-import hashlib
 import hmac
 import ipaddress
 from dataclasses import dataclass
@@ -24,12 +23,19 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from emberkeep.adapters.http.login_page import MISSING, WRONG, login_page, wants_page
+from emberkeep.adapters.http.login_page import (
+    ENDED,
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    MISSING,
+    accepts_page,
+    login_page,
+)
 from emberkeep.adapters.http.rpc import http_status
+from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 
-LOGIN_PATH = "/login"
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -38,7 +44,7 @@ _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without a referrer, browsers send the Origin of a form as "null"
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -54,12 +60,13 @@ class AccessPolicy:
 
     ``token`` is what every caller must present. ``hosts`` are names, without ports, that this server answers to besides
     loopback ones. ``public`` are routes that need no token, by their declared pattern ("/static/{name}", or a static
-    folder's prefix).
+    folder's prefix). ``web``: what browsers that have logged in may do, for a port with web pages.
     """
 
     token: str
     hosts: frozenset[str] = frozenset()
     public: frozenset[str] = frozenset()
+    web: WebAccess | None = None
 
 
 def secure(app: web.Application, policy: AccessPolicy) -> None:
@@ -70,11 +77,6 @@ def secure(app: web.Application, policy: AccessPolicy) -> None:
     app.middlewares.append(_problems)
     app.middlewares.append(_access(policy))
     app.on_response_prepare.append(_add_headers)
-
-
-def login_route(policy: AccessPolicy) -> web.RouteDef:
-    """Return the route of ``GET /login?token=…``, for a port with web pages."""
-    return web.get(LOGIN_PATH, _login(policy))
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
@@ -140,7 +142,7 @@ def _access(policy: AccessPolicy) -> Middleware:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         refusal = _check_host(request, policy) or _check_origin(request)
         if refusal is None and not _is_public(request, policy):
-            refusal = _check_token(request, policy)
+            refusal = _check_credential(request, policy)
         return await handler(request) if refusal is None else refusal
 
     return check
@@ -196,71 +198,45 @@ def _check_origin(request: web.Request) -> web.Response | None:
 
 def _is_public(request: web.Request, policy: AccessPolicy) -> bool:
     resource = request.match_info.route.resource
-    return resource is not None and (resource.canonical == LOGIN_PATH or resource.canonical in policy.public)
+    if resource is None:
+        return False
+    return resource.canonical in policy.public or (
+        policy.web is not None and resource.canonical in (LOGIN_PATH, LOGOUT_PATH)
+    )
 
 
-def _check_token(request: web.Request, policy: AccessPolicy) -> web.Response | None:
+def _check_credential(request: web.Request, policy: AccessPolicy) -> web.Response | None:
     scheme, _, credential = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    if scheme.lower() == "bearer" and _same(credential.strip(), policy.token):
+    if scheme.lower() == "bearer" and same_secret(credential.strip(), policy.token):
         return None
-    cookie = request.cookies.get(session_cookie_name(policy.token))
-    if cookie is not None and _same(cookie, _session_value(policy.token)):
-        return None
-    if wants_page(request):
-        return login_page(MISSING)
+    if policy.web is not None:
+        session_id = session_of(request)
+        if session_id is not None and policy.web.sessions.use(session_id):
+            return None if policy.web.allows(request) else _beyond_session(request)
+        if request.method == hdrs.METH_GET and accepts_page(request):
+            return login_page(MISSING if session_id is None else ENDED)
     answer = problem(
         HTTPStatus.UNAUTHORIZED,
         "a valid token is missing",
-        hint="send it as `Authorization: Bearer …`; in a browser open /login?token=… once. The token is in the file "
+        hint="send it as `Authorization: Bearer …`; in a browser open /login. The token is in the file "
         "security.token-file",
     )
     answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
     return answer
 
 
-def _same(given: str, expected: str) -> bool:
+def _beyond_session(request: web.Request) -> web.Response:
+    return problem(
+        HTTPStatus.FORBIDDEN,
+        f"a web session may not {request.method} {request.path[:200]}",
+        hint="it is for the pages and their buttons: use the command line, or send the token as "
+        "`Authorization: Bearer …`",
+    )
+
+
+def same_secret(given: str, expected: str) -> bool:
     """True if both are equal, compared in constant time. Surrogates (bytes that are not UTF-8) never match."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
-
-
-def session_cookie_name(token: str) -> str:
-    """Return the cookie's name, which differs by token.
-
-    Browsers share cookies between the ports of a host, so two clusters on one machine need two names.
-    """
-    return f"emberkeep-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
-
-
-def _session_value(token: str) -> str:
-    """Return the session cookie's value. It proves that its holder knew the token, but does not contain the token."""
-    return hmac.new(token.encode(), b"emberkeep web session", hashlib.sha256).hexdigest()
-
-
-def _login(policy: AccessPolicy) -> Handler:
-    """Return the handler of ``GET /login?token=…``: exchange the token for a session cookie, go to the start page."""
-
-    async def login(request: web.Request) -> web.StreamResponse:
-        given = request.query.get("token", "")
-        if not _same(given, policy.token):
-            if wants_page(request):
-                return login_page(WRONG if given else MISSING)
-            return problem(
-                HTTPStatus.UNAUTHORIZED,
-                "this token is not valid",
-                hint="it may belong to an earlier cluster: read the file security.token-file",
-            )
-        answer = web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: "/"})
-        answer.set_cookie(
-            session_cookie_name(policy.token),
-            _session_value(policy.token),
-            httponly=True,
-            samesite="Strict",
-            secure=request.secure,
-            path="/",
-        )
-        return answer
-
-    return login
 
 
 def check_bind_address(address: str, token_configured: bool) -> None:

@@ -15,6 +15,8 @@ from emberkeep.cli.parameters import Output, PlainOutput
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape
     from emberkeep.client.clusters.local_cluster import LocalCluster
 
@@ -74,7 +76,7 @@ def up(
         say(f"the cluster is up: {_count(result.record)}")
     else:
         say(f"the cluster is running already: {_count(result.record)}")
-    _print_links(result.record, result.url)
+    _print_links(result.record, result.url, config.layout().cluster_file)
     return ExitCode.OK
 
 
@@ -214,12 +216,13 @@ def _count(record: ClusterRecord) -> str:
     return f"{counted(len(record.task_managers), 'task manager')} of {counted(record.shape.slots, 'slot')}"
 
 
-def _print_links(record: ClusterRecord, url: str) -> None:
-    from emberkeep.cli.cluster.status import login_link
+def _print_links(record: ClusterRecord, url: str, cluster_file: Path) -> None:
+    from emberkeep.cli.cluster.status import web_page
+    from emberkeep.client.clusters.discovery import local_endpoint
 
     print_fields(
         [
-            ("Web page", login_link(url, record)),
+            ("Web page", with_client(local_endpoint(record, cluster_file), lambda client: web_page(client, record))),
             ("API", f"{url}/v1"),
             ("Next", "emberkeep run app.py\nemberkeep cluster status\nemberkeep cluster down"),
         ]

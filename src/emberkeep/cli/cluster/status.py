@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.cli.cluster.other_store import print_of_another_store
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say_error
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, counted, job_row, memory, timestamp
 from emberkeep.client.clusters.cluster_file import ClusterRecord
-from emberkeep.client.clusters.discovery import read_token
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NoCluster
 from emberkeep.client.rest_client import RestClient
@@ -46,18 +43,19 @@ def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, output:
     if record is None and endpoint is None:
         raise NoCluster
     picture: Picture | None = None
+    page = ""
     problem: RetryLater | None = None
-    if endpoint is not None:
-        try:
-            picture = asyncio.run(_read(endpoint))
-        except RetryLater as error:
-            problem = error
     # Show the local processes only if the endpoint is that of the local cluster.
     local = record if record is not None and (endpoint is None or endpoint.url == record.url) else None
+    if endpoint is not None:
+        try:
+            picture, page = asyncio.run(_read(endpoint, local if output is OutputFormat.TABLE else None))
+        except RetryLater as error:
+            problem = error
     if output is OutputFormat.JSON:
         print_json(_as_json(local, picture))
     else:
-        _print(local, picture)
+        _print(local, picture, page)
     if picture is None:
         dead = "its JobManager is not running"
         say_error(problem.message if problem else dead, "start what is missing with `emberkeep cluster up`")
@@ -68,9 +66,11 @@ def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, output:
     return ExitCode.OK
 
 
-async def _read(endpoint: Endpoint) -> Picture:
+async def _read(endpoint: Endpoint, record: ClusterRecord | None) -> tuple[Picture, str]:
+    """Return the JobManager's view, and how to log in to the web page of the cluster ``record``, if there is one."""
     async with RestClient(endpoint) as client:
-        return await client.overview(), await client.task_managers(), await client.jobs()
+        picture = await client.overview(), await client.task_managers(), await client.jobs()
+        return picture, "" if record is None else await web_page(client, record)
 
 
 def _as_json(record: ClusterRecord | None, picture: Picture | None) -> dict[str, Any]:
@@ -82,20 +82,18 @@ def _as_json(record: ClusterRecord | None, picture: Picture | None) -> dict[str,
     return {"processes": processes, "overview": overview, "taskmanagers": task_managers, "jobs": jobs}
 
 
-def login_link(url: str, record: ClusterRecord) -> str:
-    """Return the address that logs a browser in at ``url``; it contains the token.
-
-    Raises Fatal if the token cannot be read.
-    """
-    return f"{url}/login?token={quote(read_token(Path(record.token_file)), safe='')}"
-
-
-def _web_page(record: ClusterRecord, leader: str) -> str:
-    """Return the login address of the leader, because other JobManagers may have ended."""
-    return login_link(record.url_of(leader), record)
+async def web_page(client: RestClient, record: ClusterRecord) -> str:
+    """Return the leader's address at which a browser logs in, and a line that says for how long it does."""
+    try:
+        link = await client.login_link()
+    except Absent:  # a JobManager of release 0.1.0, whose page asks for the token
+        return record.url
+    minutes = link.valid_for // 60_000
+    address = record.url_of(link.job_manager) + link.path
+    return f"{address}\nworks once, within {minutes} minutes; `emberkeep cluster status` prints another"
 
 
-def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
+def _print(record: ClusterRecord | None, picture: Picture | None, page: str) -> None:
     if picture is not None:
         overview = picture[0]
         own = overview.emberkeep
@@ -103,7 +101,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
         print_fields(
             [
                 ("JobManager", f"{own.job_manager}, version {own.version}, leader since {timestamp(own.started)}"),
-                ("Web page", _web_page(record, own.job_manager) if record is not None else ""),
+                ("Web page", page),
                 ("Attention", own.problem),
                 ("Task managers", str(overview.taskmanagers)),
                 ("Blocklist", f"cannot be read: {own.blocklist_problem}" if own.blocklist_problem else ""),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 
 import structlog
@@ -43,7 +44,7 @@ from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership,
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
-from emberkeep.rest.standby import build_standby
+from emberkeep.rest.standby import STANDBY_PUBLIC, build_standby
 
 log = structlog.get_logger(__name__)
 
@@ -154,6 +155,7 @@ class _Front:
 
     def _standby(self) -> web.Application:
         policy = self._settings.policy
+        policy = dataclasses.replace(policy, public=policy.public | STANDBY_PUBLIC)
         return build_standby(
             self.other_leader,
             secure=lambda app: secure(app, policy),

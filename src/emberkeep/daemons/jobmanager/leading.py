@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,10 @@ from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
-from emberkeep.adapters.http.security import AccessPolicy, login_route, secure
+from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import BoundPort
+from emberkeep.adapters.http.sessions import WebAccess, WebSessions
+from emberkeep.adapters.http.web_login import LoginLinks, login_routes
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
@@ -57,6 +60,7 @@ from emberkeep.rest.serving.waiting import MAX_WAITING
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.spark.distribution import spark_version
 from emberkeep.web.pages import web_routes
+from emberkeep.web.session_routes import session_routes
 
 # Health probes of load balancers carry no token and get only a status. Static files reveal nothing about a cluster.
 PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
@@ -175,6 +179,7 @@ async def leadership(
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
+        sessions = WebSessions()
         api = Api(
             gateway=gateway,
             configuration=configuration,
@@ -183,20 +188,22 @@ async def leadership(
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             savepoints=SavepointStore(spark_version()),
+            login_links=LoginLinks(sessions),
             storage=keeper,
             shut_down=settings.stop.set,
             problem=lambda: service.problem,
             metrics=Metrics(),
         )
-        policy = settings.policy
+        pages = web_routes(gateway, system.clock, keeper.problem)
+        policy = dataclasses.replace(settings.policy, web=WebAccess(sessions, session_routes(pages)))
         answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,
             secure=lambda application: secure(application, policy),
             routes=[
-                login_route(policy),
+                *login_routes(settings.token, sessions),
                 *rpc_routes(answering, offload),
-                *web_routes(gateway, system.clock, keeper.problem),
+                *pages,
             ],
         )
         yield Leadership(service, blobs, app, offload, keeper, settings.storage)

@@ -20,7 +20,7 @@ function say(text) {
 async function fetchPage() {
   const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
   if (response.status === 401 || response.status === 403) {
-    say("This session is no longer valid: open the login address again.");
+    say("This session has ended: reload the page to log in.");
     return null;
   }
   if (!response.headers.get("Content-Type")?.startsWith("text/html")) throw new Error(`HTTP status ${response.status}`);

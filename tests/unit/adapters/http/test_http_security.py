@@ -7,15 +7,16 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 from aiohttp import ClientSession, DummyCookieJar, web
+from aiohttp.test_utils import make_mocked_request
 
 from emberkeep.adapters.http.security import (
     AccessPolicy,
     check_bind_address,
-    login_route,
     secure,
-    session_cookie_name,
 )
 from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.http.sessions import WebAccess, WebSessions, session_cookie_name
+from emberkeep.adapters.http.web_login import login_routes
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.protocol.rest import Problem
 
@@ -45,15 +46,32 @@ class Site:
         ) as answer:
             return answer.status, dict(answer.headers), await answer.read()
 
+    async def log_in(self) -> str:
+        """Return the cookie of a new session."""
+        async with self._session.post(
+            f"http://{self.address}/login",
+            data={"token": TOKEN},
+            headers={"Origin": f"http://{self.address}"},
+            allow_redirects=False,
+        ) as answer:
+            return answer.headers["Set-Cookie"].partition(";")[0]
+
+
+async def _ok(_request: web.Request) -> web.Response:
+    return web.Response(text="in")
+
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    policy = AccessPolicy(token=TOKEN, hosts=frozenset({"spark.example"}), public=frozenset({"/static/{name}"}))
+    sessions = WebSessions()
+    policy = AccessPolicy(
+        token=TOKEN,
+        hosts=frozenset({"spark.example"}),
+        public=frozenset({"/static/{name}"}),
+        web=WebAccess(sessions, frozenset({("GET", "/"), ("POST", "/")})),
+    )
     app = web.Application()
     secure(app, policy)
-
-    async def ok(_request: web.Request) -> web.Response:
-        return web.Response(text="in")
 
     async def stream(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -66,12 +84,12 @@ async def site() -> AsyncIterator[Site]:
 
     app.add_routes(
         [
-            login_route(policy),
-            web.get("/", ok),
-            web.post("/", ok),
+            *login_routes(TOKEN, sessions),
+            web.get("/", _ok),
+            web.post("/", _ok),
             web.get("/stream", stream),
-            web.get("/static/{name}", ok),
-            web.post("/static/{name}", ok),
+            web.get("/static/{name}", _ok),
+            web.post("/static/{name}", _ok),
             web.get("/fail/{kind}", fail),
         ]
     )
@@ -110,39 +128,53 @@ class TestToken:
 
 
 @pytest.mark.anyio
-class TestLogin:
-    async def login(self, site: Site) -> tuple[dict[str, str], str]:
-        status, headers, _ = await site.request("GET", f"/login?token={TOKEN}")
-        assert status == 303
-        return headers, headers["Set-Cookie"].split(";")[0]
-
-    async def test_exchanges_the_token_for_a_strict_cookie_and_drops_it_from_the_address(self, site: Site) -> None:
-        headers, _ = await self.login(site)
-        assert headers["Location"] == "/"
-        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(headers["Set-Cookie"].split("; "))
-        assert TOKEN not in headers["Set-Cookie"]
-        assert headers["Referrer-Policy"] == "no-referrer"
-        assert headers["Cache-Control"] == "no-store"
-
-    async def test_the_cookie_opens(self, site: Site) -> None:
-        _, cookie = await self.login(site)
-        assert (await site.request("GET", "/", Cookie=cookie))[0] == 200
-
-    async def test_other_cookies_do_not(self, site: Site) -> None:
-        assert (await site.request("GET", "/", Cookie=f"{session_cookie_name(TOKEN)}={TOKEN}"))[0] == 401
-        assert (await site.request("GET", "/", Cookie="emberkeep=1"))[0] == 401
-
-    async def test_a_wrong_token_gets_no_cookie(self, site: Site) -> None:
-        for query in ("", "?token=", "?token=wrong"):
-            status, headers, _ = await site.request("GET", f"/login{query}")
-            assert status == 401
-            assert "Set-Cookie" not in headers
+@pytest.mark.req("SEC-7")
+class TestSession:
+    """The sessions themselves are in ``tests.unit.security``."""
 
     async def test_a_change_by_cookie_must_come_from_our_own_page(self, site: Site) -> None:
-        _, cookie = await self.login(site)
-        assert (await site.request("POST", "/", Cookie=cookie))[0] == 403
         own = f"http://{site.address}"
+        _, headers, _ = await site.request(
+            "POST", f"/login?token={TOKEN}", Origin=own, **{"Content-Type": "application/x-www-form-urlencoded"}
+        )
+        assert "Set-Cookie" not in headers
+        cookie = await site.log_in()
+        assert (await site.request("GET", "/", Cookie=cookie))[0] == 200
+        assert (await site.request("POST", "/", Cookie=cookie))[0] == 403
         assert (await site.request("POST", "/", Cookie=cookie, Origin=own))[0] == 200
+
+    async def test_a_port_without_pages_takes_no_cookie_and_shows_no_login_page(self, site: Site) -> None:
+        cookie = await site.log_in()
+        app = web.Application()
+        secure(app, AccessPolicy(token=TOKEN))
+        app.add_routes([web.get("/", _ok)])
+        server = await serve_http(app, bind_port("127.0.0.1", 0))
+        try:
+            async with ClientSession(cookie_jar=DummyCookieJar()) as session:
+                other = Site(session, server.address)
+                port = server.address.rpartition(":")[2]
+                value = cookie.partition("=")[2]
+                for path in ("/", "/login"):
+                    status, headers, _ = await other.request(
+                        "GET", path, Cookie=f"emberkeep-{port}={value}", Accept="text/html"
+                    )
+                    assert (status, headers["Content-Type"].split(";")[0]) == (401, "application/problem+json")
+        finally:
+            await server.close()
+
+    @pytest.mark.parametrize(
+        ("scheme", "host", "name"),
+        [
+            ("http", "127.0.0.1:8081", "emberkeep-8081"),
+            ("http", "[::1]:80", "emberkeep-80"),
+            ("http", "spark.example", "emberkeep-80"),
+            ("https", "spark.example", "__Host-emberkeep-443"),
+            ("https", "spark.example:8443", "__Host-emberkeep-8443"),
+        ],
+    )
+    def test_the_cookie_is_named_by_what_the_browser_connects_to(self, scheme: str, host: str, name: str) -> None:
+        request = make_mocked_request("GET", "/", headers={"Host": host}).clone(scheme=scheme)
+        assert session_cookie_name(request) == name
 
 
 @pytest.mark.anyio
@@ -172,16 +204,16 @@ class TestHost:
         assert b"security.allowed-hosts" in body
 
     async def test_a_browser_without_a_session_is_shown_how_to_log_in(self, site: Site) -> None:
-        for path in ("/", "/login", "/login?token=wrong"):
+        for path, shown in (("/", 401), ("/login", 200), ("/login?token=wrong", 200), ("/login?code=wrong", 401)):
             status, headers, body = await site.request("GET", path, Accept="text/html,application/xhtml+xml")
-            assert status == 401
+            assert status == shown
             assert headers["Content-Type"].startswith("text/html")
             assert b'name="token"' in body
             assert TOKEN.encode() not in body
             assert "Set-Cookie" not in headers
 
     async def test_login_under_another_name_gives_no_cookie(self, site: Site) -> None:
-        status, headers, _ = await site.request("GET", f"/login?token={TOKEN}", Host="evil.example")
+        status, headers, _ = await site.request("POST", "/login", Host="evil.example", Origin="http://evil.example")
         assert status == 403
         assert "Set-Cookie" not in headers
 

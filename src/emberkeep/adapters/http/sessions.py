@@ -1,0 +1,120 @@
+"""Sessions of browsers, and the one-time codes in login links.
+
+Both are random, expire, are bounded in number, and live in the memory of one process. Only hashes of them are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aiohttp import hdrs, web
+
+from emberkeep.base.clock import since_boot
+
+IDLE_SECONDS = 3600.0  # an open page asks for news every few seconds, which counts as use
+LIFETIME_SECONDS = 12 * 3600.0
+CODE_SECONDS = 600.0
+MOST_SESSIONS = 256
+MOST_CODES = 64
+_RANDOM_BYTES = 32
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+
+
+@dataclass(frozen=True)
+class _Session:
+    """When a session ends: without use, and at the latest. Seconds of the clock."""
+
+    idle_until: float
+    until: float
+
+    def is_over(self, now: float) -> bool:
+        return now >= min(self.idle_until, self.until)
+
+
+class WebSessions:
+    """The sessions that are open, and the codes that have not been used yet.
+
+    If there are too many sessions, the one that was unused for longest ends; of the codes, the oldest.
+    """
+
+    def __init__(self, now: Callable[[], float] = since_boot) -> None:
+        self._now = now
+        self._sessions: dict[bytes, _Session] = {}  # the least recently used first
+        self._codes: dict[bytes, float] = {}  # until when each is valid, the oldest first
+
+    def new_code(self) -> str:
+        """Return a code that begins one session within CODE_SECONDS."""
+        code, now = secrets.token_urlsafe(_RANDOM_BYTES), self._now()
+        self._codes = {key: until for key, until in self._codes.items() if now < until}
+        _make_room(self._codes, MOST_CODES)
+        self._codes[_digest(code)] = now + CODE_SECONDS
+        return code
+
+    def redeem(self, code: str) -> bool:
+        """Use up a code. Return True if it was valid."""
+        until = self._codes.pop(_digest(code), None)
+        return until is not None and self._now() < until
+
+    def begin(self) -> str:
+        """Return the id of a new session."""
+        session_id, now = secrets.token_urlsafe(_RANDOM_BYTES), self._now()
+        self._sessions = {key: session for key, session in self._sessions.items() if not session.is_over(now)}
+        _make_room(self._sessions, MOST_SESSIONS)
+        self._sessions[_digest(session_id)] = _Session(now + IDLE_SECONDS, now + LIFETIME_SECONDS)
+        return session_id
+
+    def use(self, session_id: str) -> bool:
+        """Return True if the session is open. If so, it stays open for another IDLE_SECONDS, within its lifetime."""
+        key, now = _digest(session_id), self._now()
+        session = self._sessions.pop(key, None)
+        if session is None or session.is_over(now):
+            return False
+        self._sessions[key] = replace(session, idle_until=now + IDLE_SECONDS)
+        return True
+
+    def end(self, session_id: str) -> None:
+        """End a session. Unknown ids are ignored."""
+        self._sessions.pop(_digest(session_id), None)
+
+
+@dataclass(frozen=True)
+class WebAccess:
+    """What a browser that has logged in may do: ``routes`` are pairs of method and declared pattern."""
+
+    sessions: WebSessions
+    routes: frozenset[tuple[str, str]]
+
+    def allows(self, request: web.Request) -> bool:
+        """True if the request is for one of the routes, or for none at all, which is answered with 404 or 405."""
+        resource = request.match_info.route.resource
+        method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
+        return resource is None or (method, resource.canonical) in self.routes
+
+
+def session_cookie_name(request: web.Request) -> str:
+    """Return the name of the session's cookie, with the port that the browser connects to.
+
+    Browsers share cookies between the ports of a host. Two clusters on one machine therefore need two names.
+    """
+    port = request.headers.get(hdrs.HOST, "").rpartition(":")[2]
+    name = f"emberkeep-{port if port.isascii() and port.isdecimal() else _DEFAULT_PORTS.get(request.scheme, '0')}"
+    return f"__Host-{name}" if request.secure else name
+
+
+def session_of(request: web.Request) -> str | None:
+    """Return the session id that the browser has sent, open or not."""
+    return request.cookies.get(session_cookie_name(request))
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def _make_room(entries: dict[bytes, Any], most: int) -> None:
+    """Delete the first entry if there are ``most``."""
+    if len(entries) >= most:
+        del entries[next(iter(entries))]

@@ -1,0 +1,45 @@
+"""The routes that a logged-in browser may use: the pages, and the resources of the REST API behind what they show.
+
+Not among them are RPC, submissions, uploads, the content of BLOBs, and whatever else no page offers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from emberkeep.protocol.rest import API_PREFIX
+
+_READ = (
+    "/blocklist",
+    "/jobmanager/config",
+    "/jobmanager/logs",
+    "/jobmanager/logs/{name}",
+    "/jobs/{jobid}/blobs",
+    "/jobs/{jobid}/config",
+    "/jobs/{jobid}/events",
+    "/jobs/{jobid}/logs",
+    "/jobs/{jobid}/logs/{logid}",
+    "/openapi.json",
+    "/taskmanagers/{taskmanagerid}/logs",
+    "/taskmanagers/{taskmanagerid}/logs/{name}",
+)
+_BUTTONS = (
+    ("PATCH", "/jobs/{jobid}"),
+    ("POST", "/jobs/{jobid}/savepoints"),
+    ("POST", "/jobs/{jobid}/stop"),
+    ("PUT", "/blocklist/nodes/{nodeid}"),
+    ("DELETE", "/blocklist/nodes/{nodeid}"),
+    ("PUT", "/blocklist/taskmanagers/{taskmanagerid}"),
+    ("DELETE", "/blocklist/taskmanagers/{taskmanagerid}"),
+)
+
+
+def session_routes(pages: Iterable[web.AbstractRouteDef]) -> frozenset[tuple[str, str]]:
+    """Return the method and declared pattern of each route that a session may use. ``pages`` are those of the pages."""
+    router = web.UrlDispatcher()
+    router.add_routes(pages)
+    shown = {(route.method, route.resource.canonical) for route in router.routes() if route.resource is not None}
+    called = {*(("GET", path) for path in _READ), *_BUTTONS}
+    return frozenset({*shown, *((method, API_PREFIX + path) for method, path in called), ("GET", "/metrics")})
