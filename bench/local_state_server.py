@@ -41,7 +41,7 @@ async def _serve(directory: Path, far: bool) -> None:
     async with state_gateway_link(real_system(), configuration, place, layout, services, open_state) as gateway:
         assert gateway is not None
         own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
-        print(gateway.address, begin_slot(gateway, JOB, own_state), flush=True)
+        print(gateway.port.address, begin_slot(gateway, JOB, own_state), flush=True)
         await services.run_until(stop)
     await services.cancel()
 

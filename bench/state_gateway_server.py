@@ -35,7 +35,7 @@ async def _serve(directory: Path) -> None:
     async with state_gateway_link(real_system(), configuration, place, layout, services) as link:
         assert link is not None
         own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
-        print(link.address, begin_slot(link, JOB, own_state), flush=True)
+        print(link.port.address, begin_slot(link, JOB, own_state), flush=True)
         await services.run_until(stop)
     await services.cancel()
 

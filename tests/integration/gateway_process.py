@@ -49,7 +49,7 @@ async def _serve(directory: Path) -> None:
     async with state_gateway_link(real_system(), wanted, place, layout, services) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
-        (directory / "address.new").write_text(link.address)
+        (directory / "address.new").write_text(link.port.address)
         (directory / "address.new").rename(directory / "address")
         await services.run_until(asyncio.Event())
 

@@ -32,6 +32,7 @@ from emberkeep.adapters.http.login_page import (
     login_page,
 )
 from emberkeep.adapters.http.rpc import http_status
+from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
@@ -141,8 +142,8 @@ def _access(policy: AccessPolicy) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         refusal = _check_host(request, policy) or _check_origin(request)
-        if refusal is None and not _is_public(request, policy):
-            refusal = _check_credential(request, policy)
+        if refusal is None:
+            refusal = _check_login(request, policy)
         return await handler(request) if refusal is None else refusal
 
     return check
@@ -205,16 +206,32 @@ def _is_public(request: web.Request, policy: AccessPolicy) -> bool:
     )
 
 
-def _check_credential(request: web.Request, policy: AccessPolicy) -> web.Response | None:
-    scheme, _, credential = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    if scheme.lower() == "bearer" and same_secret(credential.strip(), policy.token):
+def _check_login(request: web.Request, policy: AccessPolicy) -> web.Response | None:
+    """Return a refusal if the request may not pass, and record a valid login of its connection."""
+    has_token = _has_token(request, policy)
+    has_session = not has_token and _has_session(request, policy)
+    if has_token or has_session:
+        prove(request)
+    if has_token or _is_public(request, policy):
         return None
-    if policy.web is not None:
-        session_id = session_of(request)
-        if session_id is not None and policy.web.sessions.use(session_id):
-            return None if policy.web.allows(request) else _beyond_session(request)
-        if request.method == hdrs.METH_GET and accepts_page(request):
-            return login_page(MISSING if session_id is None else ENDED)
+    if not has_session:
+        return _without_login(request, policy)
+    return None if policy.web is not None and policy.web.allows(request) else _beyond_session(request)
+
+
+def _has_token(request: web.Request, policy: AccessPolicy) -> bool:
+    scheme, _, credential = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return scheme.lower() == "bearer" and same_secret(credential.strip(), policy.token)
+
+
+def _has_session(request: web.Request, policy: AccessPolicy) -> bool:
+    session_id = None if policy.web is None else session_of(request)
+    return policy.web is not None and session_id is not None and policy.web.sessions.use(session_id)
+
+
+def _without_login(request: web.Request, policy: AccessPolicy) -> web.Response:
+    if policy.web is not None and request.method == hdrs.METH_GET and accepts_page(request):
+        return login_page(MISSING if session_of(request) is None else ENDED)
     answer = problem(
         HTTPStatus.UNAUTHORIZED,
         "a valid token is missing",

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from emberkeep.adapters.http.connections import ConnectionLimits, Connections, process_limits
+from emberkeep.adapters.http.listener import Listener
+from emberkeep.adapters.http.served_connection import LOGIN_SECONDS, close_unproven
 from emberkeep.base.errors import Fatal
 
 SHUTDOWN_SECONDS = 2.0  # granted to running requests when the server closes
-READ_BUFFER = 256 * 1024  # bytes of a request's body that are read ahead; large pieces cost less
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class BoundPort:
     port: int
     option: str  # the key that sets the port, for errors
     socket: socket.socket = field(repr=False)
+    connections: Connections = field(repr=False)
 
     @property
     def address(self) -> str:
@@ -37,15 +40,22 @@ class ServedPort:
     """A served port. ``address`` is "host:port" with the port that was bound."""
 
     address: str
+    _listener: Listener
     _runner: web.AppRunner
 
     async def close(self) -> None:
         """Stop listening, give running requests SHUTDOWN_SECONDS, close all connections. Idempotent."""
+        self._listener.close()
         await self._runner.cleanup()
 
 
-def bind_port(host: str, port: int, *, port_option: str = "rest.port") -> BoundPort:
-    """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, unknown address, no permission."""
+def bind_port(
+    host: str, port: int, *, port_option: str = "rest.port", limits: ConnectionLimits | None = None
+) -> BoundPort:
+    """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, unknown address, no permission.
+
+    ``limits``: of the port's connections; by default they follow from the limit of open files of this process.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -64,22 +74,31 @@ def bind_port(host: str, port: int, *, port_option: str = "rest.port") -> BoundP
             raise
     except (OSError, UnicodeError) as error:
         raise bind_error(error, host, port, port_option) from None
-    return BoundPort(host, bound.getsockname()[1], port_option, bound)
+    return BoundPort(host, bound.getsockname()[1], port_option, bound, Connections(limits or process_limits()))
 
 
-async def serve_http(app: web.Application, port: BoundPort) -> ServedPort:
-    """Serve ``app`` at ``port``, which the server closes. Raises Fatal if another process took the port."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, read_bufsize=READ_BUFFER)
-    await runner.setup()
+async def serve_http(app: web.Application, port: BoundPort, *, login_seconds: float = LOGIN_SECONDS) -> ServedPort:
+    """Serve ``app`` at ``port``, which the server closes. Raises Fatal if another process took the port.
+
+    ``login_seconds``: a connection without a valid login is closed after this time.
+    """
+    runner = await set_up(app)
+    listener = Listener(port.socket, port.connections, lambda: runner.server, login_seconds)
     try:
-        await web.SockSite(runner, port.socket).start()
+        listener.open()
     except OSError as error:
+        port.close()
         await runner.cleanup()
         raise bind_error(error, port.host, port.port, port.option) from None
-    except BaseException:
-        await runner.cleanup()
-        raise
-    return ServedPort(port.address, runner)
+    return ServedPort(port.address, listener, runner)
+
+
+async def set_up(app: web.Application) -> web.AppRunner:
+    """Return a runner whose server is ready for connections."""
+    app.on_response_prepare.append(close_unproven)
+    runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS)
+    await runner.setup()
+    return runner
 
 
 def bind_error(error: OSError | UnicodeError, host: str, port: int, port_option: str) -> Fatal:

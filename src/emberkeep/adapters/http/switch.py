@@ -10,8 +10,8 @@ import asyncio
 
 from aiohttp import web
 
-from emberkeep.adapters.http.server import READ_BUFFER, SHUTDOWN_SECONDS, BoundPort, bind_error
-from emberkeep.base.errors import Fatal
+from emberkeep.adapters.http.listener import Listener
+from emberkeep.adapters.http.server import BoundPort, bind_error, set_up
 
 
 class SwitchedPort:
@@ -20,7 +20,7 @@ class SwitchedPort:
     def __init__(self, port: BoundPort) -> None:
         self._port = port
         self._runner: web.AppRunner | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener = Listener(port.socket, port.connections, self._server)
         self._switching = asyncio.Lock()
 
     async def open(self, app: web.Application) -> None:
@@ -30,7 +30,7 @@ class SwitchedPort:
         """
         await self.switch(app)
         try:
-            self._listener = await asyncio.get_running_loop().create_server(self._protocol, sock=self._port.socket)
+            self._listener.open()
         except OSError as error:
             await self.close()
             raise bind_error(error, self._port.host, self._port.port, self._port.option) from None
@@ -40,8 +40,7 @@ class SwitchedPort:
 
         Requests that the previous application is answering get SHUTDOWN_SECONDS to finish.
         """
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, read_bufsize=READ_BUFFER)
-        await runner.setup()
+        runner = await set_up(app)
         async with self._switching:
             before, self._runner = self._runner, runner
             if before is not None:
@@ -49,15 +48,10 @@ class SwitchedPort:
 
     async def close(self) -> None:
         """Stop listening and close all connections. Idempotent."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        self._port.close()
+        self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
-    def _protocol(self) -> asyncio.BaseProtocol:
-        if self._runner is None or self._runner.server is None:
-            raise Fatal("this port is closed")  # between two loop iterations; asyncio drops the connection
-        return self._runner.server()
+    def _server(self) -> web.Server | None:
+        return None if self._runner is None else self._runner.server

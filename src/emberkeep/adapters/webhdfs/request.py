@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.webhdfs.errors import NotAllowed
 from emberkeep.base.errors import InvalidInput
 from emberkeep.local_state.model import Caller
@@ -62,6 +63,7 @@ def read_request(http: web.Request, identify: Callable[[str], Caller]) -> WebHdf
     ``identify`` returns the caller to whom a credential belongs. Raises NotAllowed, InvalidInput.
     """
     caller = _caller(http, identify)
+    prove(http)
     raw = http.rel_url.raw_path
     try:
         path = unquote(raw.removeprefix(PREFIX), errors="strict")

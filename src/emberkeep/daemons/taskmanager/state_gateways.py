@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.http.server import serve_http
+from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.state.directory_tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
@@ -62,15 +62,15 @@ class StateGatewayLink:
     Implements ProcessEnvironment, and RpcService for ListLocalState; ``upkeep`` follows the slots.
     """
 
-    def __init__(self, gateway: StateGateway, upkeep: StateUpkeep, secret: bytes, address: str) -> None:
+    def __init__(self, gateway: StateGateway, upkeep: StateUpkeep, secret: bytes, port: BoundPort) -> None:
         self.upkeep = upkeep
-        self.address = address
+        self.port = port
         self._gateway = gateway
         self._secret = secret
 
     def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
         caller = Caller(job_id=job_id, attempt=attempt, allocation_id=allocation_id)
-        return {GATEWAY_VARIABLE: self.address, CREDENTIAL_VARIABLE: credential(self._secret, caller)}
+        return {GATEWAY_VARIABLE: self.port.address, CREDENTIAL_VARIABLE: credential(self._secret, caller)}
 
     async def serve(self, request: Message) -> Message:
         """See RpcService. Raises Conflict, InvalidInput."""
@@ -141,7 +141,7 @@ async def state_gateway_link(
         if root.shared is not None:
             services.start("share of the local state", _keep_share(gateway, root, configuration[LOCAL_STATE_QUOTA]))
         log.info("the state gateway serves", address=port.address, copies=len(records), bytes=copies.used())
-        yield StateGatewayLink(gateway, upkeep, secret, port.address)
+        yield StateGatewayLink(gateway, upkeep, secret, port)
 
 
 async def _keep_share(gateway: StateGateway, root: LocalStateRoot, quota: int) -> None:

@@ -163,6 +163,7 @@ async def test_a_closed_client_sends_nothing(client: HttpRpcClient, serve: Serve
 async def test_connections_are_used_again(client: HttpRpcClient) -> None:
     peers: set[object] = set()
     app = web.Application()
+    secure(app, AccessPolicy(TOKEN))
 
     @web.middleware
     async def note_peer(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -95,7 +95,7 @@ async def test_an_executor_whose_mount_is_away_is_to_ask_again(tmp_path: Path) -
     async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
         assert link is not None
         credential = begin_slot(link, JOB, own_state)
-        base = f"http://{link.address}/webhdfs/v1/{JOB}/own"
+        base = f"http://{link.port.address}/webhdfs/v1/{JOB}/own"
         calls = (
             ("GET", f"{base}/q/state?op=GETFILESTATUS"),
             ("GET", f"{base}/q/state?op=LISTSTATUS"),

@@ -110,7 +110,7 @@ async def test_the_next_life_in_the_working_directory_has_the_copies_the_port_an
     for _ in range(2):
         async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
             assert link is not None
-            known.add((link.address, begin_slot(link, JOB, own_state)))
+            known.add((link.port.address, begin_slot(link, JOB, own_state)))
             answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
             assert isinstance(answer, LocalStateListed)
             (held,) = answer.holdings

@@ -1,0 +1,174 @@
+"""Bounds a port's connections, so that clients without a login cannot take the descriptors that this process needs.
+
+A connection is *unproven* until a request on it presents a valid login. Unproven connections are few and short. When
+there are too many, the oldest one makes room for the newest: a client with a login presents it within milliseconds, so
+it gets in even while a stranger holds as many connections as it can.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import resource
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+_MANY_DESCRIPTORS = 2**20  # stands for "no limit"
+_LEAST_RESERVE = 64
+_LOG_SECONDS = 60.0  # between two warnings
+_IPV6_PREFIX = 64  # a network of one site: its hosts choose the other bits
+
+
+class Rejection(enum.StrEnum):
+    """Why a connection was refused or closed."""
+
+    DISPLACED = "displaced"  # too many unproven connections: a newer one took its place
+    FULL = "full"  # all places are taken by connections with a login
+    NO_LOGIN = "no_login"  # no valid login in time
+    LARGE_HEAD = "large_head"  # the request's line and headers are too large
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """The most open connections of a port: with those that have a login, without one, without one from one address."""
+
+    open: int
+    unproven: int
+    unproven_of_address: int
+
+
+def process_limits(descriptors: int | None = None) -> ConnectionLimits:
+    """Return limits that leave descriptors for this process's own files and outgoing connections.
+
+    ``descriptors``: the most open files of the process; by default what the system allows (``ulimit -n``). A quarter
+    is reserved. The limit of unproven connections allows for several ports in a process.
+    """
+    if descriptors is None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        descriptors = _MANY_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    most = max(2, descriptors - max(_LEAST_RESERVE, descriptors // 4))
+    unproven = min(512, max(2, most // 6))
+    return ConnectionLimits(open=most, unproven=unproven, unproven_of_address=max(1, unproven // 2))
+
+
+class Peer(Protocol):
+    """A connection, seen from the table."""
+
+    @property
+    def address(self) -> str:
+        """Return the peer's IP address."""
+
+    def drop(self) -> None:
+        """Close the connection at once. Idempotent."""
+
+
+class Connections:
+    """The open connections of a port. Never more than its limits allow. Belongs to one event loop."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._rejected: Counter[Rejection] = Counter()
+        self._proven: set[Peer] = set()
+        self._unproven: dict[str, dict[Peer, None]] = {}  # by network, the oldest first
+        self._warned_at: float | None = None
+
+    @property
+    def proven(self) -> int:
+        """Number of connections with a login."""
+        return len(self._proven)
+
+    @property
+    def unproven(self) -> int:
+        """Number of connections without a login so far."""
+        return sum(map(len, self._unproven.values()))
+
+    def rejections(self) -> dict[str, int]:
+        """Return how many connections were rejected since the process started, by reason."""
+        return {reason.value: self._rejected[reason] for reason in Rejection}
+
+    def admit(self, peer: Peer) -> bool:
+        """Add a new connection, in the place of an older unproven one if there are too many.
+
+        Return False, and add nothing, if all places are taken by connections with a login.
+        """
+        network, limits = _network(peer.address), self._limits
+        if len(self._unproven.get(network, ())) >= limits.unproven_of_address:
+            self._displace(network)
+        elif self.unproven >= limits.unproven or self.proven + self.unproven >= limits.open:
+            if not self._unproven:
+                self._reject(Rejection.FULL, peer)
+                return False
+            self.displace_one()
+        self._unproven.setdefault(network, {})[peer] = None
+        return True
+
+    def displace_one(self) -> None:
+        """Drop the oldest unproven connection of the address that has the most of them; nothing if there is none."""
+        if self._unproven:
+            self._displace(max(self._unproven, key=lambda network: len(self._unproven[network])))
+
+    def prove(self, peer: Peer) -> None:
+        """Record that the connection has presented a valid login. Ignored if the connection has ended."""
+        if self._forget_unproven(peer):
+            self._proven.add(peer)
+
+    def reject(self, peer: Peer, reason: Rejection) -> None:
+        """End an unproven connection, and count why. The caller closes it."""
+        if self._forget_unproven(peer):
+            self._reject(reason, peer)
+
+    def end(self, peer: Peer) -> None:
+        """Remove a connection that has ended. Idempotent."""
+        self._forget_unproven(peer)
+        self._proven.discard(peer)
+
+    def _displace(self, network: str) -> None:
+        oldest = next(iter(self._unproven[network]))
+        self.reject(oldest, Rejection.DISPLACED)
+        oldest.drop()
+
+    def _forget_unproven(self, peer: Peer) -> bool:
+        """Return False if ``peer`` is not an unproven connection."""
+        network = _network(peer.address)
+        peers = self._unproven.get(network, {})
+        if peer not in peers:
+            return False
+        del peers[peer]
+        if not peers:
+            del self._unproven[network]
+        return True
+
+    def _reject(self, reason: Rejection, peer: Peer) -> None:
+        self._rejected[reason] += 1
+        if reason not in (Rejection.DISPLACED, Rejection.FULL):
+            return  # such clients are usual: browsers open connections in advance
+        now = time.monotonic()
+        if self._warned_at is None or now - self._warned_at >= _LOG_SECONDS:
+            self._warned_at = now
+            log.warning(
+                "too many connections, closing those without a login",
+                address=peer.address,
+                with_login=self.proven,
+                without_login=self.unproven,
+                rejected=self._rejected.total(),
+                hint="if these are your clients, raise the limit of open files (ulimit -n) and start again",
+            )
+
+
+def _network(address: str) -> str:
+    """Return what one client may hold all addresses of: an IPv4 address, or an IPv6 prefix."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))
