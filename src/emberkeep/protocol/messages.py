@@ -137,6 +137,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     state_gateway: StateGatewayReport | None = None  # None without a state gateway
     left: tuple[JobId, ...] = ()
     draining: bool = False
+    connections_rejected: int = 0  # without a valid login, since the TaskManager's process started
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------

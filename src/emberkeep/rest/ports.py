@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -78,6 +79,21 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     complete: bool
     owner: JobId = NO_JOB
+
+
+class PortConnections(Protocol):
+    """The connections of the port that serves the REST API."""
+
+    @property
+    def proven(self) -> int:
+        """Number of open connections with a login."""
+
+    @property
+    def unproven(self) -> int:
+        """Number of open connections without a login so far."""
+
+    def rejections(self) -> Mapping[str, int]:
+        """Return how many connections were rejected since the process started, by reason."""
 
 
 class Savepoints(Protocol):

@@ -168,6 +168,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     blobs: BlobCacheReport | None = None
     local_state: tuple[LocalStateReport, ...] = ()
     state_gateway: StateGatewayReport | None = None
+    connections_rejected: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ def task_manager_report(
         adopted=adopted,
         local_state=usage.local_state,
         state_gateway=usage.state_gateway,
+        connections_rejected=usage.connections_rejected,
         left=left,
     )
 

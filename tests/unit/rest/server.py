@@ -156,6 +156,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     blobs, storage = MemoryBlobs(directory), FakeStorage()
     gateway.blobs = blobs
     sessions = changes.pop("sessions", None) or WebSessions()
+    port = bind_port("127.0.0.1", 0)
     parts: dict[str, Any] = {
         "login_links": LoginLinks(sessions),
         "gateway": gateway,
@@ -166,7 +167,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
         "shut_down": lambda: shutdowns.append(None),
-        "metrics": Metrics(),
+        "metrics": Metrics(port.connections),
         "blobs": blobs,
         "poll_interval": 0.01,
     }
@@ -179,7 +180,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         secure=partial(secure, policy=policy),
         routes=[*login_routes(TOKEN, sessions), *rpc_routes(ServesNoRpc()), *pages],
     )
-    server = await serve_http(app, bind_port("127.0.0.1", 0))
+    server = await serve_http(app, port)
     try:
         async with ClientSession() as session:
             yield Site(

@@ -17,7 +17,7 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, advertised, leadership
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, leadership
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 
@@ -52,13 +52,12 @@ async def job_manager_process(
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
-        address = advertised(configuration, port)
         storage = StorageWatch(layout, owned)
-        settings = JobManagerSettings(system, configuration, layout, token, address, stop, storage, owned)
+        settings = JobManagerSettings(system, configuration, layout, token, port, stop, storage, owned)
         services.start("storage watch", storage.run(lambda _: None))
         present = await stack.enter_async_context(leadership(settings, store))
         await present.start(services)
         server = await serve_http(present.app, port)
         stack.push_async_callback(server.close)
-        yield JobManagerProcess(address, present.service)
+        yield JobManagerProcess(settings.address, present.service)
         await present.blobs.close()

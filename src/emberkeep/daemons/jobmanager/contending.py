@@ -40,7 +40,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, advertised, leadership
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, leadership
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
@@ -78,7 +78,7 @@ async def contending_job_manager(
             configuration,
             layout,
             token,
-            advertised(configuration, port),
+            port,
             stop,
             storage,
             owned,

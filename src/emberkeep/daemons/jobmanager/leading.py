@@ -66,27 +66,27 @@ from emberkeep.web.session_routes import session_routes
 PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
 
 
-def advertised(configuration: Configuration, port: BoundPort) -> str:
-    """Return the address that other processes use: rest.address with the port that was bound."""
-    return f"{configuration[REST_ADDRESS]}:{port.port}"
-
-
 @dataclass(frozen=True)
 class JobManagerSettings:
     """Settings that are the same for all terms of leadership of a process.
 
-    ``address``: where other processes connect. ``stop``: set when a client asks the process to end. ``storage``: tells
-    whether the shared storage is readable. ``owned_storage``: tells who owns it.
+    ``port``: where this process serves. ``stop``: set when a client asks the process to end. ``storage``: tells whether
+    the shared storage is readable. ``owned_storage``: tells who owns it.
     """
 
     system: System
     configuration: Configuration
     layout: StateLayout
     token: str
-    address: str
+    port: BoundPort
     stop: asyncio.Event
     storage: StorageWatch
     owned_storage: ClusterStorage
+
+    @property
+    def address(self) -> str:
+        """Return the address where other processes connect: rest.address with the port that was bound."""
+        return f"{self.configuration[REST_ADDRESS]}:{self.port.port}"
 
     @property
     def policy(self) -> AccessPolicy:
@@ -192,7 +192,7 @@ async def leadership(
             storage=keeper,
             shut_down=settings.stop.set,
             problem=lambda: service.problem,
-            metrics=Metrics(),
+            metrics=Metrics(settings.port.connections),
         )
         pages = web_routes(gateway, system.clock, keeper.problem)
         policy = dataclasses.replace(settings.policy, web=WebAccess(sessions, session_routes(pages)))

@@ -62,7 +62,6 @@ from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
-from emberkeep.protocol.messages import BlobCacheReport
 from emberkeep.protocol.transport import RpcService
 from emberkeep.rest.blobs import task_manager_blobs
 from emberkeep.rest.logs.uploads import LogUploads
@@ -194,7 +193,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         rpc=rpc,
         launcher=holdings.launcher,
         store=SlotsFile(directory.slots_record),
-        usage=lambda: _usage(directory.root, cache.report(), gateway),
+        usage=lambda: _usage(holdings, directory.root),
         logs=LogUploads(site.identity, info.instance, reader, uploads, site.system.clock),
         listeners=() if gateway is None else (gateway.upkeep,),
         local_state=gateway,
@@ -325,13 +324,15 @@ def _info(site: _Site, address: str, checkpoints: str) -> TaskManagerInfo:
     )
 
 
-def _usage(directory: Path, blobs: BlobCacheReport, gateway: StateGatewayLink | None) -> NodeUsage:
-    memory = psutil.virtual_memory()
+def _usage(holdings: _Holdings, directory: Path) -> NodeUsage:
+    memory, gateway = psutil.virtual_memory(), holdings.gateway
+    ports = (holdings.port,) if gateway is None else (holdings.port, gateway.port)
     return NodeUsage(
         disk_free_mb=shutil.disk_usage(directory).free // _MIB,
         memory_used_mb=(memory.total - memory.available) // _MIB,
         cpu_percent=psutil.cpu_percent(),
-        blobs=blobs,
+        blobs=holdings.blobs.cache.report(),
         local_state=() if gateway is None else gateway.upkeep.jobs,
         state_gateway=None if gateway is None else gateway.upkeep.report(),
+        connections_rejected=sum(sum(port.connections.rejections().values()) for port in ports),
     )

@@ -30,8 +30,9 @@ from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, TaskM
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import REQUESTS
 from emberkeep.rest.metrics.blobs import BlobMetrics
+from emberkeep.rest.metrics.connections import ConnectionMetrics
 from emberkeep.rest.metrics.state_gateway import StateGatewayMetrics
-from emberkeep.rest.ports import Storage
+from emberkeep.rest.ports import PortConnections, Storage
 
 RPC_PREFIX = "/rpc/v1/"
 _LAG_INTERVAL = 0.5  # seconds between two measurements of the event loop
@@ -41,7 +42,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class Metrics:
     """All metrics of a JobManager, in a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: PortConnections) -> None:
         self.registry = registry = CollectorRegistry()
         prometheus.ProcessCollector(registry=registry)
         prometheus.GCCollector(registry=registry)
@@ -91,6 +92,7 @@ class Metrics:
         )
         self._blobs = BlobMetrics(registry)
         self._state_gateways = StateGatewayMetrics(registry)
+        self._connections = ConnectionMetrics(registry, port)
         self._lag = histogram("emberkeep_event_loop_lag_seconds", "Delay with which the event loop ran a timer.")
 
     def submitted(self, outcome: str) -> None:
@@ -108,6 +110,7 @@ class Metrics:
         except RetryLater:
             self._blocked.set(math.nan)
         self._state_gateways.show(task_managers)
+        self._connections.show(task_managers)
         self._epoch.set(gateway.epoch())
         condition = storage.condition()
         self._storage_unowned.set(bool(condition.problem))

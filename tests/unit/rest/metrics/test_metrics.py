@@ -7,8 +7,10 @@ import math
 import re
 
 import msgspec
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from emberkeep.adapters.http.connections import Connections, process_limits
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import JobStatus
@@ -103,7 +105,8 @@ async def test_blobs_of_the_server_and_of_each_cache(site: Site) -> None:
     assert samples["emberkeep_blob_cache_hits_total", (own, ("where", "shared"))] == 12
     assert samples["emberkeep_blob_cache_transfers_total", (("source", "server"), own)] == 14
     assert samples["emberkeep_blob_cache_received_bytes_total", (own,)] == 15
-    assert not any(("task_manager", "tm-127.0.0.3-1") in labels for _, labels in samples)
+    without_report = ("task_manager", "tm-127.0.0.3-1")
+    assert not any(name.startswith("emberkeep_blob") and without_report in labels for name, labels in samples)
 
 
 async def test_state_gateways_where_there_are_any(site: Site) -> None:
@@ -124,6 +127,21 @@ async def test_state_gateways_where_there_are_any(site: Site) -> None:
     counted_fields = {name.removesuffix("_total") for name, _ in samples if name.startswith("emberkeep_state_gateway_")}
     prefix = len("emberkeep_state_gateway_")
     assert {name[prefix:] for name in counted_fields} == set(StateGatewayReport.__struct_fields__), "all are shown"
+
+
+@pytest.mark.req("SEC-6")
+async def test_connections_with_and_without_a_login_and_rejected_ones(site: Site) -> None:
+    view = site.gateway.managers[TaskManagerId("tm-127.0.0.2-1")]
+    report = msgspec.structs.replace(view.report, connections_rejected=7)
+    site.gateway.add_task_managers(msgspec.structs.replace(view, report=report))
+
+    samples = await scrape(site)
+
+    own = ("task_manager", "tm-127.0.0.2-1")
+    assert samples["emberkeep_connections", (("login", "yes"),)] == 1
+    assert samples["emberkeep_connections", (("login", "no"),)] == 0
+    assert samples["emberkeep_connections_rejected_total", (("reason", "displaced"),)] == 0
+    assert samples["emberkeep_task_manager_connections_rejected_total", (own,)] == 7
 
 
 async def test_requests_are_measured_by_route_not_by_path(site: Site) -> None:
@@ -152,7 +170,7 @@ async def test_names_follow_prometheus_conventions(site: Site) -> None:
 
 
 async def test_the_event_loops_lag_is_measured() -> None:
-    metrics = Metrics()
+    metrics = Metrics(Connections(process_limits()))
 
     def measured() -> bool:
         return bool(metrics.registry.get_sample_value("emberkeep_event_loop_lag_seconds_count"))
