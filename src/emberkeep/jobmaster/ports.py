@@ -28,6 +28,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     artefacts: tuple[Artefact, ...] = ()
     python: str = ""  # interpreter of the Python workers
     jars_first: bool = False
+    python_path_owner: int | None = None  # user who owns the script
     decommissions: bool = False  # on SIGPWR an executor hands over its blocks and ends by itself
 
 

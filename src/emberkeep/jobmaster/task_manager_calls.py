@@ -38,6 +38,7 @@ def start_request(identity: Identity, application: Application, slot: HeldSlot) 
         environ=application.environ,
         auth_secret=application.auth_secret,
         python_path=application.python_path,
+        python_path_owner=application.python_path_owner,
         artefacts=application.artefacts,
         python=application.python,
         jars_first=application.jars_first,

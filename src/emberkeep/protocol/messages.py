@@ -349,7 +349,12 @@ class ExecutorChanged(Message, frozen=True, kw_only=True):
 
 
 class StartExecutor(Message, frozen=True, kw_only=True):
-    """Start Spark's executor in an accepted slot. Idempotent per (allocation, executor id)."""
+    """Start Spark's executor in an accepted slot. Idempotent per (allocation, executor id).
+
+    ``python_path``: folders in which Python workers may find modules beside the script. ``python_path_owner``: the user
+    who may own these folders, apart from root and the task manager's user; None: a driver of the previous release,
+    whose workers find the folders only by ``PYTHONPATH``.
+    """
 
     job_id: JobId
     attempt: int
@@ -367,6 +372,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     artefacts: tuple[Artefact, ...] = ()  # the node's BLOB cache makes them available to the executor
     python: str = ""  # interpreter of the application's Python workers, such as ./environment/bin/python
     jars_first: bool = False  # the artefacts' jars take precedence over Spark's own
+    python_path_owner: int | None = None
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):

@@ -233,17 +233,17 @@ def install(
     functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
     FunctionHooks(functions, REGISTRY).install()
     functions.follow()
+    add_to_path(settings.job_files)  # last, so that no file of the job replaces a module that was imported until here
     return DriverRuntime(contexts, queries, placement, procedures, functions)
 
 
 def _set_up_python(settings: DriverSettings) -> None:
-    """Set this process's environment and path to those of the job's Python workers."""
+    """Set this process's environment to that of the job's Python workers."""
     os.environ["PYSPARK_PYTHON"] = (
         settings.spark_conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     )
     # Without it, each Python worker hashes strings differently; spark-submit sets it, too.
     os.environ.setdefault("PYTHONHASHSEED", "0")
-    add_to_path(settings.job_files)
 
 
 def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Mapping[str, bytes]]:

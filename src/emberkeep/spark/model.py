@@ -18,11 +18,13 @@ class JobFiles:
 
     ``files``: plain files and the directories of unpacked archives. ``py_files``: modules, and packages in zip files or
     directories. Every node has its own copies. URLs that Spark fetches itself stay in Spark's configuration.
+    ``import_folders``: folders with modules beside the script, from which workers import where the folders exist.
     """
 
     py_files: Mapping[str, Path] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
     jars: tuple[Path, ...] = ()
+    import_folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

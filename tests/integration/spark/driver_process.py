@@ -75,7 +75,6 @@ class DirectExecutors:
                     local_dir=directory / "local",
                     temporary_dir=directory / "tmp",
                     auth_secret=self.secret or application.auth_secret,
-                    python_path=(),
                     jars=self._files.jars,
                     jars_first=application.user_class_path_first,
                     class_archive=self._class_archive,

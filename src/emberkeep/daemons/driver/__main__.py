@@ -6,10 +6,10 @@ script starts only after the JobManager has accepted the attempt, so a supersede
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import sys
+import traceback
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -31,10 +31,11 @@ from emberkeep.base.ids import JobId
 from emberkeep.daemons.driver.end import hand_over, store_outcome
 from emberkeep.daemons.driver.gateway import serve_own_gateway
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
+from emberkeep.daemons.driver.program import Program, find_program
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
 from emberkeep.jobmaster.ports import Application
-from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
+from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, FailureKind
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
@@ -47,16 +48,13 @@ from emberkeep.spark.jvm.class_archive import default_directory, find_class_arch
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.spark.queries.checkpoint_guard import was_overtaken
 from emberkeep.spark.script.cancellation import Cancelled, raise_no_more, raise_on_sigterm
-from emberkeep.spark.script.runner import CANCELLED, OutcomeKind, ScriptOutcome, run_module, run_script
+from emberkeep.spark.script.runner import CANCELLED, OutcomeKind, ScriptOutcome
 
 log = structlog.get_logger(__name__)
 
 
 def main(arguments: list[str]) -> int:
     """Run the attempt in the record at ``arguments[0]``. Return the script's exit code."""
-    # -P kept files in the job's directory from replacing our modules; from here on the script may import such files
-    if sys.flags.safe_path:
-        sys.path.insert(0, str(Path.cwd()))
     spec = read_spec(Path(arguments[0]))
     configuration = Configuration().with_texts(spec.options, "task manager").with_texts(spec.graph.options, "job")
     set_up_logging_beside_user_code(
@@ -72,6 +70,7 @@ class _Driver:
         self._failure: AttemptOutcome | None = None
         self._told_to_end = False
         self._functions: DriverFunctions | None = None
+        self._program: Program  # assigned before the script starts
         self._bridge = SparkBridge(configuration, self._failed)
         self._job_master = JobMasterThread(spec, configuration, self._bridge)
 
@@ -81,8 +80,9 @@ class _Driver:
         try:
             self._job_master.start()
             require_checkpoints(self._spec)
+            self._program = program = find_program(self._spec, Path.cwd())
             runtime = install(
-                self._settings(),
+                self._settings(program.folders),
                 self,
                 self._job_master.survey_local_state,
                 self._job_master.lease.wait,
@@ -93,11 +93,14 @@ class _Driver:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
             lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: no script can run after any error here
+            traceback.print_exception(error)
+            return self._end(_cannot_start(error))
         self._bridge.functions = self._functions = runtime.functions
         self._bridge.runtime = runtime
         if self._told_to_end or self._failure is not None:
             runtime.functions.ended_badly()
-        script = self._end_sources(self._run_entry_point(), runtime)
+        script = self._end_sources(program.run(self._spec.graph.arguments, self._body_ended), runtime)
         raise_no_more()
         runtime.functions.close()
         outcome = self._outcome(script, runtime)
@@ -136,12 +139,6 @@ class _Driver:
         self._job_master.stop()
         return outcome.exit_code
 
-    def _run_entry_point(self) -> ScriptOutcome:
-        graph = self._spec.graph
-        if graph.entry_point.kind is EntryPointKind.MODULE:
-            return run_module(graph.entry_point.name, list(graph.arguments), self._body_ended)
-        return run_script(self._script_path(), list(graph.arguments), self._body_ended)
-
     def _end_sources(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
         """Note that the script's sources have ended, unless the script failed or was asked to end.
 
@@ -163,24 +160,10 @@ class _Driver:
         graph = self._spec.graph
         return job_environment(Job(job_id=graph.job_id, attempt=self._spec.attempt, name=graph.name))
 
-    def _script_path(self) -> str:
-        """Return the client's own file if this node has it unchanged, else the copy.
-
-        With the client's own file, the script can import modules beside it.
-        """
-        artefact = next(a for a in self._spec.graph.artefacts if a.role is ArtefactRole.SCRIPT)
-        original = Path(self._spec.graph.entry_point.source_path)
-        try:
-            if hashlib.sha256(original.read_bytes()).hexdigest() == artefact.sha256:
-                return str(original)
-        except OSError as error:
-            log.info("the script's own path is not on this node; using the copy", path=str(original), reason=str(error))
-        return str(next(iter(self._files(ArtefactRole.SCRIPT).values())))
-
     def _files(self, *roles: ArtefactRole) -> dict[str, Path]:
         return {file.name: Path(file.path) for file in self._spec.files if file.role in roles}
 
-    def _settings(self) -> spark_model.DriverSettings:
+    def _settings(self, import_folders: tuple[str, ...]) -> spark_model.DriverSettings:
         graph = self._spec.graph
         java = find_java(os.environ)
         return spark_model.DriverSettings(
@@ -196,6 +179,7 @@ class _Driver:
                 py_files=self._files(ArtefactRole.PY_FILE),
                 files=self._files(ArtefactRole.FILE, ArtefactRole.ARCHIVE),
                 jars=tuple(self._files(ArtefactRole.JAR).values()),
+                import_folders=import_folders,
             ),
             committed={checkpoint.location: checkpoint.batch_id for checkpoint in self._spec.checkpoints},
             class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
@@ -224,9 +208,6 @@ class _Driver:
         )
         runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
         wanted = application.executor_instances or self._spec.graph.resources.executors
-        # In local mode, modules beside the script and in its directory can be imported. On executors they can be
-        # imported, too, if these folders exist there.
-        folders = dict.fromkeys((sys.path[0], str(Path.cwd())))
         return Application(
             app_id=application.app_id,
             driver_url=application.driver_url,
@@ -236,7 +217,8 @@ class _Driver:
             extra_class_path=application.extra_class_path,
             environ={**application.executor_env, **self._job_environment()},
             auth_secret=application.auth_secret or "",
-            python_path=tuple(folders),
+            python_path=self._program.folders,
+            python_path_owner=self._program.owner,
             artefacts=tuple(a for a in self._spec.graph.artefacts if a.role is not ArtefactRole.SCRIPT),
             python=application.python,
             jars_first=application.user_class_path_first,
@@ -272,6 +254,17 @@ class _Driver:
         if self._spec.attempt > 1 and was_overtaken(f"{script.message} {script.traceback_text}"):
             return FailureKind.LOST
         return FailureKind.SCRIPT
+
+
+def _cannot_start(error: BaseException) -> AttemptOutcome:
+    """Return the outcome after an error for which no class of ours exists, such as a failing import."""
+    return AttemptOutcome(
+        exit_code=1,
+        kind=FailureKind.SETUP,
+        message=f"the driver cannot start: {type(error).__name__}: {in_one_line(str(error))}",
+        traceback="".join(traceback.format_exception(error)),
+        lasting=True,
+    )
 
 
 def _cause(script: ScriptOutcome) -> str:

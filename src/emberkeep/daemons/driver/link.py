@@ -147,6 +147,7 @@ class JobMasterThread:
         # detected in time.
         self.lease = AttemptLease(configuration[DRIVER_LEASE] / 2)
         self._registered = threading.Event()
+        self._failed_start: BaseException | None = None
         self._stop = asyncio.Event()
         self._service: JobMasterService | None = None
         self._thread = threading.Thread(target=self._run, name=f"{OWN_THREAD_PREFIX}-jobmaster", daemon=True)
@@ -155,7 +156,8 @@ class JobMasterThread:
         """Start the thread and wait until a JobManager has accepted this attempt.
 
         Waits without limit if no JobManager replies: the next leader may need time. A refusal ends the process, and so
-        does the task manager when the JobManager reports that the attempt has ended.
+        does the task manager when the JobManager reports that the attempt has ended. Raises the error with which the
+        thread has ended before that.
         """
         self._thread.start()
         StopWatch(self.lease, self._jvm_pid, self._ask).start()
@@ -167,6 +169,8 @@ class JobMasterThread:
                 file=sys.stderr,
                 flush=True,
             )
+        if self._failed_start is not None:
+            raise self._failed_start
 
     def _jvm_pid(self) -> int | None:
         runtime = self._bridge.runtime
@@ -231,7 +235,13 @@ class JobMasterThread:
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._serve())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if not self._registered.is_set():
+                # No script runs yet, so the process can report why it cannot start.
+                log.critical("the JobMaster cannot start", exc_info=error)
+                self._failed_start, self._service = error, None
+                self._registered.set()
+                return
             # The JobMaster is the only link between this job and its cluster: without it the process must end.
             log.critical("the JobMaster crashed; ending the process", exc_info=error)
             end_session()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
 
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
+from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
@@ -22,6 +26,8 @@ from emberkeep.spark.jvm.class_archive import default_directory, find_class_arch
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch, executor_command
 from emberkeep.taskmanager.libraries.cache import BoundFile
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessEnvironment, ProcessKey
+
+log = structlog.get_logger(__name__)
 
 # Not passed on to jobs: these variables configure this process.
 _PRIVATE_PREFIX = "EMBERKEEP_"
@@ -64,7 +70,7 @@ class ProcessStarts:
         return self._request(
             key,
             (sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)),
-            {**self._driver_environment(directory), **self.added_environment(key)},
+            _environment({**self._driver_environment(directory), **self.added_environment(key)}, base=None),
             _working_directory(request) or directory,
         )
 
@@ -121,7 +127,6 @@ class ProcessStarts:
     def _driver_environment(self, directory: Path) -> dict[str, str]:
         scratch = directory / "scratch"
         return {
-            **_inherited(),
             # the hashes of the driver and its workers must agree
             "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
             "PYTHONUNBUFFERED": "1",  # the script's output appears at once, not when a buffer is full
@@ -134,6 +139,7 @@ class ProcessStarts:
         self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...]
     ) -> ExecutorLaunch:
         directory = self._places.directory(key)
+        work_dir = directory / "work"
         return ExecutorLaunch(
             driver_url=request.driver_url,
             executor_id=request.executor_id,
@@ -145,12 +151,16 @@ class ProcessStarts:
             java_options=request.java_options,
             extra_class_path=request.extra_class_path,
             python=sys.executable,
-            environ={**_inherited(), **request.environ, **self.added_environment(key)},
-            work_dir=directory / "work",
+            environ=_environment(
+                {**request.environ, **self.added_environment(key)},
+                base=work_dir,
+                first=_of_the_previous_release(request),
+            ),
+            work_dir=work_dir,
             local_dir=directory / "local",
             temporary_dir=directory / "tmp",
             auth_secret=request.auth_secret or None,
-            python_path=request.python_path,
+            import_folders=_import_folders(request),
             jars=tuple(Path(file.path) for file in files if file.role is ArtefactRole.JAR),
             jars_first=request.jars_first,
             class_archive=find_class_archive(self._node.java, default_directory(os.environ), os.environ),
@@ -163,5 +173,36 @@ def _working_directory(request: StartDriver) -> Path | None:
     return wanted if request.graph.working_directory and wanted.is_dir() else None
 
 
-def _inherited() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIX)}
+def _environment(added: Mapping[str, str], *, base: Path | None, first: Iterable[str] = ()) -> dict[str, str]:
+    """Return the environment of a job's process: this process's and ``added``, with a safe ``PYTHONPATH``.
+
+    ``base`` and ``first``: see ``with_safe_path``.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIX)}
+    environ, refused = with_safe_path({**inherited, **added}, base, first)
+    for folder in refused:
+        _warn(folder)
+    return environ
+
+
+def _import_folders(request: StartExecutor) -> tuple[str | None, ...]:
+    """Return the folders that the driver named, with None for those that must not be used on this node."""
+    if request.python_path_owner is None:
+        return ()
+    owners = {request.python_path_owner}
+    reasons = {folder: why_unsafe(folder, owners) for folder in request.python_path}
+    for folder, reason in reasons.items():
+        if reason:
+            _warn(RefusedFolder(folder, reason))
+    return tuple(None if reasons[folder] else folder for folder in request.python_path)
+
+
+def _of_the_previous_release(request: StartExecutor) -> tuple[str, ...]:
+    """Return the folders that belong in ``PYTHONPATH``, because the driver does not send its workers their links."""
+    if request.python_path_owner is not None:
+        return ()
+    return tuple(folder for folder in request.python_path if not why_unsafe(folder))
+
+
+def _warn(folder: RefusedFolder) -> None:
+    log.warning("a folder that other users can write is not used for imports", folder=folder.folder, why=folder.reason)

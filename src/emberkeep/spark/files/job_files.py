@@ -7,6 +7,7 @@ are linked into the directory of ``SparkFiles`` and added to Python's path.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,14 @@ _SUBMIT_PY_FILES = "spark.submit.pyFiles"
 
 
 def add_to_path(files: JobFiles) -> None:
-    """Make ``--py-files`` importable before a SparkContext exists: add packages, and the folders of modules."""
+    """Make ``--py-files`` importable before a SparkContext exists: add packages, and the folders of modules.
+
+    They come behind the directory of the started program, which ``-P`` leaves out.
+    """
     packages = [str(path) for name, path in files.py_files.items() if not _is_module(name)]
     folders = [str(path.parent) for name, path in files.py_files.items() if _is_module(name)]
-    sys.path[1:1] = dict.fromkeys((*packages, *folders))
+    first = 0 if sys.flags.safe_path else 1
+    sys.path[first:first] = dict.fromkeys((*packages, *folders))
 
 
 def attach(context: Any, files: JobFiles) -> None:
@@ -30,15 +35,26 @@ def attach(context: Any, files: JobFiles) -> None:
     from pyspark import SparkFiles
 
     root = Path(SparkFiles.getRootDirectory())
-    for name, path in {**files.files, **files.py_files}.items():
+    folders = folder_links(files.import_folders)
+    for name, path in {**files.files, **files.py_files, **folders}.items():
         if not (root / name).exists():
             (root / name).symlink_to(path)
     # Python workers add these packages in their working directory to their paths; they find modules in it anyway.
     known = context._python_includes
+    # A worker puts each of these first, so that the last one wins: packages win over folders.
+    known[:0] = [name for name in reversed(folders) if name not in known]
     known += [name for name in files.py_files if not _is_module(name) and name not in known]
     submitted = [*filter(None, [context._conf.get(_SUBMIT_PY_FILES, "")]), *map(str, files.py_files.values())]
     if submitted:
         context._conf.set(_SUBMIT_PY_FILES, ",".join(submitted))
+
+
+def folder_links(folders: Sequence[str | None]) -> dict[str, Path]:
+    """Return the names by which Python workers find these folders in their directory of files; none for None.
+
+    Unlike ``PYTHONPATH``, a name there counts only once a worker has imported what it needs itself.
+    """
+    return {f".emberkeep-imports-{number}": Path(folder) for number, folder in enumerate(folders) if folder is not None}
 
 
 def _is_module(name: str) -> bool:

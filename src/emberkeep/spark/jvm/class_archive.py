@@ -19,6 +19,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.import_path import with_safe_path
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import ClassArchiveFailed
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
@@ -67,11 +68,11 @@ def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Pa
     path = _archive_path(java, directory, environ)
     unfinished = directory / f".{path.name}.unfinished"
     unfinished.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "emberkeep.spark.jvm.class_archive_training", str(unfinished)]
+    command = [sys.executable, "-P", "-m", "emberkeep.spark.jvm.class_archive_training", str(unfinished)]
     try:
         done = subprocess.run(
             command,
-            env={**environ, "JAVA_HOME": str(java.executable.resolve().parent.parent)},
+            env={**with_safe_path(environ, None)[0], "JAVA_HOME": str(java.executable.resolve().parent.parent)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

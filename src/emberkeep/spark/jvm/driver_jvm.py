@@ -255,6 +255,8 @@ def _environment(environ: Mapping[str, str], settings: DriverSettings, connectio
         "SPARK_LOCAL_IP": settings.host,
         "SPARK_LOCAL_DIRS": str(settings.scratch_dir / "local"),
         "SPARK_CONNECT_MODE": "0",
+        # Python workers that this JVM starts run in the job's working directory, and must not import from it.
+        "PYTHONSAFEPATH": "1",
         "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
         # PYSPARK_PYTHON may be a path that exists on executors only.
         "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from emberkeep.api.function_link import EXECUTOR_VARIABLE
 from emberkeep.spark.distribution import class_path, spark_home
+from emberkeep.spark.files.job_files import folder_links
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 
@@ -32,7 +33,8 @@ class ExecutorLaunch:
     - ``host``: the node's address, to bind and to advertise.
     - ``environ``: base environment plus the variables that the application sets.
     - ``python``: interpreter of the Python workers.
-    - ``python_path``: entries before an inherited PYTHONPATH.
+    - ``import_folders``: folders with modules beside the script, from which the Python workers import. None stands for
+      a folder that must not be used on this node.
     - ``temporary_dir``: temporary directory that only this process uses.
     - ``jars``: the job's own jars; with ``jars_first`` they precede Spark's.
     - ``class_archive``: class-data archive for a faster start (see ``class_archive.py``), or None.
@@ -53,19 +55,24 @@ class ExecutorLaunch:
     local_dir: Path
     temporary_dir: Path
     auth_secret: str | None
-    python_path: tuple[str, ...]
+    import_folders: tuple[str | None, ...] = ()
     jars: tuple[Path, ...] = ()
     jars_first: bool = False
     class_archive: Path | None = None
 
 
 def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]:
-    """Make the launch's directories, and return (argv, environment).
+    """Make the launch's directories and its links to import folders, and return (argv, environment).
 
     Raises OSError if a directory cannot be made, SparkInternalsMissing if there are no Spark jars.
     """
     for directory in (launch.work_dir, launch.temporary_dir, launch.local_dir):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, folder in folder_links(launch.import_folders).items():
+        link = launch.work_dir / name
+        link.unlink(missing_ok=True)
+        if folder.is_dir():
+            link.symlink_to(folder)
     return _argv(launch), _environment(launch)
 
 
@@ -134,9 +141,6 @@ def _environment(launch: ExecutorLaunch) -> dict[str, str]:
         "PYSPARK_PYTHON": launch.python,
         "TMPDIR": str(launch.temporary_dir),
     }
-    python_path = [*launch.python_path, *filter(None, [launch.environ.get("PYTHONPATH", "")])]
-    if python_path:
-        environment["PYTHONPATH"] = ":".join(python_path)
     if launch.auth_secret is not None:
         environment[AUTH_SECRET_VARIABLE] = launch.auth_secret
     return environment

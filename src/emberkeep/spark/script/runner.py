@@ -51,21 +51,31 @@ CANCELLED = ScriptOutcome(_TERMINATED_EXIT_CODE, OutcomeKind.CANCELLED, message=
 BodyEnded = Callable[[ScriptOutcome], None]
 
 
-def run_script(path: str, argv: list[str], ended: BodyEnded = lambda _: None) -> ScriptOutcome:
+def run_script(
+    path: str,
+    argv: list[str],
+    ended: BodyEnded = lambda _: None,
+    *,
+    source: bytes | None = None,
+    beside: bool = True,
+) -> ScriptOutcome:
     """Run the file at ``path`` with ``sys.argv == [path, *argv]``. Call it in the main thread.
 
-    ``ended``: called with the outcome of the script's body, before waiting for its threads and running its exit
-    handlers.
+    - ``ended``: called with the outcome of the script's body, before waiting for its threads and running its exit
+      handlers.
+    - ``source``: the file's text, if it was read before and must not have changed since.
+    - ``beside``: False keeps the script's folder off the import path.
     """
     try:
-        with io.open_code(str(Path(path).absolute())) as file:
-            source = file.read()
+        if source is None:
+            with io.open_code(str(Path(path).absolute())) as file:
+                source = file.read()
     except OSError as error:
         message = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
         sys.stderr.write(f"emberkeep: {message}\n")
         return ScriptOutcome(_USAGE_EXIT_CODE, OutcomeKind.RAISED, type(error).__name__, message)
     sys.argv = [path, *argv]
-    _set_first_path(str(Path(path).resolve().parent))
+    _set_first_path(str(Path(path).resolve().parent) if beside else None)
 
     def body() -> None:
         code = compile(source, path, "exec", dont_inherit=True)
@@ -75,9 +85,12 @@ def run_script(path: str, argv: list[str], ended: BodyEnded = lambda _: None) ->
     return _run(body, ended)
 
 
-def run_module(name: str, argv: list[str], ended: BodyEnded = lambda _: None) -> ScriptOutcome:
-    """Run a module or a package's ``__main__`` as ``python -m name`` does. ``ended``: see ``run_script``."""
-    _set_first_path(str(Path.cwd()))
+def run_module(name: str, argv: list[str], ended: BodyEnded = lambda _: None, *, beside: bool = True) -> ScriptOutcome:
+    """Run a module or a package's ``__main__`` as ``python -m name`` does.
+
+    ``ended``: see ``run_script``. ``beside``: False keeps the current directory off the import path.
+    """
+    _set_first_path(str(Path.cwd()) if beside else None)
     sys.argv = ["-m", *argv]
 
     def body() -> None:
@@ -111,12 +124,12 @@ def _module_spec(name: str) -> importlib.machinery.ModuleSpec:
     return spec
 
 
-def _set_first_path(directory: str) -> None:
-    # sys.path[0] is the directory that our own process was started from; the script expects its own directory there.
-    if sys.path:
-        sys.path[0] = directory
-    else:
-        sys.path.append(directory)
+def _set_first_path(directory: str | None) -> None:
+    """Put the script's directory first, in place of the one that Python put there when this process started."""
+    if sys.path and not sys.flags.safe_path:
+        del sys.path[0]
+    if directory is not None:
+        sys.path.insert(0, directory)
 
 
 def _new_main(names: Mapping[str, object]) -> dict[str, object]:

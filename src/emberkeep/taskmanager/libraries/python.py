@@ -51,11 +51,9 @@ def _check_links(interpreter: Path, path: str, archive: str) -> None:
 
 def _start(interpreter: Path, environment: Path, path: str, archive: str) -> str:
     """Start the interpreter and return the version that it prints."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
         process = subprocess.Popen(
-            [str(interpreter), "-c", _PROGRAM],
-            env=environ,
+            [str(interpreter), "-I", "-c", _PROGRAM],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -28,7 +28,6 @@ def launch(tmp_path: Path) -> ExecutorLaunch:
         local_dir=tmp_path / "local",
         temporary_dir=tmp_path / "tmp",
         auth_secret="hush",
-        python_path=("/mine",),
     )
 
 
@@ -86,7 +85,7 @@ def test_jars_of_the_job_come_after_sparks_unless_they_are_to_win(launch: Execut
 def test_environment_is_the_one_given_without_the_drivers_own(launch: ExecutorLaunch) -> None:
     _, environment = executor_command(launch)
     assert environment["KEPT"] == "yes"
-    assert environment["PYTHONPATH"] == "/mine:/inherited"
+    assert environment["PYTHONPATH"] == "/inherited"
     assert environment["PYSPARK_PYTHON"] == "/venv/bin/python"
     assert environment["SPARK_LOCAL_IP"] == "127.0.0.2"
     assert "PYSPARK_GATEWAY_SECRET" not in environment

@@ -1,0 +1,68 @@
+"""A driver that cannot start reports why, whatever the error is, so that it is not started for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from tests.unit.formats.golden_samples import DRIVER_SPEC
+
+pytestmark = [pytest.mark.req("SEC-4"), pytest.mark.req("SAFE-22")]
+
+
+class Broken:
+    """A JobMaster's thread that ends before a JobManager has accepted the attempt."""
+
+    lease = None
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def start(self) -> None:
+        raise self._error
+
+    def report(self, outcome: AttemptOutcome) -> bool:
+        return False
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("error", [ImportError("planted"), LookupError("planted"), SystemExit("planted")])
+def test_any_error_before_the_script_is_a_lasting_failure_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    monkeypatch.setattr(daemon, "JobMasterThread", lambda *_: Broken(error))
+    monkeypatch.setattr(daemon, "raise_on_sigterm", lambda _: None)
+    spec = msgspec.structs.replace(DRIVER_SPEC, directory=str(tmp_path), logs=str(tmp_path), files=(), options={})
+    assert daemon._Driver(spec, Configuration()).run() == 1
+    outcome = read_outcome(tmp_path / OUTCOME_FILE)
+    assert outcome is not None
+    assert (outcome.kind, outcome.lasting) == (FailureKind.SETUP, True)
+    assert outcome.message == f"the driver cannot start: {type(error).__name__}: planted"
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [LookupError("unknown encoding: idna"), SystemExit(3)])
+def test_a_job_master_that_crashes_before_its_registration_does_not_kill_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    async def crash(self: JobMasterThread) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    monkeypatch.setattr(JobMasterThread, "_serve", crash)
+    configuration = Configuration()
+    thread = JobMasterThread(DRIVER_SPEC, configuration, SparkBridge(configuration, lambda _: None))
+    with pytest.raises(type(error)):
+        thread.start()
+    assert not thread.report(AttemptOutcome(exit_code=1))
+    thread.stop()
