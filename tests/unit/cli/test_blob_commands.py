@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.cli.application import main
 from emberkeep.cli.jobs.upload_display import UploadDisplay
-from emberkeep.cli.main import main
 from emberkeep.protocol.rest_blobs import BlobProblem
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, job_info
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.cli.main import main
+from emberkeep.cli.application import main
 from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus

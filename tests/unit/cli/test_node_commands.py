@@ -14,7 +14,7 @@ import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import EvacuatedDrivers
-from emberkeep.cli.main import main
+from emberkeep.cli.application import main
 from emberkeep.cli.nodes import wait as node_wait
 from emberkeep.cli.nodes.wait import Look, Quiet
 from emberkeep.cli.wording import until

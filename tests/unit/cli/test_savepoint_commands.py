@@ -17,7 +17,7 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.cli.main import main
+from emberkeep.cli.application import main
 from emberkeep.cli.wording import procedure_text, status_text
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer

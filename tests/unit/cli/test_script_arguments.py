@@ -2,7 +2,7 @@ import pytest
 from cyclopts import App, Parameter
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.cli.main import build_app
+from emberkeep.cli.application import build_app
 from emberkeep.cli.script_arguments import FLAGS, normalise
 
 

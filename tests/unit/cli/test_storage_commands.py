@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.cli.main import main
+from emberkeep.cli.application import main
 from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager

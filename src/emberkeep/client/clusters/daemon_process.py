@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.import_path import with_safe_path
 from emberkeep.base.log_tail import last_lines
 from emberkeep.base.process_identity import ProcessIdentity, identify
 
@@ -132,6 +135,14 @@ def daemon_program(module: str) -> list[str]:
     return [sys.executable, "-P", "-m", f"emberkeep.daemons.{module}"]
 
 
+def _environment() -> dict[str, str]:
+    """Return this process's environment, without folders in ``PYTHONPATH`` that other users can write."""
+    environ, refused = with_safe_path(os.environ, Path.cwd())
+    for folder in refused:
+        warnings.warn(str(folder), RuntimeWarning, stacklevel=2)
+    return environ
+
+
 def start_daemon(command: DaemonCommand, *, stdin: int = subprocess.DEVNULL, pass_fds: Sequence[int] = ()) -> Daemon:
     """Start a daemon. Raises Fatal (its directory cannot be written, or the process cannot be started)."""
     try:
@@ -139,6 +150,7 @@ def start_daemon(command: DaemonCommand, *, stdin: int = subprocess.DEVNULL, pas
         with command.out.open("wb") as out, command.err.open("wb") as err:
             process = subprocess.Popen(
                 [*daemon_program(command.module), *command.arguments],
+                env=_environment(),
                 stdin=stdin,
                 stdout=out,
                 stderr=err,

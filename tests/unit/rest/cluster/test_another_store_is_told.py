@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.cli.main import main
+from emberkeep.cli.application import main
 from emberkeep.jobmanager.views.cluster import Stranger
 from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, task_manager_info

@@ -1,0 +1,115 @@
+"""The `emberkeep` command: its subcommands, and how errors end them.
+
+Commands import what they need when they run, so that help and usage errors appear without delay.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, Parameter
+from cyclopts.exceptions import CycloptsError
+
+from emberkeep import __version__
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.cli import blob_commands, config_commands
+from emberkeep.cli.cluster import commands as cluster_commands
+from emberkeep.cli.cluster import daemon_commands, storage_commands
+from emberkeep.cli.exit_codes import ExitCode, exit_code_of
+from emberkeep.cli.jobs import commands as job_commands
+from emberkeep.cli.jobs import log_commands
+from emberkeep.cli.jobs import stop as job_stop
+from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say_error, show_traceback
+from emberkeep.cli.nodes import commands as node_commands
+from emberkeep.cli.savepoints import commands as savepoint_commands
+from emberkeep.cli.script_arguments import normalise, normalise_after_path
+
+_WITH_SCRIPT = ("run", "submit")
+
+
+def version() -> int:
+    """Show the versions of Emberkeep, Python and Spark."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        spark = installed("pyspark")
+    except PackageNotFoundError:
+        spark = "not installed"
+    python = ".".join(map(str, sys.version_info[:3]))
+    print_line(f"emberkeep {__version__}, Python {python}, Spark {spark}")
+    return ExitCode.OK
+
+
+def build_app() -> App:
+    """Return the command and all its subcommands."""
+    app = App(
+        name="emberkeep",
+        help="Keeps PySpark jobs alive and stoppable.",
+        version=__version__,
+        default_parameter=Parameter(negative=(), show_default=False),
+        help_format="plaintext",
+        result_action="return_value",
+    )
+    for order, name in enumerate(_WITH_SCRIPT):
+        forms = [f"emberkeep {name} [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")]
+        app.command(getattr(job_commands, name), name=name, sort_key=order, usage="Usage: " + "\n       ".join(forms))
+    app.command(job_commands.list_jobs, name="list", sort_key=10)
+    app.command(job_commands.info, sort_key=11)
+    app.command(log_commands.logs, sort_key=12)
+    app.command(job_stop.stop, sort_key=12)
+    app.command(job_commands.cancel, sort_key=13)
+    app.command(savepoint_commands.savepoint_app)
+    app.command(cluster_commands.cluster_app)
+    app.command(cluster_commands.task_managers_app)
+    app.command(node_commands.node_app)
+    app.command(blob_commands.blob_app)
+    app.command(storage_commands.storage_app)
+    app.command(config_commands.config_app)
+    app.command(daemon_commands.jobmanager, sort_key=40)
+    app.command(daemon_commands.task_manager_app)
+    app.command(daemon_commands.prepare, sort_key=42)
+    app.command(version, sort_key=50)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except EmberkeepError as error:
+        if is_debugging():
+            show_traceback(error)
+        say_error(error.message, error.hint)
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone. Without this, Python would report the error again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    except Exception as error:  # noqa: BLE001 - the boundary: a bug of ours ends the command without a traceback
+        if is_debugging():
+            show_traceback(error)
+        say_error(
+            f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
+        )
+        return ExitCode.FAILED
+
+
+def _run(words: list[str]) -> int:
+    if words and words[0] in _WITH_SCRIPT:
+        words = [words[0], *normalise(words[1:])]
+    elif words[:2] == ["savepoint", "restore"]:
+        words = [*words[:2], *normalise_after_path(words[2:])]
+    try:
+        result = build_app()(words, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        command = " ".join(["emberkeep", *(error.command_chain or ())])
+        say_error(str(error), f"`{command} --help` shows what is possible")
+        return ExitCode.USAGE
+    sys.stdout.flush()
+    return result if isinstance(result, int) else ExitCode.OK
