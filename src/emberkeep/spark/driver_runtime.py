@@ -132,7 +132,7 @@ class DriverRuntime:
         return progress.spark_jobs(self._context())
 
     def executors_changed(self) -> None:
-        """Tell Spark which executors are near the state of lost executors. Take a survey; log every failure."""
+        """Tell Spark again where the state of running queries is, after executors have come or gone; log failures."""
         if self._placement is not None:
             self._placement.executors_changed()
 

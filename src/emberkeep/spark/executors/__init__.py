@@ -1,1 +1,1 @@
-"""Executors from the view of Spark's scheduler."""
+"""Executors as Spark's scheduler sees them."""

@@ -245,7 +245,10 @@ class ExecutorFunctions:
             threading.Thread(target=self._serve, args=(connection, address, link), name=name, daemon=True).start()
 
     def _recognise(self, connection: socket.socket, address: str, link: Link) -> tuple[Channel, Hello]:
-        """Raises RetryLater, Conflict (not a worker of this attempt)."""
+        """Return the channel and the greeting of a connection that proves to come from a worker of this attempt.
+
+        Raises Conflict (it comes from another process), RetryLater.
+        """
         try:
             return recognise(connection, link)
         finally:

@@ -26,7 +26,7 @@ class RemoteInstance:
     replies: dict[int, Reply] = field(default_factory=dict)
     asked: FunctionCall | None = None
     is_welcome: bool = False  # the handshake on its current channel is complete, so it takes calls
-    farewell: Reply | None = None  # it has left, with its state
+    farewell: Reply | None = None  # its last reply, with its state, once it has left
     is_silent: bool = False  # its connection is broken
     until: float | None = None
     unseen: int = 0

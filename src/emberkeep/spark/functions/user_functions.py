@@ -151,9 +151,10 @@ class DriverFunctions:
                     step()
 
     def spark_stops(self, *, failed: bool) -> None:
-        """Take the steps at the sources' end while Spark still runs. ``failed``: Spark stops because of an exception.
+        """Take the steps at the sources' end while Spark still runs, then close the functions on executors.
 
-        A stop during an exception, or after a query failed, is not a good end.
+        ``failed``: Spark stops because of an exception. In that case, or if a query has failed, the sources have not
+        ended: skip their steps.
         """
         if self._has_any():
             if failed or self._query_failed():

@@ -105,8 +105,8 @@ def jvm_command(
 ) -> list[str]:
     """Return the JVM's command line.
 
-    Spark's settings are not on it, because process lists show command lines and settings contain secrets. The JVM reads
-    them from ``properties_file``.
+    The JVM reads Spark's settings from ``properties_file``: process lists show command lines, and settings contain
+    secrets. Only the settings that the JVM needs to start are on the line: heap size, Java options and class path.
     """
     effective = {**read_defaults(environ), **conf}
     options: list[str] = []

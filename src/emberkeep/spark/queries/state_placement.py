@@ -57,7 +57,7 @@ class StatePlacement:
 
     @contextmanager
     def watching(self, session: Any) -> Iterator[None]:
-        """Place the state of queries that start within this context; ``start`` returns after the listener has.
+        """Place the state of queries that start within this context, before the script's ``start`` returns.
 
         Listening ends with the context, because otherwise each batch of each query would call back into Python.
         """

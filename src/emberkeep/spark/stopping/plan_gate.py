@@ -23,7 +23,7 @@ def last_allowed(copied: int, retained: int) -> int:
     """Return the newest batch that a query may plan while the files of batch ``copied`` are being copied.
 
     Up to that batch, Spark removes none of these files. ``retained``: number of batches whose files Spark retains. The
-    result is never less than ``copied``: that batch is planned already, and Spark removes no file while it plans none.
+    result is never less than ``copied``: that batch is planned already, and Spark removes nothing without a newer plan.
     """
     return copied + max(0, retained - _MARGIN)
 

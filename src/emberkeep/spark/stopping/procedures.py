@@ -2,6 +2,8 @@
 
 Apart from the calls around the start of a query, which the script's threads make, all calls come from a single other
 thread. Calls block, and each may be repeated.
+
+While the job is being ended, a query that the script starts *starts ended*: it ends before its first batch.
 """
 
 from __future__ import annotations
@@ -197,9 +199,10 @@ class QueryProcedures:
                 raise too_late(f"{batches} did not end in time")
 
     def retain_batches(self) -> None:
-        """Keep what the last committed batch of each paused query needs until ``release_batches``.
+        """Keep the files that the last committed batch of each query needs, until ``release_batches``.
 
-        A query waits before a batch that would make Spark remove some of these files. Raises SparkUnavailable.
+        Call this while the queries are paused. Afterwards they may continue, but a query waits before a batch that
+        would make Spark remove some of these files. Raises SparkUnavailable.
         """
         self.plans.retain(
             {
@@ -282,10 +285,10 @@ class QueryProcedures:
         """Start the ended queries again, and let the script's awaits continue with them. Raises what a start raises."""
         self._start_away()
         self.gate.open()
-        self._start_away()  # the script may have started a query in the meantime that began ended, see ``started``
+        self._start_away()  # in the meantime, the script may have started a query, which then started ended
 
     def started(self, query: ScriptQuery) -> None:
-        """Finish the script's start of a query: run it if it began ended but the job's end has failed since."""
+        """Finish the script's start of a query. If it started ended, and the job continues after all, run it now."""
         if query.away and self.gate.is_open:
             self._start_away()
 
