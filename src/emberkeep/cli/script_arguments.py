@@ -57,7 +57,7 @@ def normalise(arguments: list[str]) -> list[str]:
 
 
 def normalise_after_path(arguments: list[str]) -> list[str]:
-    """Do the same for a command with a path before the script. Options may precede and follow the path.
+    """Do what ``normalise`` does, for a command with a path before the script. Options may precede or follow the path.
 
     >>> normalise_after_path(["/s/1", "--name", "counts", "app.py", "--name", "its own"])
     ['--name=counts', '--', '/s/1', 'app.py', '--name', 'its own']

@@ -77,7 +77,7 @@ async def blob_link(
 
 
 def _open_storage(location: str) -> BlobStorage | None:
-    """Return the HA store; None if this machine cannot use it, because the BLOB server also has everything."""
+    """Return the HA store; None if this machine cannot use it. The BLOB server has the same BLOBs."""
     if not location:
         return None
     try:

@@ -17,7 +17,10 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 
 
 class ServerMessageBlobs:
-    """Implements MessageBlobs in the BLOB server's process, which acts for no attempt, only as the leader."""
+    """Implements MessageBlobs in the BLOB server's process.
+
+    ``attempt`` is ignored: that process is the leader, and acts for no attempt.
+    """
 
     def __init__(self, server: BlobServerGateway) -> None:
         self._server = server
@@ -46,7 +49,7 @@ class ServerMessageBlobs:
 
 
 class CacheMessageBlobs:
-    """Implements MessageBlobs in all other processes."""
+    """Implements MessageBlobs in all processes but the BLOB server's."""
 
     def __init__(self, cache: BlobAccess, uploads: HttpBlobUploads) -> None:
         self._cache = cache

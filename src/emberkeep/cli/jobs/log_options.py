@@ -30,7 +30,7 @@ class LogReading:
     "List all logs instead of printing one."
 
     def check(self) -> None:
-        """Raises InvalidInput."""
+        """Check the range, which must have no end if the log is followed. Raises InvalidInput."""
         from emberkeep.protocol.byte_range import parse_byte_range
 
         if self.byte_range is None:
@@ -59,7 +59,7 @@ class LogChoice:
     "With --taskmanager or --jobmanager: print the log with this name instead."
 
     def check(self, job: Job | None) -> None:
-        """Raises InvalidInput unless the options choose one process, given the ``job`` that the command names."""
+        """Raise InvalidInput unless the options choose one process, given the ``job`` that the command names."""
         if [job is not None, self.task_manager is not None, self.job_manager].count(True) != 1:
             raise InvalidInput("name a job, --taskmanager or --jobmanager", hint="`emberkeep list` shows the jobs")
         if job is None and (self.attempt is not None or self.executor is not None):

@@ -136,7 +136,7 @@ def verify(
 def dispose(path: SavepointPath, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Delete a savepoint.
 
-    A directory without a savepoint's manifest is refused, and a savepoint from which an unfinished job was started.
+    A directory without a savepoint's manifest is refused. So is a savepoint that an unfinished job has started from.
     Files that the manifest does not name stay.
     """
     from emberkeep.client.savepoint_calls import savepoint_location

@@ -44,8 +44,7 @@ class EmbeddedOptions:
     """Settings for the start of the child.
 
     ``parent`` is the directory below which private directories are made. ``definitions`` are "key=value" of ``-D``.
-    ``stop_timeout`` is the seconds that the child gets to end its jobs and itself. ``storage`` is where it keeps its
-    data.
+    ``stop_timeout``: seconds that the child gets to end its jobs and itself. ``storage`` is where it keeps its data.
     """
 
     parent: Path

@@ -25,7 +25,7 @@ _SAVEPOINTS = "savepoints"
 
 @dataclass(frozen=True)
 class PrivateStorage:
-    """The private storage for each run. ``configuration`` is the one that the cluster would have without it."""
+    """The private storage for each run. ``configuration``: the cluster's, before ``definitions`` are added."""
 
     configuration: Configuration
 

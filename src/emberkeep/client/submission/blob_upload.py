@@ -58,7 +58,7 @@ async def upload_group(
 ) -> None:
     """Upload the missing contents of a group.
 
-    Raises InvalidInput (among other cases, a file changes), and what RestClient raises.
+    Raises InvalidInput, for example if a file changes during the upload, and what RestClient raises.
     """
     try:
         for last in (False,) * (_ROUNDS - 1) + (True,):

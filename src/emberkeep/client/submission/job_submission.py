@@ -37,7 +37,7 @@ class JobSubmitting:
     ) -> None:
         """``notice`` gets a line when something must be repeated.
 
-        ``silence`` is the seconds without progress after which ``run`` fails, once a JobManager has been reached.
+        ``silence``: seconds without progress after which ``run`` fails, once a JobManager has been reached.
         """
         self._client = client
         self._job = job

@@ -97,10 +97,13 @@ class DriverProcedures:
             ) from None
 
     def _bound(self, step: Step, request: ProcedureRequest) -> float | None:
-        """Return the seconds after which a step counts as hanging. A step with its own limit has ended before that."""
+        """Return the seconds after which a step counts as hanging; None for a step that keeps the request's deadline.
+
+        A step with a time limit of its own ends before that.
+        """
         match step:
             case Step.FINISH_BATCHES | Step.PAUSE:
-                return None  # they observe the request's deadline
+                return None
             case Step.DISCARD_SAVEPOINT:
                 return min(_DISCARD_SECONDS, self._step_seconds)
             case Step.CHECK:

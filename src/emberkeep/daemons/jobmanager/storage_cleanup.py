@@ -306,7 +306,7 @@ class StorageKeeper:
         return self._condition
 
     def problem(self) -> str:
-        """Return the problem of the last condition, "" if there is none."""
+        """Return the problem that the last inspection of the storage found, "" if it found none."""
         return self._condition.problem
 
     async def adopt(self) -> StorageInfo:

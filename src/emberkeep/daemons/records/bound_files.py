@@ -1,4 +1,4 @@
-"""The artefacts that a process was bound to: a record in its directory, for the next task manager process."""
+"""The record of a process's artefacts, in the directory of the process, for the next task manager process."""
 
 from __future__ import annotations
 

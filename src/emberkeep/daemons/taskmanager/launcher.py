@@ -134,7 +134,7 @@ class ProcessLauncher:
         await self._ends.leave()
 
     async def run(self) -> NoReturn:
-        """Supervise how ends are reported, until cancelled; see ``ProcessEnds.run``."""
+        """Wait until cancelled. Raises the error that made an end impossible to report."""
         await self._ends.run()
 
     async def start_driver(self, request: StartDriver) -> int:

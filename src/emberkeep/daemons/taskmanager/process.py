@@ -157,7 +157,7 @@ class _Holdings:
 
 
 async def _holdings(site: _Site, server: Callable[[], str | None], stack: contextlib.AsyncExitStack) -> _Holdings:
-    """Open the task manager's holdings. ``server`` returns the current address of the BLOB server."""
+    """Open what the task manager keeps on its node. ``server`` returns the current address of the BLOB server."""
     configuration, directory = site.configuration, site.directory
     supervisor = _supervisor(directory, site.services, stack)
     earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)

@@ -1,4 +1,4 @@
-"""The files that processes of a task manager are bound to, held in its library cache while they run.
+"""The job files of a task manager's processes, held in its library cache while the processes run.
 
 A record beside each process lists its files, so that the next task manager process holds them again.
 """
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProcessFiles:
-    """Binds and releases the files of processes, each at most once at a time."""
+    """Binds files to processes (see ``LibraryCache``) and releases them, at most once at a time for each process."""
 
     def __init__(self, places: ProcessPlaces, libraries: LibraryCache) -> None:
         self._places = places

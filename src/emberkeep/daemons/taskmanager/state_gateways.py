@@ -52,7 +52,7 @@ _SHARE_INTERVAL = 60.0  # seconds between checks of which task managers share th
 
 
 def _open_state(location: str) -> DurableState:
-    """Open a durable store. The job's driver creates each root before executors use it."""
+    """Open a durable store, without creating its root: the job's driver does that before executors use it."""
     return open_state_store(location, first_start=FirstStart.ELSEWHERE)
 
 

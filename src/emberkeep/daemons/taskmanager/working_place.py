@@ -1,7 +1,7 @@
 """The working directory of a task manager: held by one process at a time, owned by one task manager permanently.
 
 Its ownership record names its cluster and its task manager. The id stays with the directory: a task manager that comes
-back at another address keeps the id that its slots know.
+back at another address keeps its id, and so its slots.
 """
 
 from __future__ import annotations
