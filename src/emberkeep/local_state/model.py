@@ -47,7 +47,7 @@ class FileStatus(Compatible, frozen=True, kw_only=True):
     """The status of one file or directory in the durable store.
 
     ``generation`` changes whenever the bytes under this name are replaced, so a local copy is valid for its generation
-    only. A retried micro-batch does write a name again with other bytes. "" for directories.
+    only. A retried micro-batch does write a name again with other bytes. Directories have the generation "".
     """
 
     name: str  # below its root

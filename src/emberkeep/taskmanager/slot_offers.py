@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class SlotOffers:
-    """At most one offer to each attempt is under way. Belongs to ``owner`` and runs in its turns.
+    """Makes the offers, at most one at a time to each attempt. Belongs to ``owner`` and runs in its turns.
 
     ``info``: this task manager, as each offer names it.
     """

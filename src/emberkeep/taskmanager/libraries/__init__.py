@@ -1,1 +1,1 @@
-"""Files, archives and Python environments that tasks are bound to."""
+"""Files, archives and Python environments that tasks run with."""

@@ -49,7 +49,7 @@ class _Placing(Enum):
 
 
 class LibraryCache:
-    """The files that tasks on this node are bound to. ``start`` it first; ``run`` cleans up.
+    """The job files that tasks on this node run with. ``start`` it first; ``run`` cleans up.
 
     ``holder`` in all methods names the task, uniquely on this node.
     """
