@@ -58,7 +58,7 @@ class WatchedBlobs:
         await self._blobs.close()
 
     def _check(self) -> None:
-        """Raises Unavailable while there is a problem."""
+        """Raise Unavailable while there is a problem."""
         problem = self._problem()
         if problem:
             raise Unavailable(f"the HA store {self.location} is not used: {problem}", hint="see this process's log")

@@ -61,7 +61,7 @@ class StorageOfBlobs(Protocol):
         """The storage's identity; "" if it is not known."""
 
     def require(self) -> None:
-        """Raises an EmberkeepError if nothing may be deleted in the storage."""
+        """Raise an EmberkeepError if nothing may be deleted in the storage."""
 
 
 class BlobPlace:
@@ -164,7 +164,7 @@ class BlobPlace:
     def adopt(self) -> None:
         """Let the storage own the place and all data in it, as an operator has decided.
 
-        Raises as ``require``, but never Unclaimed because of the place.
+        Raises what ``require`` raises; Unclaimed only about the storage, never about the place.
         """
         with self._turn:
             self._storage.require()

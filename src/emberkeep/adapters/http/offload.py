@@ -70,8 +70,8 @@ class Offload:
         """Store the large parts of a message as BLOBs and return what to send.
 
         ``answers`` is the request if ``message`` is a reply. Storing may take ``seconds``, plus the time that the
-        message's size takes at PACE. The BLOBs belong to the message's job. If the job has ended they belong to no job,
-        unless the message is sent on behalf of an attempt, which has ended as well.
+        message's size takes at PACE. The BLOBs belong to the message's job. If that job has ended, a message on
+        behalf of one of its attempts raises Conflict; the BLOBs of any other message belong to no job.
 
         Raises RetryLater (no BLOB server), InvalidInput (too large), Conflict (the attempt has ended), Fatal.
         """

@@ -47,8 +47,8 @@ class EmbeddedJobStore:
     ) -> None:
         """``path``: the SQLite file; the first ``open`` creates it. ``graph_dir``: this store's graphs are in a folder
         of that directory. ``storage``: ``open`` settles its ownership, and raises what that raises; None if nothing is
-        ever deleted there. ``clock``: raises the epoch above that of a newer file, if this one was restored from a
-        copy; None for the system clock."""
+        ever deleted there. ``clock``: its time is the lowest epoch, so that a file restored from a copy gets a
+        higher epoch than the file before it; None for the system clock."""
         self._storage = storage
         self._clock = clock or SystemClock()
         self._path = path

@@ -39,7 +39,7 @@ def record_checkpoint_place(place: Path, owner: Owner) -> None:
 
 
 def require_checkpoint_place(place: Path, node: str, *, is_recorded: bool) -> None:
-    """Raises Unavailable, naming ``node``, if the directory's file system is missing there.
+    """Raise Unavailable, naming ``node``, if the directory's file system is missing there.
 
     ``is_recorded``: the directory is known to carry a record.
     """

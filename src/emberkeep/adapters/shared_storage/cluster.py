@@ -291,7 +291,10 @@ class ClusterStorage:
         ]
 
     def remove(self, item: Item) -> None:
-        """Remove a job's checkpoints, or its graphs of other job stores. Raises as ``require``, and Unavailable."""
+        """Remove a job's checkpoints, or those of its graphs that belong to other job stores.
+
+        Raises what ``require`` raises, and Unavailable.
+        """
         kind, job_id = item
         self.require()
         if kind is Kind.CHECKPOINTS:
@@ -308,7 +311,7 @@ class ClusterStorage:
         return read_marks(self._place / MARKS_FILE)
 
     def write_marks(self, marks: Iterable[Mark]) -> None:
-        """Replace all marks. Raises as ``require``, and Fatal."""
+        """Replace all marks. Raises what ``require`` raises, and Fatal."""
         self.require()
         write_marks(self._place / MARKS_FILE, marks)
 

@@ -40,9 +40,9 @@ class CheckpointNodes:
     ) -> JobPointers:
         """Merge a report into the job's pointers and return all of them.
 
-        In the same transaction write ``attempt_data``, if given, to the attempt node. Raises RetryLater (among others
-        if the attempt node is no longer as ``attempt_node`` says), Fatal (stored pointers unreadable), Conflict,
-        UnknownOutcome.
+        In the same transaction write ``attempt_data``, if given, to the attempt node. Raises RetryLater (for
+        example if the attempt node has changed since ``attempt_node`` was read), Fatal (stored pointers unreadable),
+        Conflict, UnknownOutcome.
         """
         path, attempt_path = self._layout.checkpoint(job_id), self._layout.attempt(job_id)
         node = await self._session.find(path)

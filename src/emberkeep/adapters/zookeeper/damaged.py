@@ -72,10 +72,10 @@ class DamagedNodes:
             return []
 
     async def keeping_pointers(self, job_id: str) -> Callable[[TransactionRequest], None]:
-        """Return the operations that move a job's leftover pointer node to its damaged records.
+        """Return a function that adds operations to a transaction: move a job's pointer node to its damaged records.
 
-        They belong to the transaction that expires the job's result. A pointer node that still exists then could not be
-        read when the job ended.
+        Call it for the transaction that expires the job's result. A pointer node that still exists then could not be
+        read when the job ended; without one, nothing is added.
         """
         path, place = self._layout.checkpoint(job_id), self._layout.damaged_job(job_id)
         node, kept = await asyncio.gather(self._session.find(path), self._session.find(place))

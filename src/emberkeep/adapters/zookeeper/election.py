@@ -223,9 +223,9 @@ class ZooKeeperElection:
             return ""
 
     async def _is_turn(self, before: list[_Contender], change: asyncio.Event) -> bool:
-        """True if no contender is before this one, or the processes of all of them are proven gone.
+        """Probe the contenders before this one. True if there are none, or once all their processes are proven gone.
 
-        Otherwise probe them until one of the two holds, or until ``change`` is set.
+        False if ``change`` is set before that.
         """
         clock = asyncio.get_running_loop().time
         while before and not change.is_set():

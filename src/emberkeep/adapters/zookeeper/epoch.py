@@ -48,7 +48,7 @@ class LeaderEpoch:
         return self._number
 
     def check_taken(self) -> None:
-        """Raises Conflict unless the epoch is taken."""
+        """Raise Conflict unless the epoch is taken."""
         _ = self.number
 
     async def take(self, prepare: Callable[[int], Awaitable[None]] | None = None) -> int:

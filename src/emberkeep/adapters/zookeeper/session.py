@@ -214,12 +214,12 @@ class ZooKeeperSession:
         return stat is not None
 
     async def acls(self, path: str) -> list[ACL]:
-        """Return the node's access rights. Raises as ``get``."""
+        """Return the node's access rights. Raises what ``get`` raises."""
         found, _ = await self._run(lambda: self._kazoo.get_acls_async(path), f"read who may use {path}", writes=False)
         return list(found)
 
     async def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
-        """Return the names of the node's children, sorted. Raises as ``get``."""
+        """Return the names of the node's children, sorted. Raises what ``get`` raises."""
         names: list[str] = await self._run(
             lambda: self._kazoo.get_children_async(path, watch=self._watcher(watch)), f"list {path}", writes=False
         )

@@ -22,7 +22,7 @@ from emberkeep.rest.ports import LogChunk, LogQuery
 from emberkeep.rest.serving.log_ids import parse_log_id
 from emberkeep.rest.serving.log_reader import LogReader
 
-SERVED_SECONDS: Final = 120.0  # seconds after which a piece was read, or its reader no longer waits
+SERVED_SECONDS: Final = 120.0  # seconds after an upload by which the piece was read, or its reader no longer waits
 
 _HOLDER_CHARACTERS: Final = 200
 _MAX_LOGS: Final = 1000  # logs whose last pieces are remembered

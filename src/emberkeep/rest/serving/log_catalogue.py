@@ -97,7 +97,7 @@ def _listing(directory: Path) -> list[Path]:
 
 
 def _entry(log_id: str, kind: LogKind, path: Path, *, complete: bool) -> LogEntry | None:
-    """Describe a log; None if it is not a regular file, or is gone."""
+    """Describe a log; None if it is not a regular file, is gone, or may not be looked at."""
     try:
         status = path.lstat()
     except (FileNotFoundError, PermissionError):
