@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.files.archive_entries import TarMembers, zip_link_target
 from emberkeep.client.submission.job_files import JobFile
 from emberkeep.jobs.archives import TAR_SUFFIXES, ZIP_SUFFIXES, is_unpacked, is_zip
 from emberkeep.jobs.interpreter import PACKING_HINT, WORKER_PYTHON, packed_interpreter
@@ -98,10 +99,10 @@ def _members(archive: Path) -> dict[str, _Member]:
 
 
 def _tar_members(archive: Path) -> dict[str, _Member]:
-    with tarfile.open(archive, "r:*") as source:
+    with TarMembers.open(archive, "r:*") as source:
         return {
             member.name: member.linkname if member.issym() else member.mode
-            for member in source
+            for member in iter(source.next, None)
             if member.issym() or member.isreg() or member.islnk()
         }
 
@@ -112,7 +113,7 @@ def _zip_members(archive: Path) -> dict[str, _Member]:
         for info in source.infolist():
             mode = info.external_attr >> 16
             if stat.S_ISLNK(mode):
-                members[info.filename] = source.read(info).decode()
+                members[info.filename] = zip_link_target(source, info)
             elif not info.is_dir():
                 members[info.filename] = mode
     return members

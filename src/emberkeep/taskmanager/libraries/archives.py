@@ -20,7 +20,8 @@ from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.process_identity import boot_id
 from emberkeep.blobs.staging import Staging
-from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, remove_tree, unpack
+from emberkeep.taskmanager.libraries.unpack_process import unpack_apart
+from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, remove_tree
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +31,7 @@ CONTENT = "content"
 _TEMPORARY_PREFIX = ".incoming-"
 _REMOVED_PREFIX = ".removed-"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_LIMITS = UnpackLimits()
 
 
 class UnpackedArchives:
@@ -38,9 +40,9 @@ class UnpackedArchives:
     Methods belong to one event loop; disk work runs in threads.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, limits: UnpackLimits = _LIMITS) -> None:
         self._directory = directory
-        self._limits = UnpackLimits()
+        self._limits = limits
         self._present: set[str] = set()
         self._holders: dict[str, set[str]] = {}
         self._flights: dict[str, asyncio.Task[None]] = {}
@@ -184,7 +186,7 @@ def _unpack_aside(
     target = directory / sha256
     try:
         temporary.mkdir(mode=0o700)
-        unpack(archive, name, temporary / CONTENT, limits, stop)
+        unpack_apart(archive, name, temporary / CONTENT, limits, stop)
         write_record(temporary / RECORD_FILE, RECORD_KIND, RECORD_VERSION, boot_id().encode())
         if target.exists():  # part of it was deleted by hand
             remove_tree(target)

@@ -1,7 +1,7 @@
 """Unpacks an archive of unknown origin without letting it write or point outside its directory.
 
 Links are created last, so nothing is written through a link; their targets are checked once all links exist. The
-content is shared by jobs, so it is made read-only.
+content is shared by jobs, so it is made read-only. ``unpack_process`` runs this with bounded memory.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import re
 import shutil
 import stat
 import tarfile
-import threading
 import zipfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from tarfile import (  # type: ignore[attr-defined]  # the first is missing in the type information
-    EOFHeaderError,
-    HeaderError,
-    ReadError,
-)
-from typing import IO, Self
+from typing import IO
+
+import msgspec
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.archive_entries import LONGEST_PATH, TarMembers, zip_link_target
 from emberkeep.jobs.archives import is_zip
 
 _CHUNK_BYTES = 1024**2
+_LONGEST_PART = 255  # bytes of a file's name; the limit of most file systems
+_DEEPEST = 128  # directories; who walks a tree recurses
+_SHOWN = 120  # characters of a name in a message
 _DAMAGED = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -46,27 +46,32 @@ _DAMAGED = (
 _INTERPRETER = re.compile(r"(.*/)?bin/python[0-9.]*")
 
 
-@dataclass(frozen=True)
-class UnpackLimits:
-    """Limits of an unpacked archive.
+class UnpackLimits(msgspec.Struct, frozen=True):
+    """Limits of an unpacked archive, and of unpacking it.
 
     The unpacked content may have ``free`` bytes plus ``ratio`` bytes for each packed byte, and never more than ``size``
-    bytes.
+    bytes. ``members`` includes all directories that are created.
     """
 
     members: int = 1_000_000
     size: int = 64 * 1024**3  # bytes
     ratio: int = 200
     free: int = 1024**3  # bytes
+    memory: int = 512 * 1024**2  # bytes; a zip file's table of contents is in memory, some 1 KiB for each member
+    cpu: int = 3600  # seconds
+
+    def content(self, packed: int) -> int:
+        """Return how many bytes an archive of ``packed`` bytes may unpack to."""
+        return min(self.size, self.free + packed * self.ratio)
 
 
-def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, stop: threading.Event) -> None:
-    """Unpack into the new directory ``target``; ``name`` determines the format. Blocks until done or ``stop`` is set.
+def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, is_over: Callable[[], bool]) -> None:
+    """Unpack into the new directory ``target``; ``name`` determines the format. Blocks until done or ``is_over()``.
 
-    Raises Fatal if the archive is damaged, too large or points outside, if the disk is full, or if ``stop`` is set.
+    Raises Fatal if the archive is damaged, too large or points outside, if the disk is full, or if ``is_over()``.
     In that case the contents of ``target`` are unusable.
     """
-    tree = _Tree(name, target, limits, archive.stat().st_size, stop)
+    tree = _Tree(name, target, limits, limits.content(archive.stat().st_size), is_over)
     try:
         target.mkdir(mode=0o700)
         if is_zip(name):
@@ -80,7 +85,7 @@ def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, stop: t
     except OSError as error:
         reason = error.strerror or str(error)
         raise Fatal(
-            f"cannot unpack {name}: {reason} ({error.filename or target})",
+            f"cannot unpack {name}: {reason} ({_shown(str(error.filename or target))})",
             hint="check that disk: space and permissions",
         ) from error
 
@@ -93,8 +98,8 @@ def remove_tree(path: Path) -> None:
 
 
 def _unpack_tar(archive: Path, tree: _Tree) -> None:
-    with tarfile.open(archive, "r:*", tarinfo=_StrictHeader) as source:
-        for member in source:
+    with TarMembers.open(archive, "r:*") as source:
+        for member in iter(source.next, None):
             if member.isreg():
                 content = source.extractfile(member)
                 assert content is not None, "it is a regular file"  # noqa: S101
@@ -106,20 +111,10 @@ def _unpack_tar(archive: Path, tree: _Tree) -> None:
             elif member.islnk():
                 tree.hard_link(member.name, member.linkname)
             else:
-                raise Fatal(f"{tree.name} contains {member.name!r}, which is neither a file nor a directory nor a link")
-
-
-class _StrictHeader(tarfile.TarInfo):
-    """Reports a truncated or damaged header, which tarfile itself takes for the end of the archive."""
-
-    @classmethod
-    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
-        try:
-            return super().fromtarfile(tarfile)
-        except EOFHeaderError:
-            raise  # the end-of-archive mark
-        except HeaderError as error:
-            raise ReadError(f"it is truncated or damaged ({error})") from error
+                raise Fatal(
+                    f"{tree.name} contains {_shown(member.name)}, which is neither a file nor a directory nor a link",
+                    hint="pack it again",
+                )
 
 
 def _unpack_zip(archive: Path, tree: _Tree) -> None:
@@ -129,8 +124,7 @@ def _unpack_zip(archive: Path, tree: _Tree) -> None:
             if info.is_dir():
                 tree.directory(info.filename)
             elif stat.S_ISLNK(mode):
-                tree.check_size(info.file_size)
-                tree.link(info.filename, source.read(info).decode())
+                tree.link(info.filename, zip_link_target(source, info))
             else:
                 with source.open(info) as content:
                     tree.file(info.filename, info.file_size, content, mode)
@@ -139,19 +133,19 @@ def _unpack_zip(archive: Path, tree: _Tree) -> None:
 class _Tree:
     """A directory that is being filled from an archive."""
 
-    def __init__(self, name: str, root: Path, limits: UnpackLimits, packed: int, stop: threading.Event) -> None:
+    def __init__(self, name: str, root: Path, limits: UnpackLimits, most: int, is_over: Callable[[], bool]) -> None:
+        """``most``: bytes of content."""
         self.name = name
         self._root = root
         self._limits = limits
-        self._most = min(limits.size, limits.free + packed * limits.ratio)
-        self._stop = stop
+        self._most = most
+        self._is_over = is_over
         self._members = 0
         self._size = 0
         self._links: dict[str, str] = {}
 
     def directory(self, name: str) -> None:
-        path = self._place(name)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make(self._place(name))
 
     def file(self, name: str, size: int, content: IO[bytes], mode: int) -> None:
         """Write a file of ``size`` bytes. Only the executable bits of ``mode`` are used."""
@@ -164,13 +158,21 @@ class _Tree:
                 written += len(chunk)
                 if written > size:
                     break
+                self._check_not_over()
                 file.write(chunk)
             if written != size:
-                raise Fatal(f"{self.name} is damaged: the size of {name!r} differs from its header")
+                raise Fatal(f"{self.name} is damaged: the size of {_shown(name)} differs from its header")
             os.fchmod(file.fileno(), 0o555 if mode & 0o111 else 0o444)
 
     def link(self, name: str, target: str) -> None:
         """Add a symbolic link, which ``finish`` creates."""
+        length = len(os.fsencode(target))
+        if length > LONGEST_PATH:
+            raise Fatal(
+                f"{self.name} contains {_shown(name)}, a link whose target has {length} bytes; {LONGEST_PATH} are "
+                "allowed",
+                hint="pack it again",
+            )
         path = self._new(name)
         self._links[str(path.relative_to(self._root))] = target
 
@@ -179,7 +181,9 @@ class _Tree:
         source = self._root / _inside(self.name, target)
         path = self._new(name)
         if not source.is_file():
-            raise Fatal(f"{self.name} is damaged: {name!r} is a link to {target!r}, which did not come before it")
+            raise Fatal(
+                f"{self.name} is damaged: {_shown(name)} is a link to {_shown(target)}, which did not come before it"
+            )
         path.hardlink_to(source)
 
     def check_size(self, size: int) -> None:
@@ -193,13 +197,13 @@ class _Tree:
     def finish(self) -> None:
         for name, target in self._links.items():
             path = self._root / name
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make(path.parent)
             path.symlink_to(target)
         for name, target in self._links.items():
             real = Path(os.path.realpath(self._root / name))
             if not real.is_relative_to(self._root.resolve()) and not _INTERPRETER.fullmatch(name):
                 raise Fatal(
-                    f"{self.name} contains {name!r}, a link to {target!r}, which is outside the archive",
+                    f"{self.name} contains {_shown(name)}, a link to {_shown(target)}, which is outside the archive",
                     hint="pack the link's target instead (tar --dereference)",
                 )
         for directory, _, _ in os.walk(self._root):
@@ -211,23 +215,60 @@ class _Tree:
         Create the directories above the path, and delete an earlier member of the same name, as tar does.
         """
         path = self._place(name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make(path.parent)
         path.unlink(missing_ok=True)
         self._links.pop(str(path.relative_to(self._root)), None)
         return path
 
     def _place(self, name: str) -> Path:
-        if self._stop.is_set():
-            raise Fatal(f"{self.name} was not unpacked: the task manager ends")
+        self._check_not_over()
+        self._count()
+        return self._root / _inside(self.name, name)
+
+    def _make(self, directory: Path) -> None:
+        """Create a directory and those above it up to the root, unless they exist."""
+        missing = []
+        while directory != self._root and not directory.is_dir():
+            missing.append(directory)
+            directory = directory.parent
+        for path in reversed(missing):
+            self._count()
+            path.mkdir(mode=0o700)
+
+    def _count(self) -> None:
         self._members += 1
         if self._members > self._limits.members:
-            raise Fatal(f"{self.name} has more than {self._limits.members} members", hint="pack fewer files")
-        return self._root / _inside(self.name, name)
+            raise Fatal(
+                f"{self.name} has more than {self._limits.members} members and directories", hint="pack fewer files"
+            )
+
+    def _check_not_over(self) -> None:
+        if self._is_over():
+            raise Fatal(f"{self.name} was not unpacked: the task manager ends")
 
 
 def _inside(archive: str, name: str) -> str:
-    """Return a member's path below the root. A leading "/" is ignored, as in tar and zip. Raises Fatal for ".."."""
+    """Return a member's path below the root. A leading "/" is ignored, as in tar and zip.
+
+    Raises Fatal for "..", and if the name is too long.
+    """
+    length = len(os.fsencode(name))
+    if length > LONGEST_PATH:
+        raise Fatal(
+            f"{archive} contains {_shown(name)}, a name of {length} bytes; {LONGEST_PATH} are allowed",
+            hint="pack it again with shorter names",
+        )
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
-        raise Fatal(f"{archive} contains {name!r}, which is outside the archive", hint="pack it again")
+        raise Fatal(f"{archive} contains {_shown(name)}, which is outside the archive", hint="pack it again")
+    if len(parts) > _DEEPEST or any(len(os.fsencode(part)) > _LONGEST_PART for part in parts):
+        raise Fatal(
+            f"{archive} contains {_shown(name)}, which is more than {_DEEPEST} directories deep or has a part of more "
+            f"than {_LONGEST_PART} bytes",
+            hint="pack it again with shorter names",
+        )
     return "/".join(parts)
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN else name[:_SHOWN] + "…")
