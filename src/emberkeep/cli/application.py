@@ -16,7 +16,7 @@ from emberkeep import __version__
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.cli import blob_commands, config_commands
 from emberkeep.cli.cluster import commands as cluster_commands
-from emberkeep.cli.cluster import daemon_commands, storage_commands
+from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
 from emberkeep.cli.jobs import log_commands
@@ -68,6 +68,7 @@ def build_app() -> App:
     app.command(blob_commands.blob_app)
     app.command(storage_commands.storage_app)
     app.command(config_commands.config_app)
+    app.command(security_commands.security_app)
     app.command(daemon_commands.jobmanager, sort_key=40)
     app.command(daemon_commands.task_manager_app)
     app.command(daemon_commands.prepare, sort_key=42)

@@ -14,13 +14,15 @@ class Endpoint:
     """The address of a cluster and its token, which is never printed.
 
     ``url`` has no trailing slash. ``source`` says how it was found. ``others`` are the URLs of the cluster's other
-    JobManagers, used when this one cannot be reached.
+    JobManagers, used when this one cannot be reached. ``ca`` is the file with the CAs that prove servers at https
+    URLs; "" for the CAs of this system.
     """
 
     url: str
     token: str = field(repr=False)
     source: str = ""
     others: tuple[str, ...] = ()
+    ca: str = ""
 
     @property
     def is_loopback(self) -> bool:
@@ -42,11 +44,14 @@ def join_host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def parse_url(text: str, origin: str) -> str:
-    """Return the base URL in ``text`` ("host:port" or "http://host:port"). Raises InvalidInput."""
+def parse_url(text: str, origin: str, scheme: str = "http") -> str:
+    """Return the base URL in ``text`` ("host:port" or "http://host:port"). Raises InvalidInput.
+
+    ``scheme`` is that of a text without one.
+    """
     candidate = text.strip()
     if "://" not in candidate:
-        candidate = f"http://{candidate}"
+        candidate = f"{scheme}://{candidate}"
     hint = "for example http://127.0.0.1:8081"
     try:
         parts = urlsplit(candidate)

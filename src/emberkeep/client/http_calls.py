@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.tls.links import UNPROVEN_HINT, client_context, handshake_failure
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised, Unanswered, Unreachable
@@ -98,9 +99,12 @@ class HttpCalls:
         self.has_met = False  # true once a call has succeeded, or a connection that was accepted broke during a request
 
     def open(self) -> None:
-        """Create the session. Needs a running loop."""
-        token = self._endpoint.token
-        self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"} if token else {})
+        """Create the session. Needs a running loop. Raises Fatal (the file with the CAs)."""
+        token, encrypted = self._endpoint.token, self._endpoint.url.startswith("https:")
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=client_context(self._endpoint.ca) if encrypted else True),
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+        )
 
     async def close(self) -> None:
         if self._session is not None:
@@ -152,6 +156,11 @@ class HttpCalls:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.netloc:
                 raise Fatal(f"the JobManager at {self._base} redirects to {url!r}, which is not a web address")
+            if parts.scheme == "http" and self._base.startswith("https:"):
+                raise Fatal(
+                    f"the JobManager at {self._base} redirects to {url}, which does not encrypt",
+                    hint="set security.encryption to the same value everywhere",
+                )
             self._base = f"{parts.scheme}://{parts.netloc}{parts.path.partition(API_PREFIX + '/')[0]}"
         raise RetryLater(f"the JobManagers redirect in a circle (last to {url})", hint="an election may be under way")
 
@@ -204,6 +213,11 @@ def _broke_off(error: RetryLater) -> bool:
 
 
 def _unreachable(endpoint: Endpoint, error: Exception) -> Unreachable:
+    if isinstance(error, aiohttp.ClientSSLError):
+        return Unreachable(
+            f"the server at {endpoint.url} has not proven to be of the cluster: {handshake_failure(error)}",
+            hint=UNPROVEN_HINT,
+        )
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
     elif isinstance(error, TimeoutError):

@@ -10,9 +10,12 @@ import msgspec
 from emberkeep.base.errors import EmberkeepError
 
 
-def announce_ready(url: str, token_file: Path) -> None:
-    """Announce that the process serves at ``url``. Callers authenticate with the token in ``token_file``."""
-    _write({"url": url, "token_file": str(token_file)})
+def announce_ready(url: str, token_file: Path, ca: str) -> None:
+    """Announce that the process serves at ``url``. Callers authenticate with the token in ``token_file``.
+
+    ``ca``: the file with the CAs that prove the process; "" if it does not encrypt.
+    """
+    _write({"url": url, "token_file": str(token_file), "ca": ca})
 
 
 def announce_failure(error: EmberkeepError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ async def blob_link(
     token: str,
     services: Services,
     *,
+    tls: ssl.SSLContext | None = None,
     thread_name: str = "emberkeep-blob-transfer",
 ) -> AsyncIterator[BlobLink]:
     """Open a cache. On leaving, delete all its BLOBs (BLOB-16), unless ``cache.leave`` was called.
@@ -61,7 +63,7 @@ async def blob_link(
     Raises Fatal if its directory cannot be used.
     """
     async with contextlib.AsyncExitStack() as stack:
-        threads = BlobThreads(token, thread_name=thread_name)
+        threads = BlobThreads(token, tls=tls, thread_name=thread_name)
         stack.callback(threads.close)
         ha = _open_storage(places.ha)
         if ha is not None:

@@ -20,6 +20,7 @@ from emberkeep.base.configuration.options import BLOB_DIRECTORY, JOB_MANAGER_ADD
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
+from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services, run_daemon
 from emberkeep.daemons.taskmanager.process import task_manager_process
@@ -44,7 +45,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
             with held_working_place(own, layout, cluster, system.clock) as place:
                 async with task_manager_process(system, own, layout, place, services) as task_manager:
                     log.info("embedded cluster serves", url=job_manager.url, task_manager=task_manager.address)
-                    announce_ready(job_manager.url, layout.token_file)
+                    announce_ready(job_manager.url, layout.token_file, announced_ca(configuration, layout))
                     await services.run_until(stop)
                     task_manager.retiring = True
                     log.info("embedded cluster ends on request")

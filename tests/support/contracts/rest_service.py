@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -106,7 +107,7 @@ class RestServiceContract:
         leader, own = await client.leadership(), (await client.overview()).emberkeep
         assert leader.epoch == own.epoch > 0
         assert 0 < leader.started_ms <= leader.now_ms + 1_000  # the time of an answer has whole seconds
-        assert client.endpoint.url == f"http://{own.job_manager}"
+        assert urlsplit(client.endpoint.url).netloc == own.job_manager
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 

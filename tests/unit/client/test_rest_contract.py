@@ -11,7 +11,7 @@ import pytest
 
 from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.configuration.layout import StateLayout, state_layout
-from emberkeep.base.configuration.options import REST_PORT, STATE_DIRECTORY
+from emberkeep.base.configuration.options import ENCRYPTION, REST_PORT, STATE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
@@ -30,7 +30,7 @@ class RealStage:
     def __init__(self, process: JobManagerProcess, layout: StateLayout) -> None:
         self._process = process
         self._log = layout.job_manager / "logs" / LOG
-        self.endpoint = Endpoint(process.url, load_token(layout.token_file), "a test")
+        self.endpoint = Endpoint(process.url, load_token(layout.token_file), "a test", ca=layout.tls_files.ca)
 
     async def task_manager(self, name: str) -> None:
         await FakeTaskManager(self._process.service, name).register()
@@ -61,9 +61,11 @@ class FakeStage:
 
 
 class TestJobManager(RestServiceContract):
+    encryption = "none"
+
     @pytest.fixture
     async def stage(self, tmp_path: Path) -> AsyncIterator[RealStage]:
-        texts = {STATE_DIRECTORY.key: str(tmp_path / "state"), REST_PORT.key: "0"}
+        texts = {STATE_DIRECTORY.key: str(tmp_path / "state"), REST_PORT.key: "0", ENCRYPTION.key: self.encryption}
         configuration = Configuration().with_texts(texts, "test")
         layout, services = state_layout(configuration, {}), Services()
         try:
@@ -71,6 +73,11 @@ class TestJobManager(RestServiceContract):
                 yield RealStage(process, layout)
         finally:
             await services.cancel()
+
+
+@pytest.mark.req("SEC-9")
+class TestEncryptedJobManager(TestJobManager):
+    encryption = "tls"
 
 
 class TestFake(RestServiceContract):

@@ -21,10 +21,12 @@ from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_f
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ResultNode, decode_node, encode_node
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
+from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster, write_cluster
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write_outcome, write_spec
 from emberkeep.jobs.leftovers import Kind, Mark
@@ -75,6 +77,8 @@ SLOTS: AgentRecord = msgspec.structs.replace(
     samples.AGENT_RECORD, table=msgspec.structs.replace(samples.AGENT_RECORD.table, lineage="of-the-store")
 )
 SPEC = msgspec.structs.replace(samples.DRIVER_SPEC, leader="/var/tm-1/leader.record", checkpoints_recorded=True)
+ENCRYPTED_SPEC = msgspec.structs.replace(SPEC, tls=TlsFiles("/state/tls/node.pem", "/state/tls/node.key", "/state/ca"))
+ENCRYPTED_CLUSTER: ClusterRecord = msgspec.structs.replace(samples.CLUSTER, ca="/state/tls/ca.pem")
 OUTCOME = msgspec.structs.replace(samples.OUTCOME, kind=FailureKind.SETUP, lasting=True)
 BLOCKED = BlockedTaskManager(
     id="tm-2",
@@ -133,6 +137,8 @@ FORMATS = {
     "result-in-a-file": _node(RESULT_IN_A_FILE),
     "slots.record": Format(lambda path: SlotsFile(path).store(SLOTS), lambda path: SlotsFile(path).load(), SLOTS),
     "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),
+    "spec-with-encryption.record": Format(lambda path: write_spec(path, ENCRYPTED_SPEC), read_spec, ENCRYPTED_SPEC),
+    "cluster.json": Format(lambda path: write_cluster(path, ENCRYPTED_CLUSTER), read_cluster, ENCRYPTED_CLUSTER),
     "outcome.record": Format(lambda path: write_outcome(path, OUTCOME), read_outcome, OUTCOME),
     "ownership": Format(
         lambda path: path.write_bytes(encode_owner(OWNER)),

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import re
+import ssl
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -39,7 +40,7 @@ THREADS = 8  # concurrent transfers
 _BUSY_SECONDS = 30.0  # total wait after which a download from a busy server fails
 _LONGEST_WAIT = 5.0  # seconds between two such attempts
 _PROBLEM_BYTES = 64 * 1024
-_REDIRECT = re.compile(r"http://([^/?#@\s]+)(/[^?#\s]*)")
+_REDIRECT = re.compile(r"(https?)://([^/?#@\s]+)(/[^?#\s]*)")
 
 ResultT = TypeVar("ResultT")
 
@@ -63,9 +64,15 @@ class BlobThreads:
     """Threads and connections for the transfers of one process. Belongs to the event loop that uses it."""
 
     def __init__(
-        self, token: str, *, silence: float = SILENCE_SECONDS, thread_name: str = "emberkeep-blob-transfer"
+        self,
+        token: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        silence: float = SILENCE_SECONDS,
+        thread_name: str = "emberkeep-blob-transfer",
     ) -> None:
-        self.connections = Connections(token, silence=silence)
+        """``tls`` proves each server before anything is sent; None: the servers do not encrypt."""
+        self.connections = Connections(token, tls=tls, silence=silence)
         self._threads = WorkThreads(THREADS, thread_name)
         self._running: set[TransferAbort] = set()
         self._closed = False
@@ -225,9 +232,9 @@ class _Download:
         Raises BrokenAnswer unless the redirect leads to this very BLOB: we send our token there.
         """
         match = _REDIRECT.fullmatch(answer.headers.get("location", ""))
-        if match is None or match.group(2) != self._path:
+        if match is None or match.group(1, 3) != (self._connections.scheme, self._path):
             raise BrokenAnswer(f"{address} redirects to an address that is not a cache of this cluster")
-        return match.group(1)
+        return match.group(2)
 
     def _receive(self, read: Callable[[Write], None]) -> str:
         digest = hashlib.sha256()

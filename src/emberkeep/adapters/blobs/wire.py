@@ -11,6 +11,7 @@ import contextlib
 import re
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from emberkeep.base.errors import RetryLater
+from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
 from emberkeep.protocol.wire import check_address
 
 CONNECT_SECONDS = 10.0
@@ -56,7 +58,8 @@ class TransferAbort:
             self._set = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                    # SSLSocket.shutdown would first remove the encryption, and another thread may be about to send.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     @property
     def is_set(self) -> bool:
@@ -100,8 +103,13 @@ class ResponseHead:
 class Connections:
     """A pool of connections to any number of servers. Any thread may use it."""
 
-    def __init__(self, token: str, *, silence: float = SILENCE_SECONDS) -> None:
-        """``silence``: seconds without a byte after which an exchange fails."""
+    def __init__(self, token: str, *, tls: ssl.SSLContext | None = None, silence: float = SILENCE_SECONDS) -> None:
+        """``tls`` proves each server before anything is sent; None: the servers do not encrypt.
+
+        ``silence``: seconds without a byte after which an exchange fails.
+        """
+        self.scheme = "http" if tls is None else "https"
+        self._tls = tls
         self._authorization = f"Authorization: Bearer {token}\r\nAccept-Encoding: identity\r\n"
         self._silence = silence
         self._lock = threading.Lock()
@@ -140,7 +148,7 @@ class Connections:
         sent = request.encode(address, self._authorization)
         while True:
             kept = self._take(address)
-            line = _Line(kept or _connect(address), address, self._silence)
+            line = _Line(kept or _connect(address, self._tls), address, self._silence)
             try:
                 abort.watch(line.socket)
                 return line, line.ask(sent)
@@ -180,7 +188,8 @@ def _has_input(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _connect(address: str) -> socket.socket:
+def _connect(address: str, tls: ssl.SSLContext | None) -> socket.socket:
+    """Return a connection to a server that has proven itself, if ``tls`` is given. Raises RetryLater, InvalidInput."""
     check_address(address)
     host, _, port = address.rpartition(":")
     try:
@@ -188,7 +197,18 @@ def _connect(address: str) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise RetryLater(f"cannot connect to {address}: {getattr(error, 'strerror', None) or error}") from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+    if tls is None:
+        return connection
+    try:
+        return tls.wrap_socket(connection, server_hostname=host.strip("[]"))
+    except TimeoutError:
+        connection.close()
+        raise RetryLater(f"{address} did not complete the TLS handshake within {CONNECT_SECONDS:g} s") from None
+    except OSError as error:
+        connection.close()
+        raise RetryLater(
+            f"{address} has not proven to be of this cluster: {handshake_failure(error)}", hint=UNPROVEN_HINT
+        ) from None
 
 
 class _Line:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,15 +30,18 @@ class Listener:
         bound: socket.socket,
         connections: Connections,
         server: Callable[[], web.Server | None],
+        tls: ssl.SSLContext | None = None,
         login_seconds: float = LOGIN_SECONDS,
     ) -> None:
         """``server`` returns the server of the next connection, or None to refuse the connection.
 
-        ``login_seconds``: a connection without a valid login is closed after this time.
+        ``tls`` encrypts all connections; None: they are not encrypted. ``login_seconds``: a connection without a valid
+        login is closed after this time.
         """
         self._socket = bound
         self._connections = connections
         self._server = server
+        self._tls = tls
         self._login_seconds = login_seconds
         self._resume: asyncio.TimerHandle | None = None
         self._is_short = False  # the last acceptance failed
@@ -106,7 +110,7 @@ class Listener:
                 raise ConnectionAbortedError
             return connection
 
-        connecting = asyncio.get_running_loop().connect_accepted_socket(current, accepted)
+        connecting = asyncio.get_running_loop().connect_accepted_socket(current, accepted, ssl=self._tls)
         opening = asyncio.create_task(connecting, name="accepted connection")
         connection.begin(opening, self._login_seconds)
         self._opening.add(opening)

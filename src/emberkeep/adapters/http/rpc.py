@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ssl
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from emberkeep.base.errors import (
     RetryLater,
     UnknownOutcome,
 )
+from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
 from emberkeep.blobs.errors import CannotStore, NotUploaded
 from emberkeep.protocol.first_release import for_first_release
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Message
@@ -77,9 +79,19 @@ class HttpRpcClient:
     """
 
     def __init__(
-        self, token: str, offload: Offload | None = None, *, connections_per_peer: int = CONNECTIONS_PER_PEER
+        self,
+        token: str,
+        offload: Offload | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        connections_per_peer: int = CONNECTIONS_PER_PEER,
     ) -> None:
-        """Without ``offload``, only small messages can be sent and received."""
+        """Without ``offload``, only small messages can be sent and received.
+
+        ``tls`` proves each peer before anything is sent; None: the peers do not encrypt.
+        """
+        self._tls = tls
+        self._scheme = "http" if tls is None else "https"
         self._offload = offload
         self._inline_limit = _inline_limit(offload)
         self._connections_per_peer = connections_per_peer
@@ -136,9 +148,14 @@ class HttpRpcClient:
         arrived = True
         try:
             async with asyncio.timeout(seconds + packed.offloaded / PACE):
-                return await self._post(f"http://{address}{RPC_PATH}{kind}", packed.body)
+                return await self._post(f"{self._scheme}://{address}{RPC_PATH}{kind}", packed.body)
         except TimeoutError:
             raise UnknownOutcome(f"{address} did not answer {kind} within {seconds:g} s") from None
+        except aiohttp.ClientSSLError as error:
+            arrived = False
+            raise RetryLater(
+                f"{address} has not proven to be of this cluster: {handshake_failure(error)}", hint=UNPROVEN_HINT
+            ) from None
         except aiohttp.ClientConnectorError as error:
             arrived = False
             reason = error.os_error.strerror or str(error.os_error)
@@ -167,7 +184,11 @@ class HttpRpcClient:
     async def _post(self, url: str, body: bytes) -> _Answer:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=_CONNECTIONS, limit_per_host=self._connections_per_peer),
+                connector=aiohttp.TCPConnector(
+                    limit=_CONNECTIONS,
+                    limit_per_host=self._connections_per_peer,
+                    ssl=True if self._tls is None else self._tls,
+                ),
                 headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -77,13 +78,19 @@ def bind_port(
     return BoundPort(host, bound.getsockname()[1], port_option, bound, Connections(limits or process_limits()))
 
 
-async def serve_http(app: web.Application, port: BoundPort, *, login_seconds: float = LOGIN_SECONDS) -> ServedPort:
+async def serve_http(
+    app: web.Application,
+    port: BoundPort,
+    tls: ssl.SSLContext | None = None,
+    *,
+    login_seconds: float = LOGIN_SECONDS,
+) -> ServedPort:
     """Serve ``app`` at ``port``, which the server closes. Raises Fatal if another process took the port.
 
-    ``login_seconds``: a connection without a valid login is closed after this time.
+    ``tls`` encrypts all connections. ``login_seconds``: a connection without a valid login is closed after this time.
     """
     runner = await set_up(app)
-    listener = Listener(port.socket, port.connections, lambda: runner.server, login_seconds)
+    listener = Listener(port.socket, port.connections, lambda: runner.server, tls, login_seconds)
     try:
         listener.open()
     except OSError as error:

@@ -7,6 +7,7 @@ talking to the previous one.
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 from aiohttp import web
 
@@ -17,10 +18,11 @@ from emberkeep.adapters.http.server import BoundPort, bind_error, set_up
 class SwitchedPort:
     """A bound port: ``open`` it with the first application, then ``switch`` as often as needed."""
 
-    def __init__(self, port: BoundPort) -> None:
+    def __init__(self, port: BoundPort, tls: ssl.SSLContext | None = None) -> None:
+        """``tls`` encrypts all connections; None: they are not encrypted."""
         self._port = port
         self._runner: web.AppRunner | None = None
-        self._listener = Listener(port.socket, port.connections, self._server)
+        self._listener = Listener(port.socket, port.connections, self._server, tls)
         self._switching = asyncio.Lock()
 
     async def open(self, app: web.Application) -> None:

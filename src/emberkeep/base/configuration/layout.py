@@ -3,6 +3,7 @@
 ```
 <state>/config.yaml                 configuration of the local cluster
 <state>/token                       bearer token (0600)
+<state>/tls/                        the cluster's CA, and this node's certificate with its key (0700)
 <state>/cluster.json                address of the local cluster, and its processes
 <state>/jobmanager/                 job store, logs; jobmanagers/<id>/ if there are several
 <state>/cluster-id                  id of this cluster in ownership records, without ZooKeeper
@@ -27,12 +28,27 @@ from emberkeep.base.configuration.options import (
     JOB_MANAGER_ID,
     STATE_DIRECTORY,
     STORAGE_DIRECTORY,
+    TLS_CA,
+    TLS_CERTIFICATE,
+    TLS_KEY,
     TOKEN_FILE,
     WORKING_DIRECTORY,
 )
 from emberkeep.base.configuration.places import directory_of
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId, TaskManagerId
+
+CA_FILE = "ca.pem"
+NODE_FILE = "node.pem"  # the certificate and its key in one file, so that both are replaced at once
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files of one node: its certificate, the certificate's key, and the CAs that prove the cluster's processes."""
+
+    certificate: str
+    key: str
+    ca: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,19 @@ class StateLayout:
     @property
     def token_file(self) -> Path:
         return Path(self.configuration[TOKEN_FILE] or self.root / "token")
+
+    @property
+    def tls(self) -> Path:
+        return self.root / "tls"
+
+    @property
+    def tls_files(self) -> TlsFiles:
+        node = str(self.tls / NODE_FILE)
+        return TlsFiles(
+            certificate=self.configuration[TLS_CERTIFICATE] or node,
+            key=self.configuration[TLS_KEY] or node,
+            ca=self.configuration[TLS_CA] or str(self.tls / CA_FILE),
+        )
 
     @property
     def job_manager(self) -> Path:

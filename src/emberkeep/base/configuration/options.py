@@ -103,6 +103,38 @@ TOKEN_FILE = define(
         "created at the first start.",
     )
 )
+ENCRYPTION = define(
+    Option(
+        "security.encryption",
+        "none",
+        choice("none", "tls"),
+        "choice",
+        "Encryption of REST, web page, RPC and BLOBs. `tls`: TLS 1.3; callers prove each server by the cluster's "
+        "CA before they send the token. Set the same value everywhere.",
+    )
+)
+TLS_CERTIFICATE = define(
+    Option(
+        "security.tls.certificate",
+        "",
+        text,
+        "path",
+        "PEM file with this node's certificate and its intermediates. It names the addresses at which the node's "
+        "processes are called. Empty: a certificate of the cluster's own CA, below `tls` in the state directory.",
+    )
+)
+TLS_KEY = define(
+    Option("security.tls.key", "", text, "path", "PEM file (mode 0600) with the key of security.tls.certificate.")
+)
+TLS_CA = define(
+    Option(
+        "security.tls.ca",
+        "",
+        text,
+        "path",
+        "PEM file with the CAs that may prove the cluster's processes. Empty: `tls/ca.pem` below the state directory.",
+    )
+)
 ALLOWED_HOSTS = define(
     Option(
         "security.allowed-hosts",

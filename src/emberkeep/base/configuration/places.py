@@ -31,6 +31,9 @@ _PLACES: Mapping[str, tuple[tuple[str, ...] | None, str]] = {
     options.BLOB_DIRECTORY.key: ((), _A_DIRECTORY),
     options.LOCAL_STATE_DIRECTORY.key: ((), _A_DIRECTORY),
     options.TOKEN_FILE.key: ((), _A_DIRECTORY),
+    options.TLS_CERTIFICATE.key: ((), _A_DIRECTORY),
+    options.TLS_KEY.key: ((), _A_DIRECTORY),
+    options.TLS_CA.key: ((), _A_DIRECTORY),
     options.BLOB_HA_STORAGE.key: (
         OBJECT_STORES,
         f"{_A_DIRECTORY}, or s3://bucket/prefix, gs://bucket/prefix or az://container/prefix",

@@ -65,6 +65,7 @@ class ClusterRecord(Compatible, frozen=True, kw_only=True):
     standbys: tuple[DaemonRecord, ...] = ()
     standby_urls: tuple[str, ...] = ()
     zookeepers: tuple[ZooKeeperRecord, ...] = ()
+    ca: str = ""  # the file with the CAs that prove its processes; empty: the cluster does not encrypt
 
     @property
     def job_managers(self) -> tuple[DaemonRecord, ...]:

@@ -1,6 +1,6 @@
 """Start one of our daemons as a process, and wait until it is ready.
 
-A daemon writes one line of JSON to its standard output: ``{"url": …, "token_file": …}`` once it serves, or
+A daemon writes one line of JSON to its standard output: ``{"url": …, "token_file": …, "ca": …}`` once it serves, or
 ``{"error": …, "hint": …}`` before it ends because it cannot serve. Its output goes to files, which outlive this
 process.
 """
@@ -42,6 +42,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str = ""
     token_file: str = ""
+    ca: str = ""
     error: str = ""
     hint: str | None = None
 

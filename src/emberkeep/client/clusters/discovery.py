@@ -14,11 +14,12 @@ The ``config.yaml`` below the state directory names no cluster: it describes the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from emberkeep.base.configuration.layout import StateLayout, state_layout
-from emberkeep.base.configuration.options import REST_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.configuration.options import ENCRYPTION, REST_ADDRESS, REST_PORT, TLS_CA, TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster
@@ -33,11 +34,11 @@ def find_cluster(configuration: Configuration, environ: Mapping[str, str], url: 
     """Return the cluster for a command; None if none is named and none runs. Raises InvalidInput, Fatal."""
     layout = state_layout(configuration, environ)
     if url:
-        return _named(parse_url(url, "--url"), "--url", configuration, layout)
+        return _named(url, "--url", configuration, layout)
     if _NEAREST_ORIGIN in (configuration.origin(REST_ADDRESS), configuration.origin(REST_PORT)):
         return _configured(configuration, layout)
     if environ.get(URL_VARIABLE):
-        return _named(parse_url(environ[URL_VARIABLE], URL_VARIABLE), URL_VARIABLE, configuration, layout)
+        return _named(environ[URL_VARIABLE], URL_VARIABLE, configuration, layout)
     if any(_is_named(option, configuration, layout) for option in (REST_ADDRESS, REST_PORT)):
         return _configured(configuration, layout)
     record = running_cluster(layout.cluster_file)
@@ -60,7 +61,8 @@ def running_cluster(cluster_file: Path) -> ClusterRecord | None:
 
 def local_endpoint(record: ClusterRecord, cluster_file: Path) -> Endpoint:
     """Return the address and token of a recorded cluster. Raises Fatal if its token cannot be read."""
-    return Endpoint(record.url, read_token(Path(record.token_file)), str(cluster_file), record.standby_urls)
+    token = read_token(Path(record.token_file))
+    return Endpoint(record.url, token, str(cluster_file), record.standby_urls, record.ca)
 
 
 def read_token(path: Path) -> str:
@@ -89,18 +91,42 @@ def _configured(configuration: Configuration, layout: StateLayout) -> Endpoint:
             hint="name it with --url",
         )
     source = configuration.origin(REST_ADDRESS if configuration.origin(REST_PORT) == "default" else REST_PORT)
-    url = f"http://{join_host_port(configuration[REST_ADDRESS], port)}"
-    return _named(parse_url(url, source), source, configuration, layout)
+    return _named(join_host_port(configuration[REST_ADDRESS], port), source, configuration, layout)
 
 
-def _named(url: str, source: str, configuration: Configuration, layout: StateLayout) -> Endpoint:
-    endpoint = Endpoint(url, "", source)
-    if configuration[TOKEN_FILE]:
-        return Endpoint(url, read_token(Path(configuration[TOKEN_FILE])), source)
+def _named(text: str, source: str, configuration: Configuration, layout: StateLayout) -> Endpoint:
+    """Return the cluster at the URL or address ``text``, with its token if it is known. Raises InvalidInput, Fatal."""
     record = read_cluster(layout.cluster_file)
-    if record is not None and record.url == url:
-        return Endpoint(url, read_token(Path(record.token_file)), source)
+    is_here = Endpoint(parse_url(text, source), "").is_loopback
+    encrypts = configuration[ENCRYPTION] == "tls" or (is_here and record is not None and bool(record.ca))
+    url = parse_url(text, source, "https" if encrypts else "http")
+    endpoint = Endpoint(url, "", source, ca=_authorities(configuration, layout, record))
+    token_file = _token_file(endpoint, configuration, layout, record)
+    if token_file is None:
+        return endpoint
+    if encrypts and url.startswith("http:"):
+        raise InvalidInput(
+            f"{source}: {url} does not encrypt, but this cluster does: its token is not sent there",
+            hint=f"use https{url.removeprefix('http')}",
+        )
+    return replace(endpoint, token=read_token(token_file))
+
+
+def _token_file(
+    endpoint: Endpoint, configuration: Configuration, layout: StateLayout, record: ClusterRecord | None
+) -> Path | None:
+    if configuration[TOKEN_FILE]:
+        return Path(configuration[TOKEN_FILE])
+    if record is not None and record.url == endpoint.url:
+        return Path(record.token_file)
     # The local cluster's own token must not be sent to other machines.
-    if endpoint.is_loopback and layout.token_file.is_file():
-        return Endpoint(url, read_token(layout.token_file), source)
-    return endpoint
+    return layout.token_file if endpoint.is_loopback and layout.token_file.is_file() else None
+
+
+def _authorities(configuration: Configuration, layout: StateLayout, record: ClusterRecord | None) -> str:
+    """Return the file with the CAs that prove a server; "" to use those of this system, as for a proxy."""
+    if configuration[TLS_CA]:
+        return configuration[TLS_CA]
+    if record is not None and record.ca:
+        return record.ca
+    return layout.tls_files.ca if Path(layout.tls_files.ca).is_file() else ""

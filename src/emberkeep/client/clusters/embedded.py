@@ -141,7 +141,7 @@ class EmbeddedCluster:
         self._daemon = start_daemon(command, stdin=subprocess.PIPE, pass_fds=(self._lock,))
         ready = await self._daemon.ready()
         self._port = urlsplit(ready.url).port or 0
-        return Endpoint(ready.url, read_token(Path(ready.token_file)), "the embedded cluster")
+        return Endpoint(ready.url, read_token(Path(ready.token_file)), "the embedded cluster", ca=ready.ca)
 
     def _child(self) -> Daemon:
         assert self._daemon is not None, "start() comes first"  # noqa: S101

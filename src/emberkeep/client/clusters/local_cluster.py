@@ -176,7 +176,7 @@ class LocalCluster:
         running = {daemon.name: (daemon, url) for daemon, url in known.items() if daemon.is_running}
         ports = {daemon.name: urlsplit(url).port or 0 for daemon, url in known.items()}
         managers: list[tuple[DaemonRecord, str]] = []
-        token_file = "" if old is None else old.token_file
+        token_file, ca = ("", "") if old is None else (old.token_file, old.ca)
         names = [JOB_MANAGER] if not zookeepers else [f"{JOB_MANAGER}-{n + 1}" for n in range(shape.job_managers)]
         try:
             for index, name in enumerate(names):
@@ -185,7 +185,7 @@ class LocalCluster:
                     daemon, own, ready = await self._starts.job_manager(shape, name, port, zookeepers)
                     started.append(daemon)
                     running[name] = (own, ready.url)
-                    token_file = ready.token_file
+                    token_file, ca = ready.token_file, ready.ca
                 managers.append(running[name])
         except BaseException:
             if old is None:  # the record is not written yet, so they could not be found later
@@ -201,6 +201,7 @@ class LocalCluster:
             standbys=tuple(daemon for daemon, _ in managers[1:]),
             standby_urls=tuple(url for _, url in managers[1:]),
             zookeepers=zookeepers,
+            ca=ca,
         )
         write_cluster(self._layout.cluster_file, record)
         return record

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emberkeep.base.configuration.options import LOCAL_RECOVERY, REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE
+from emberkeep.base.configuration.options import (
+    LOCAL_RECOVERY,
+    REST_ADDRESS,
+    REST_PORT,
+    STATE_DIRECTORY,
+    TLS_CA,
+    TOKEN_FILE,
+)
 from emberkeep.base.configuration.sources import from_definitions
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import InvalidInput
@@ -20,7 +27,7 @@ _JOB_PREFIXES = (
     "security.spark.",
 )
 _JOB_KEYS = frozenset({LOCAL_RECOVERY.key})  # a job may turn it off where the task managers have it turned on
-_CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE))
+_CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TLS_CA, TOKEN_FILE))
 
 
 def is_job_key(key: str) -> bool:

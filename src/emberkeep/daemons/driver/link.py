@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.base.system import System, real_system
+from emberkeep.base.tls.links import TlsLinks
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.driver.procedures import DriverProcedures
@@ -249,10 +251,12 @@ class JobMasterThread:
 
     async def _serve(self) -> None:
         token = load_token(Path(self._spec.token_file))
+        tls = None if self._spec.tls is None else TlsLinks(self._spec.tls)
+        client_tls = None if tls is None else tls.client
         system, services = real_system(), Services()
         async with contextlib.AsyncExitStack() as stack:
-            offload = await self._offload(system, token, services, stack)
-            rpc = HttpRpcClient(token, offload)
+            offload = await self._offload(system, token, client_tls, services, stack)
+            rpc = HttpRpcClient(token, offload, tls=client_tls)
             stack.push_async_callback(rpc.close)
             port = bind_port(self._spec.host, 0)
             identity = Identity(
@@ -277,7 +281,7 @@ class JobMasterThread:
             secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))
             known = locate_by_file(Path(self._spec.leader), services) if self._spec.leader else None
             app.add_routes(rpc_routes(service if known is None else TellsLeader(known, service), offload))
-            server = await serve_http(app, port)
+            server = await serve_http(app, port, None if tls is None else tls.server)
             stack.push_async_callback(server.close)
             services.start("jobmaster", service.run())
             agent = AgentWatch(Path(self._spec.agent), self._configuration[ORPHAN_TIMEOUT], system.clock)
@@ -298,7 +302,12 @@ class JobMasterThread:
         )
 
     async def _offload(
-        self, system: System, token: str, services: Services, stack: contextlib.AsyncExitStack
+        self,
+        system: System,
+        token: str,
+        tls: ssl.SSLContext | None,
+        services: Services,
+        stack: contextlib.AsyncExitStack,
     ) -> Offload:
         """Return the offload of large messages. They come only from the BLOB server, so the HA store is not asked."""
         places = BlobPlaces(Path(self._spec.directory) / "blobs", ha="", server=self._job_manager)
@@ -309,6 +318,7 @@ class JobMasterThread:
                 places,
                 token,
                 services,
+                tls=tls,
                 thread_name=f"{OWN_THREAD_PREFIX}-blob-transfer",
             )
         )

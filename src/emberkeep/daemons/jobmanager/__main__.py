@@ -12,6 +12,7 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
+from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.jobmanager.contending import contending_job_manager
 from emberkeep.daemons.leader_following import is_highly_available
@@ -27,13 +28,13 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
     try:
         if is_highly_available(configuration):
             async with contending_job_manager(real_system(), configuration, layout, services, stop) as url:
-                announce_ready(url, layout.token_file)
+                announce_ready(url, layout.token_file, announced_ca(configuration, layout))
                 await services.run_until(stop)
                 log.info("JobManager ends on request; running jobs continue")
             return
         async with job_manager_process(real_system(), configuration, layout, services, stop) as process:
             log.info("JobManager leads", url=process.url, epoch=process.service.gateway.epoch())
-            announce_ready(process.url, layout.token_file)
+            announce_ready(process.url, layout.token_file, announced_ca(configuration, layout))
             await services.run_until(stop)
             log.info("JobManager ends on request; running jobs continue")
     finally:

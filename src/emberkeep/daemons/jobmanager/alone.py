@@ -17,21 +17,19 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, leadership
+from emberkeep.daemons.encryption import open_tls
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, leadership, names
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 
 
 @dataclass(frozen=True)
 class JobManagerProcess:
-    """A JobManager that serves at ``address`` ("host:port")."""
+    """A JobManager that serves at ``url``, which is ``address`` ("host:port") with its scheme."""
 
     address: str
+    url: str
     service: JobManagerService
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}"
 
 
 @contextlib.asynccontextmanager
@@ -48,16 +46,19 @@ async def job_manager_process(
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     token = load_or_create_token(layout.token_file)
     owned = ClusterStorage(layout, system.clock.now_ms)
+    tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration))
     store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs, owned)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
         storage = StorageWatch(layout, owned)
-        settings = JobManagerSettings(system, configuration, layout, token, port, stop, storage, owned)
+        settings = JobManagerSettings(system, configuration, layout, token, port, stop, storage, owned, tls)
         services.start("storage watch", storage.run(lambda _: None))
         present = await stack.enter_async_context(leadership(settings, store))
         await present.start(services)
-        server = await serve_http(present.app, port)
+        if tls is not None:
+            services.start("certificate", tls.keep())
+        server = await serve_http(present.app, port, settings.server_tls)
         stack.push_async_callback(server.close)
-        yield JobManagerProcess(settings.address, present.service)
+        yield JobManagerProcess(settings.address, settings.url, present.service)
         await present.blobs.close()

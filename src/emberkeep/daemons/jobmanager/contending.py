@@ -40,7 +40,8 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, leadership
+from emberkeep.daemons.encryption import open_tls
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, leadership, names
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
@@ -66,6 +67,7 @@ async def contending_job_manager(
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration)
     token = load_or_create_token(layout.token_file)
+    tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration))
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
@@ -82,12 +84,15 @@ async def contending_job_manager(
             stop,
             storage,
             owned,
+            tls,
         )
+        if tls is not None:
+            services.start("certificate", tls.keep())
         session.start()
         stack.push_async_callback(session.close)
         locator = ZooKeeperLocator(session, nodes)
         services.start("leader locator", locator.run())
-        front = _Front(settings, session, locator, SwitchedPort(port))
+        front = _Front(settings, session, locator, SwitchedPort(port, settings.server_tls))
         await front.open()
         stack.push_async_callback(front.port.close)
         own = own_registration(settings.address, configuration[JOB_MANAGER_ID])
@@ -102,7 +107,7 @@ async def contending_job_manager(
         services.start("storage watch", storage.run(contender.take))
         try:
             await services.run_until_done(_settled(session, election))
-            yield f"http://{settings.address}"
+            yield settings.url
             await contender.retire()
         finally:
             with contextlib.suppress(TimeoutError):

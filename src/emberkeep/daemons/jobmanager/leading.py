@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.blobs.ports import BlobStorage
+from emberkeep.daemons.encryption import NodeTls
 from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
@@ -66,6 +68,12 @@ from emberkeep.web.session_routes import session_routes
 PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
 
 
+def names(configuration: Configuration) -> tuple[str, ...]:
+    """Return the host names and addresses at which clients call this JobManager."""
+    extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
+    return (configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra))
+
+
 @dataclass(frozen=True)
 class JobManagerSettings:
     """Settings that are the same for all terms of leadership of a process.
@@ -82,6 +90,7 @@ class JobManagerSettings:
     stop: asyncio.Event
     storage: StorageWatch
     owned_storage: ClusterStorage
+    tls: NodeTls | None = None
 
     @property
     def address(self) -> str:
@@ -90,10 +99,19 @@ class JobManagerSettings:
 
     @property
     def policy(self) -> AccessPolicy:
-        configuration = self.configuration
-        extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
-        hosts = frozenset({configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra)})
-        return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES)
+        return AccessPolicy(self.token, hosts=frozenset(names(self.configuration)), public=PUBLIC_ROUTES)
+
+    @property
+    def client_tls(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else self.tls.links.client
+
+    @property
+    def server_tls(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else self.tls.links.server
+
+    @property
+    def url(self) -> str:
+        return f"{'http' if self.tls is None else 'https'}://{self.address}"
 
 
 def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
@@ -170,10 +188,10 @@ async def leadership(
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
         blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
         offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
-        rpc = HttpRpcClient(settings.token, offload)
+        rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls)
         stack.push_async_callback(rpc.close)
         # Readers that follow logs wait long and must not use up the connections of other requests.
-        log_rpc = HttpRpcClient(settings.token, offload, connections_per_peer=MAX_WAITING)
+        log_rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, connections_per_peer=MAX_WAITING)
         stack.push_async_callback(log_rpc.close)
         surroundings = _surroundings(settings, rpc)
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)

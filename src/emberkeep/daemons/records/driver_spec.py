@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.jobs.checkpoints import QueryCheckpoint
@@ -34,6 +35,7 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
     leader: str = ""  # file in which the task manager names the leader; empty if there is only one JobManager
     job_manager: str
     token_file: str
+    tls: TlsFiles | None = None  # None: the cluster does not encrypt
     checkpoint_root: str
     checkpoints_recorded: bool = False  # the parent directory has an ownership record
     directory: str  # of the attempt

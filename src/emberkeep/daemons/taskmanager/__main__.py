@@ -19,6 +19,7 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
+from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.process_main import Services, run_daemon
 from emberkeep.daemons.taskmanager.process import TaskManagerProcess, task_manager_process
 from emberkeep.daemons.taskmanager.working_place import held_working_place
@@ -36,7 +37,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
         try:
             async with task_manager_process(system, configuration, layout, place, services) as process:
                 log.info("task manager serves", address=process.address, directory=str(place.directory.root))
-                announce_ready(f"http://{process.address}", layout.token_file)
+                announce_ready(process.url, layout.token_file, announced_ca(configuration, layout))
 
                 def retire() -> None:
                     process.retiring = True

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -47,8 +48,10 @@ from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.base.process_identity import own_identity
 from emberkeep.base.system import System
+from emberkeep.base.tls.links import TlsLinks
 from emberkeep.blobs.ports import BlobAccess
 from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
+from emberkeep.daemons.encryption import open_tls
 from emberkeep.daemons.leader_following import (
     follow_leader,
     is_highly_available,
@@ -70,7 +73,6 @@ from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import JavaRuntime, find_java
-from emberkeep.taskmanager.blobs.cache import BlobCache
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
@@ -84,9 +86,13 @@ _MIB = 1024**2
 
 @dataclass
 class TaskManagerProcess:
-    """A task manager that serves at ``address``. ``retiring``: on leaving, end its drivers and executors first."""
+    """A task manager that serves at ``url``, which is ``address`` with its scheme.
+
+    ``retiring``: on leaving, end its drivers and executors first.
+    """
 
     address: str
+    url: str
     service: TaskManagerService
     retiring: bool = False
 
@@ -106,11 +112,15 @@ async def task_manager_process(
     check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
     java = await asyncio.to_thread(find_java, os.environ)
     token = load_or_create_token(layout.token_file)
-    site = _Site(system, configuration, layout, services, place, java, token)
+    tls = await asyncio.to_thread(open_tls, configuration, layout, configuration[TASK_MANAGER_HOST])
+    if tls is not None:
+        services.start("certificate", tls.keep())
+    site = _Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links)
     async with contextlib.AsyncExitStack() as stack:
         holdings = await _holdings(site, lambda: service.job_manager, stack)
         service = await _service(site, holdings, stack)
-        process = TaskManagerProcess(holdings.port.address, service)
+        address = holdings.port.address
+        process = TaskManagerProcess(address, f"{'http' if tls is None else 'https'}://{address}", service)
         try:
             yield process
         finally:
@@ -131,6 +141,11 @@ class _Site:
     place: WorkingPlace
     java: JavaRuntime
     token: str
+    tls: TlsLinks | None
+
+    @property
+    def client_tls(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else self.tls.client
 
     @property
     def host(self) -> str:
@@ -169,12 +184,15 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
         server=server,
         own_address=port.address,
     )
-    blobs = await stack.enter_async_context(blob_link(site.system, configuration, places, site.token, site.services))
+    blobs = await stack.enter_async_context(
+        blob_link(site.system, configuration, places, site.token, site.services, tls=site.client_tls)
+    )
     libraries = await _libraries(blobs.cache, directory, configuration, site.services, stack)
     gateway = await stack.enter_async_context(
         state_gateway_link(site.system, configuration, site.place, site.layout, site.services)
     )
-    node = LaunchNode(site.identity, site.host, directory, site.layout.token_file, site.java, configuration)
+    files = None if site.tls is None else site.tls.files
+    node = LaunchNode(site.identity, site.host, directory, site.layout.token_file, site.java, configuration, files)
     return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))
 
 
@@ -183,7 +201,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
     configuration, directory, gateway = site.configuration, site.directory, holdings.gateway
     cache, uploads = holdings.blobs.cache, holdings.blobs.uploads
     offload = Offload(CacheMessageBlobs(cache, uploads), site.system, minimum=configuration[OFFLOAD_MIN_SIZE])
-    rpc = HttpRpcClient(site.token, offload)
+    rpc = HttpRpcClient(site.token, offload, tls=site.client_tls)
     stack.push_async_callback(rpc.close)
     reader = LogReader(TaskManagerLogs(directory, holdings.launcher.is_live), site.system.clock.monotonic)
     stack.callback(reader.close)
@@ -214,28 +232,17 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
             others=service.job_masters,
         )
         answering = TellsLeader(known, service)
-    await _serve(answering, offload, cache, policy, holdings.port, stack)
+    app = web.Application()
+    secure(app, policy)
+    app.add_routes([*rpc_routes(answering, offload), *task_manager_blobs.routes(cache.serve)])
+    server = await serve_http(app, holdings.port, None if site.tls is None else site.tls.server)
+    stack.push_async_callback(server.close)
     site.services.start("ends of processes", holdings.launcher.run())
     site.services.start("task manager", service.run())
     site.services.start("offloaded messages", offload.run())
     pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
     site.services.start("log retention", pruning)
     return service
-
-
-async def _serve(
-    service: RpcService,
-    offload: Offload,
-    cache: BlobCache,
-    policy: AccessPolicy,
-    port: BoundPort,
-    stack: contextlib.AsyncExitStack,
-) -> None:
-    app = web.Application()
-    secure(app, policy)
-    app.add_routes([*rpc_routes(service, offload), *task_manager_blobs.routes(cache.serve)])
-    server = await serve_http(app, port)
-    stack.push_async_callback(server.close)
 
 
 async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float) -> None:

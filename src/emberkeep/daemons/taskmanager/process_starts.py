@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.adapters.processes.start import StartRequest
-from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
@@ -43,6 +43,7 @@ class LaunchNode:
     token_file: Path
     java: JavaRuntime
     configuration: Configuration
+    tls: TlsFiles | None = None  # what its drivers use; None: the cluster does not encrypt
 
 
 class ProcessStarts:
@@ -112,6 +113,7 @@ class ProcessStarts:
             leader=str(node.directory.leader_record) if is_highly_available(node.configuration) else "",
             job_manager=request.job_manager,
             token_file=str(node.token_file),
+            tls=node.tls,
             checkpoint_root=f"{request.checkpoint_root}/{graph.job_id}",
             directory=str(directory),
             logs=str(logs),

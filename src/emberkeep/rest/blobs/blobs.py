@@ -116,7 +116,7 @@ async def get(call: CheckedRequest) -> web.StreamResponse:
     elif requester:
         peer = await call.api.peers.instead(owner, key, requester)
         if peer is not None:
-            location = f"http://{peer}{API_PREFIX}/jobs/{owner}/blobs/{key}"
+            location = f"{call.request.scheme}://{peer}{API_PREFIX}/jobs/{owner}/blobs/{key}"
             return web.Response(status=307, headers={hdrs.LOCATION: location})
     sent = Sent()
     try:
