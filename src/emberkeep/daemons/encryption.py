@@ -42,6 +42,16 @@ class NodeTls:
     hosts: tuple[str, ...]
     directory: Path | None
 
+    def expires_ms(self) -> int | None:
+        """Return when the certificate ends (Unix ms); None if it cannot be read now."""
+        from emberkeep.base.tls.authority import read_certificate
+
+        try:
+            return round(read_certificate(Path(self.links.files.certificate)).expires.timestamp() * 1000)
+        except EmberkeepError as error:
+            log.warning("cannot read the certificate", reason=error.message)
+            return None
+
     async def keep(self) -> None:
         """Renew the certificate whenever that is due, until cancelled. Others' certificates are read again only."""
         while True:

@@ -34,6 +34,8 @@ class ClusterExtension(Kebab, frozen=True, kw_only=True):
     blocklist_problem: str = ""  # why the blocked nodes are unknown; nothing new is placed until they are known
     storage_problem: str = ""  # why nothing is deleted in the shared storage; empty if this cluster owns it
     storage_unneeded: int = 0  # pieces of data in the storage that no job needs
+    encryption: str = "none"  # security.encryption: "none" or "tls"
+    certificate_expires: Millis | None = None  # the JobManager's; null without encryption
 
 
 class ClusterOverview(Kebab, frozen=True, kw_only=True):

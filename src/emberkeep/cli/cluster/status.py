@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from emberkeep.base.errors import Absent, RetryLater
@@ -15,7 +16,7 @@ from emberkeep.client.clusters.cluster_file import ClusterRecord
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NoCluster
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest_cluster import ClusterOverview
+from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview
 from emberkeep.protocol.rest_jobs import JobDetails
 from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagerSummary
 
@@ -31,6 +32,7 @@ TASK_MANAGER_COLUMNS = (
     "LAST HEARTBEAT",
 )
 _SHOWN_JOBS = 10
+_SOON_MS = 14 * 86_400_000  # before its end, a certificate needs attention
 
 Picture = tuple[ClusterOverview, list[TaskManagerSummary], list[JobDetails]]
 
@@ -107,6 +109,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None, page: str) -> 
                 ("Blocklist", f"cannot be read: {own.blocklist_problem}" if own.blocklist_problem else ""),
                 ("Slots", f"{overview.slots_total}, {free} free"),
                 ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
+                ("Encryption", _encryption(own)),
                 ("Storage", _storage(own.storage_problem, own.storage_unneeded)),
                 (
                     "Jobs",
@@ -133,6 +136,16 @@ def _print(record: ClusterRecord | None, picture: Picture | None, page: str) -> 
         print_table(JOB_COLUMNS, [job_row(job) for job in picture[2][:_SHOWN_JOBS]])
         if len(picture[2]) > _SHOWN_JOBS:
             print_line(f"… {len(picture[2]) - _SHOWN_JOBS} older jobs: `emberkeep list` shows all")
+
+
+def _encryption(own: ClusterExtension) -> str:
+    if own.encryption == "none":
+        return "none (security.encryption)"
+    if own.certificate_expires is None:
+        return "TLS; the JobManager cannot read its certificate"
+    soon = own.certificate_expires - time.time() * 1000 < _SOON_MS
+    warning = "; it ends soon: renew it (security.tls.certificate)" if soon else ""
+    return f"TLS, certificate until {timestamp(own.certificate_expires)}{warning}"
 
 
 def _storage(problem: str, unneeded: int) -> str:

@@ -109,6 +109,9 @@ class JobManagerSettings:
     def server_tls(self) -> ssl.SSLContext | None:
         return None if self.tls is None else self.tls.links.server
 
+    def certificate_expires_ms(self) -> int | None:
+        return None if self.tls is None else self.tls.expires_ms()
+
     @property
     def url(self) -> str:
         return f"{'http' if self.tls is None else 'https'}://{self.address}"
@@ -210,7 +213,8 @@ async def leadership(
             storage=keeper,
             shut_down=settings.stop.set,
             problem=lambda: service.problem,
-            metrics=Metrics(settings.port.connections),
+            metrics=Metrics(settings.port.connections, settings.certificate_expires_ms),
+            certificate_expires_ms=settings.certificate_expires_ms,
         )
         pages = web_routes(gateway, system.clock, keeper.problem)
         policy = dataclasses.replace(settings.policy, web=WebAccess(sessions, session_routes(pages)))

@@ -8,11 +8,12 @@ from datetime import datetime
 
 import msgspec
 
+from emberkeep.base.configuration.options import ENCRYPTION
 from emberkeep.base.configuration.values import options
 from emberkeep.base.errors import RetryLater
 from emberkeep.protocol.rest import Empty
 from emberkeep.protocol.rest_cluster import ClusterOverview, ConfigurationEntry, DashboardConfiguration, Features, Probe
-from emberkeep.rest.cluster.shapes import FLINK_VERSION, cluster_overview
+from emberkeep.rest.cluster.shapes import FLINK_VERSION, JobManagerCondition, cluster_overview
 from emberkeep.rest.serving.redaction import HIDDEN
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
@@ -24,7 +25,12 @@ async def overview(call: CheckedRequest) -> msgspec.Struct:
     gateway = call.api.gateway
     blocklist, storage = await gateway.blocklist_problem(), call.api.storage.condition()
     jobs, task_managers = await gateway.jobs(), await gateway.task_managers()
-    return cluster_overview(gateway, jobs, task_managers, blocklist, storage, call.api.problem())
+    own = JobManagerCondition(
+        problem=call.api.problem(),
+        encryption=call.api.configuration[ENCRYPTION],
+        certificate_expires_ms=call.api.certificate_expires_ms(),
+    )
+    return cluster_overview(gateway, jobs, task_managers, blocklist, storage, own)
 
 
 async def config(call: CheckedRequest) -> msgspec.Struct:

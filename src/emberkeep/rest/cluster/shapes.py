@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -33,13 +34,22 @@ MIB = 1024**2
 FLINK_VERSION = f"emberkeep-{emberkeep.__version__}"
 
 
+@dataclass(frozen=True)
+class JobManagerCondition:
+    """What this JobManager reports about itself. ``problem`` is "" in normal operation."""
+
+    problem: str
+    encryption: str
+    certificate_expires_ms: int | None
+
+
 def cluster_overview(
     gateway: JobManagerGateway,
     jobs: Sequence[JobView],
     task_managers: Sequence[TaskManagerView],
     blocklist_problem: str,
     storage: StorageCondition,
-    problem: str,
+    own: JobManagerCondition,
 ) -> ClusterOverview:
     """Return counts over all jobs and task managers. As in Flink, every job that has not ended counts as running."""
     counts = Counter(job.status for job in jobs)
@@ -63,10 +73,12 @@ def cluster_overview(
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
             taskmanagers_of_another_store=of_another_store(gateway.strangers()),
-            problem=problem,
+            problem=own.problem,
             blocklist_problem=blocklist_problem,
             storage_problem=storage.problem,
             storage_unneeded=storage.unneeded,
+            encryption=own.encryption,
+            certificate_expires=own.certificate_expires_ms,
         ),
         taskmanagers_blocked=sum(view.blocked for view in task_managers),
         slots_free_and_blocked=sum(view.free_slots for view in task_managers if view.blocked),

@@ -11,7 +11,7 @@ import math
 import platform
 import time
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -42,7 +42,9 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class Metrics:
     """All metrics of a JobManager, in a registry of their own."""
 
-    def __init__(self, port: PortConnections) -> None:
+    def __init__(self, port: PortConnections, certificate_expires_ms: Callable[[], int | None] = lambda: None) -> None:
+        """``certificate_expires_ms`` returns when this JobManager's certificate ends, None if it has none."""
+        self._certificate_expires_ms = certificate_expires_ms
         self.registry = registry = CollectorRegistry()
         prometheus.ProcessCollector(registry=registry)
         prometheus.GCCollector(registry=registry)
@@ -77,6 +79,10 @@ class Metrics:
         self._storage_unneeded = gauge(
             "emberkeep_storage_unneeded_data",
             "Checkpoints, BLOBs and graphs of jobs in the shared storage that no job needs.",
+        )
+        self._certificate = gauge(
+            "emberkeep_certificate_expiry_timestamp_seconds",
+            "When the JobManager's certificate ends; NaN without encryption.",
         )
         self._executors = gauge("emberkeep_executors", "Executors registered with Spark.")
         self._submissions = counter("emberkeep_submissions_total", "Submissions by outcome.", ["outcome"])
@@ -115,6 +121,8 @@ class Metrics:
         condition = storage.condition()
         self._storage_unowned.set(bool(condition.problem))
         self._storage_unneeded.set(condition.unneeded)
+        expires = self._certificate_expires_ms()
+        self._certificate.set(math.nan if expires is None else expires / 1000)
         return prometheus.generate_latest(self.registry)
 
     def _show_jobs(self, jobs: Sequence[JobView], started_ms: int) -> None:

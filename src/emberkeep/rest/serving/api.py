@@ -29,7 +29,8 @@ class Api:
     """Everything that REST handlers may use.
 
     ``shut_down`` asks the process to end and returns at once. ``problem`` returns what this JobManager cannot do
-    although it is the leader, "" in normal operation. ``poll_interval``: seconds between two reads of a job that a
+    although it is the leader, "" in normal operation. ``certificate_expires_ms`` returns when its certificate ends,
+    None if it has none. ``poll_interval``: seconds between two reads of a job that a
     client watches. ``closing`` is set when the server stops, so that waiting requests end. ``uploads`` and
     ``downloads`` bound the concurrent BLOB transfers.
     """
@@ -46,6 +47,7 @@ class Api:
     shut_down: Callable[[], None]
     metrics: Metrics
     problem: Callable[[], str] = str
+    certificate_expires_ms: Callable[[], int | None] = lambda: None
     poll_interval: float = 0.5
     waiting: WaitingRoom = field(default_factory=WaitingRoom)
     closing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -6,6 +6,7 @@ A download holds a file and a connection even if its client reads nothing, so it
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from emberkeep.base.errors import RetryLater
 _FIRST_PIECE = 1024**2  # bytes that a client must read within _PIECE_SECONDS
 _LARGEST_PIECE = 16 * 1024**2  # bytes of a piece for a quick client; larger pieces cost less
 _PIECE_SECONDS = 60.0
+_READ_BYTES = 512 * 1024
 _QUICK = 1.0  # seconds; after a piece that took less, the next one is twice as large
 
 _log = structlog.get_logger(__name__)
@@ -67,7 +69,7 @@ def _busy() -> RetryLater:
 
 
 async def send_file(response: web.StreamResponse, request: web.Request, source: FileIO, offset: int, count: int) -> int:
-    """Send a part of a file after the head of ``response``, without copying it through this process.
+    """Send a part of a file after the head of ``response``. Copy it through this process only to encrypt it.
 
     Return how many bytes have certainly been sent. The connection is aborted if the client reads too slowly, or if
     the part cannot be sent completely.
@@ -82,7 +84,10 @@ async def send_file(response: web.StreamResponse, request: web.Request, source: 
         began = time.monotonic()
         try:
             async with asyncio.timeout(_PIECE_SECONDS):
-                sent = await loop.sendfile(transport, source, offset + done, size)
+                if transport.get_extra_info("sslcontext") is None:
+                    sent = await loop.sendfile(transport, source, offset + done, size)
+                else:  # asyncio's sendfile would read pieces of 16 KiB, each in a thread
+                    sent = await _write_piece(response, source, offset + done, size)
         except OSError as error:  # includes TimeoutError
             if not isinstance(error, ConnectionError):
                 _log.warning(
@@ -97,4 +102,16 @@ async def send_file(response: web.StreamResponse, request: web.Request, source: 
         if time.monotonic() - began < _QUICK:
             piece = min(2 * piece, _LARGEST_PIECE)
     await response.write_eof()
+    return done
+
+
+async def _write_piece(response: web.StreamResponse, source: FileIO, offset: int, count: int) -> int:
+    """Read a part of a file and write it, for a connection that is encrypted in this process. Return what was sent."""
+    done = 0
+    while done < count:
+        data = await asyncio.to_thread(os.pread, source.fileno(), min(_READ_BYTES, count - done), offset + done)
+        if not data:
+            break
+        await response.write(data)
+        done += len(data)
     return done
