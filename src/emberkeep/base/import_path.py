@@ -52,7 +52,7 @@ def why_unsafe(folder: str | Path, owners: Collection[int] | None = ()) -> str:
 
 
 def import_path(text: str, base: Path | None) -> ImportPath:
-    """Return the safe folders of a ``PYTHONPATH``.
+    """Return the safe folders of a search path such as ``PYTHONPATH``.
 
     A relative folder belongs to ``base``; None refuses it. An empty entry, which Python would take for the current
     directory, is left out. Whoever sets the variable trusts the owners of the absolute folders in it.
@@ -63,7 +63,7 @@ def import_path(text: str, base: Path | None) -> ImportPath:
         if Path(entry).is_absolute():
             folder, reason = entry, why_unsafe(entry, None)
         elif base is None:
-            folder, reason = entry, f"it is a relative path in {VARIABLE}"
+            folder, reason = entry, "it is a relative path"
         else:
             folder = str(base / entry)
             reason = why_unsafe(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.base.import_path import import_path
 from emberkeep.spark.errors import JavaNotFound, JavaTooOld
 
 MINIMUM_JAVA = 17
@@ -76,9 +78,12 @@ def _locate(environ: Mapping[str, str]) -> tuple[Path, str]:
         if shutil.which(str(executable)) is None:
             raise JavaNotFound(f"JAVA_HOME is {java_home}, but {executable} is not an executable", hint=_HOW_TO_GET)
         return executable, "JAVA_HOME"
-    found = shutil.which("java", path=environ.get("PATH", ""))
+    # A relative or empty entry would run a program that lies in the job's working directory.
+    path = import_path(environ.get("PATH", ""), None)
+    found = shutil.which("java", path=os.pathsep.join(path.folders))
     if found is None:
-        raise JavaNotFound("no Java runtime: JAVA_HOME is not set and PATH has no `java`", hint=_HOW_TO_GET)
+        unused = "".join(f"; not searched: {folder.folder} ({folder.reason})" for folder in path.refused)
+        raise JavaNotFound(f"no Java runtime: JAVA_HOME is not set and PATH has no `java`{unused}", hint=_HOW_TO_GET)
     return Path(found), "PATH"
 
 

@@ -17,8 +17,8 @@ from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.protocol.messages import StartExecutor
-from emberkeep.spark.errors import ClassArchiveFailed
-from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.errors import ClassArchiveFailed, JavaNotFound
+from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.spark.jvm import class_archive, driver_jvm
 from emberkeep.spark.model import DriverSettings
 from emberkeep.taskmanager.ports import ExecutorKey
@@ -134,3 +134,14 @@ def test_preparing_imports_nothing_from_the_current_directory(tmp_path: Path, mo
     with pytest.raises(ClassArchiveFailed):
         class_archive._build(java, tmp_path, environ)
     assert not mark.exists()
+
+
+def test_java_is_not_taken_from_where_others_can_put_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = tmp_path / "java"
+    planted.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    planted.chmod(0o755)
+    tmp_path.chmod(0o777)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(JavaNotFound) as refused:
+        find_java({"PATH": f":.:{tmp_path}"})
+    assert f"not searched: {tmp_path} (other users can write to {tmp_path})" in refused.value.message
