@@ -23,8 +23,9 @@ from emberkeep.rest.serving.routing import CheckedRequest, Handler, Route
 
 _ASKED_AT_ONCE = 32  # task managers to which one request sends calls concurrently
 _READ_DOC = (
-    "Bytes as they are. To follow a log, ask again with `offset` = `X-Log-Offset` + length of the body and a `wait`, "
-    "until `X-Log-Complete` is `true`. An `X-Log-Offset` of 0 after a larger one means that the log was rotated."
+    "The body is the log's bytes, unchanged. To follow a log, ask again with `offset` = `X-Log-Offset` + length of the "
+    "body and a `wait`, until `X-Log-Complete` is `true`. An `X-Log-Offset` of 0 after a larger one means that the log "
+    "was rotated."
 )
 
 
