@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from emberkeep.adapters.http.connections import ConnectionLimits
 from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
+from emberkeep.base.connections import ConnectionLimits
 from emberkeep.local_state.credential import caller_of, credential
 from tests.unit.taskmanager.state_gateway.state_gateways import EXECUTOR, Node
 

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 from aiohttp import ClientError, ClientSession, web
 
-from emberkeep.adapters.http.connections import ConnectionLimits, Rejection
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.served_connection import MOST_HEAD
 from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.http.switch import SwitchedPort
+from emberkeep.base.connections import ConnectionLimits, Rejection
 from tests.unit.security.served_process import DESCRIPTORS, TOKEN
 
 SECONDS = 120.0  # far more than anything here takes

@@ -12,8 +12,8 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from emberkeep.adapters.http.connections import Connections
 from emberkeep.adapters.http.served_connection import LOGIN_SECONDS, ServedConnection
+from emberkeep.base.connections import Connections
 
 log = structlog.get_logger(__name__)
 

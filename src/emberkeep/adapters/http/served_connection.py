@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from aiohttp import hdrs, web
 
-from emberkeep.adapters.http.connections import Connections, Rejection
+from emberkeep.base.connections import Connections, Rejection
 
 LOGIN_SECONDS = 10.0  # after connecting: for the TLS handshake and a request with a valid login
 IDLE_SECONDS = 75.0  # between two requests: longer than clients and proxies keep idle connections

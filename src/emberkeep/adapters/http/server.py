@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from emberkeep.adapters.http.connections import ConnectionLimits, Connections, process_limits
 from emberkeep.adapters.http.listener import Listener
 from emberkeep.adapters.http.served_connection import LOGIN_SECONDS, close_unproven
+from emberkeep.base.connections import ConnectionLimits, Connections, process_limits
 from emberkeep.base.errors import Fatal
 
 SHUTDOWN_SECONDS = 2.0  # granted to running requests when the server closes

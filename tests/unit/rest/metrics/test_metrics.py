@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from emberkeep.adapters.http.connections import Connections, process_limits
+from emberkeep.base.connections import Connections, process_limits
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import JobStatus

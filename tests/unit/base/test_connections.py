@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emberkeep.adapters.http.connections import ConnectionLimits, Connections, Rejection, process_limits
+from emberkeep.base.connections import ConnectionLimits, Connections, Rejection, process_limits
 
 pytestmark = pytest.mark.req("SEC-6")
 
