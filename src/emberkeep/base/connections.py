@@ -1,4 +1,4 @@
-"""Bounds a port's connections, so that clients without a login cannot take the descriptors that this process needs.
+"""The table of a port's connections: clients without a login cannot take the descriptors that the process needs.
 
 A connection is *unproven* until a request on it presents a valid login. Unproven connections are few and short. When
 there are too many, the oldest one makes room for the newest: a client with a login presents it within milliseconds, so
@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 import resource
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -65,11 +66,11 @@ class Peer(Protocol):
         """Return the peer's IP address."""
 
     def drop(self) -> None:
-        """Close the connection at once. Idempotent."""
+        """Close the connection at once, without waiting. Idempotent."""
 
 
 class Connections:
-    """The open connections of a port. Never more than its limits allow. Belongs to one event loop."""
+    """The open connections of a port. Never more than its limits allow. Any thread may use it."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
@@ -77,20 +78,24 @@ class Connections:
         self._proven: set[Peer] = set()
         self._unproven: dict[str, dict[Peer, None]] = {}  # by network, the oldest first
         self._warned_at: float | None = None
+        self._lock = threading.RLock()
 
     @property
     def proven(self) -> int:
         """Number of connections with a login."""
-        return len(self._proven)
+        with self._lock:
+            return len(self._proven)
 
     @property
     def unproven(self) -> int:
         """Number of connections without a login so far."""
-        return sum(map(len, self._unproven.values()))
+        with self._lock:
+            return sum(map(len, self._unproven.values()))
 
     def rejections(self) -> dict[str, int]:
         """Return how many connections were rejected since the process started, by reason."""
-        return {reason.value: self._rejected[reason] for reason in Rejection}
+        with self._lock:
+            return {reason.value: self._rejected[reason] for reason in Rejection}
 
     def admit(self, peer: Peer) -> bool:
         """Add a new connection, in the place of an older unproven one if there are too many.
@@ -98,35 +103,40 @@ class Connections:
         Return False, and add nothing, if all places are taken by connections with a login.
         """
         network, limits = _network(peer.address), self._limits
-        if len(self._unproven.get(network, ())) >= limits.unproven_of_address:
-            self._displace(network)
-        elif self.unproven >= limits.unproven or self.proven + self.unproven >= limits.open:
-            if not self._unproven:
-                self._reject(Rejection.FULL, peer)
-                return False
-            self.displace_one()
-        self._unproven.setdefault(network, {})[peer] = None
-        return True
+        with self._lock:
+            if len(self._unproven.get(network, ())) >= limits.unproven_of_address:
+                self._displace(network)
+            elif self.unproven >= limits.unproven or self.proven + self.unproven >= limits.open:
+                if not self._unproven:
+                    self._reject(Rejection.FULL, peer)
+                    return False
+                self.displace_one()
+            self._unproven.setdefault(network, {})[peer] = None
+            return True
 
     def displace_one(self) -> None:
         """Drop the oldest unproven connection of the address that has the most of them; nothing if there is none."""
-        if self._unproven:
-            self._displace(max(self._unproven, key=lambda network: len(self._unproven[network])))
+        with self._lock:
+            if self._unproven:
+                self._displace(max(self._unproven, key=lambda network: len(self._unproven[network])))
 
     def prove(self, peer: Peer) -> None:
         """Record that the connection has presented a valid login. Ignored if the connection has ended."""
-        if self._forget_unproven(peer):
-            self._proven.add(peer)
+        with self._lock:
+            if self._forget_unproven(peer):
+                self._proven.add(peer)
 
     def reject(self, peer: Peer, reason: Rejection) -> None:
         """End an unproven connection, and count why. The caller closes it."""
-        if self._forget_unproven(peer):
-            self._reject(reason, peer)
+        with self._lock:
+            if self._forget_unproven(peer):
+                self._reject(reason, peer)
 
     def end(self, peer: Peer) -> None:
         """Remove a connection that has ended. Idempotent."""
-        self._forget_unproven(peer)
-        self._proven.discard(peer)
+        with self._lock:
+            self._forget_unproven(peer)
+            self._proven.discard(peer)
 
     def _displace(self, network: str) -> None:
         oldest = next(iter(self._unproven[network]))

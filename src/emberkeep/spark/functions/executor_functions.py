@@ -29,9 +29,10 @@ from emberkeep.api.function_link import (
     refuse,
     welcome,
 )
+from emberkeep.base.connections import Connections
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
-from emberkeep.spark.functions.handshakes import Handshakes
+from emberkeep.spark.functions.handshakes import LIMITS, Handshake
 from emberkeep.spark.functions.instance_losses import InstanceLosses
 from emberkeep.spark.functions.remote_instance import RemoteInstance
 from emberkeep.spark.functions.waiting_states import WaitingStates, numbered
@@ -83,7 +84,7 @@ class ExecutorFunctions:
         self._losses = InstanceLosses()
         self._numbers = 0
         self._link: Link | None = None
-        self._handshakes = Handshakes()
+        self._handshakes = Connections(LIMITS)
 
     def link(self) -> Link:
         """Return the address at which workers connect; start listening at the first call. Raises OSError."""
@@ -236,27 +237,28 @@ class ExecutorFunctions:
                 connection, (address, *_) = listening.accept()
             except OSError as error:  # no descriptor is free, or the peer has gone already
                 log.warning("cannot accept the connection of a worker", reason=str(error))
+                self._handshakes.displace_one()
                 time.sleep(_ACCEPT_PAUSE)
                 continue
-            if not self._handshakes.begin(address):
-                connection.close()
-                continue
+            handshake = Handshake(connection, address)
+            self._handshakes.admit(handshake)
             name = "emberkeep-executor-function"
-            threading.Thread(target=self._serve, args=(connection, address, link), name=name, daemon=True).start()
+            threading.Thread(target=self._serve, args=(handshake, link), name=name, daemon=True).start()
 
-    def _recognise(self, connection: socket.socket, address: str, link: Link) -> tuple[Channel, Hello]:
+    def _recognise(self, handshake: Handshake, link: Link) -> tuple[Channel, Hello]:
         """Return the channel and the greeting of a connection that proves to come from a worker of this attempt.
 
         Raises Conflict (it comes from another process), RetryLater.
         """
         try:
-            return recognise(connection, link)
+            return recognise(handshake.connection, link)
         finally:
-            self._handshakes.end(address)
+            self._handshakes.end(handshake)
 
-    def _serve(self, connection: socket.socket, address: str, link: Link) -> None:
+    def _serve(self, handshake: Handshake, link: Link) -> None:
+        connection = handshake.connection
         try:
-            channel, hello = self._recognise(connection, address, link)
+            channel, hello = self._recognise(handshake, link)
             remote, states = self._let_in(channel, hello, link)
         except EmberkeepError as error:
             log.warning("refused the connection of a worker", reason=str(error))

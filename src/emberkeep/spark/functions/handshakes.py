@@ -1,31 +1,25 @@
-"""Bounds the connections whose peer has not proven yet that it is a worker of the job."""
+"""Connections whose peer has not proven yet that it is a worker of the job: how many there may be, and how one ends."""
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
 
-MOST = 512  # at once; a worker connects once, and its handshake takes milliseconds
-MOST_OF_ONE_ADDRESS = 128  # a node has one worker for each core
+from emberkeep.base.connections import ConnectionLimits
+
+# A worker connects once, and its handshake takes milliseconds. A node has one worker for each core.
+LIMITS = ConnectionLimits(open=512, unproven=512, unproven_of_address=128)
 
 
-class Handshakes:
-    """Counts unproven connections, in total and per address. Any thread may use it."""
+@dataclass(frozen=True, eq=False)
+class Handshake:
+    """A connection from its acceptance until its peer has proven itself or is refused."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: Counter[str] = Counter()
+    connection: socket.socket
+    address: str
 
-    def begin(self, address: str) -> bool:
-        """Count a new connection. Return False, and count nothing, if there are too many."""
-        with self._lock:
-            if self._open[address] >= MOST_OF_ONE_ADDRESS or self._open.total() >= MOST:
-                return False
-            self._open[address] += 1
-            return True
-
-    def end(self, address: str) -> None:
-        """Uncount a connection: its peer has proven itself, or was refused."""
-        with self._lock:
-            self._open[address] -= 1
-            self._open += Counter()  # drop addresses without a connection
+    def drop(self) -> None:
+        """End the connection. The thread that reads from it notices and closes it."""
+        with suppress(OSError):  # the peer has gone already
+            self.connection.shutdown(socket.SHUT_RDWR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import threading
@@ -15,7 +16,8 @@ import pytest
 from emberkeep.api import function_link
 from emberkeep.api.function_channel import LARGEST
 from emberkeep.api.function_link import join_driver
-from emberkeep.spark.functions import handshakes
+from emberkeep.base.connections import ConnectionLimits
+from emberkeep.spark.functions import executor_functions
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
 _DEADLINE_SECONDS = 240.0
@@ -33,16 +35,16 @@ def driver() -> Iterator[ExecutorFunctions]:
 @pytest.fixture
 def stranger(driver: ExecutorFunctions) -> Iterator[Callable[[], socket.socket]]:
     """Connects, and has read the driver's challenge."""
-    link = driver.link()
     with ExitStack() as stack:
+        yield lambda: stack.enter_context(connected(driver))
 
-        def connected() -> socket.socket:
-            connection = stack.enter_context(socket.create_connection((link.host, link.port), _DEADLINE_SECONDS))
-            (length,) = struct.unpack(">I", connection.recv(4, socket.MSG_WAITALL))
-            connection.recv(length, socket.MSG_WAITALL)
-            return connection
 
-        yield connected
+def connected(driver: ExecutorFunctions) -> socket.socket:
+    link = driver.link()
+    connection = socket.create_connection((link.host, link.port), _DEADLINE_SECONDS)
+    (length,) = struct.unpack(">I", connection.recv(4, socket.MSG_WAITALL))
+    connection.recv(length, socket.MSG_WAITALL)
+    return connection
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -84,21 +86,20 @@ def test_one_that_drips_is_cut_off(
     assert joins(driver)
 
 
-def test_silent_connections_are_few_and_leave_room_for_others(
-    driver: ExecutorFunctions, stranger: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+def test_the_oldest_silent_connection_makes_room_for_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handshakes, "MOST_OF_ONE_ADDRESS", 3)
-    silent = [stranger() for _ in range(3)]
-    link = driver.link()
-    with socket.create_connection((link.host, link.port), _DEADLINE_SECONDS) as fourth:
-        assert is_closed(fourth)
-    with socket.create_connection((link.host, link.port), _DEADLINE_SECONDS, ("127.0.0.2", 0)) as elsewhere:
-        assert elsewhere.recv(4, socket.MSG_WAITALL)
+    limits = ConnectionLimits(open=8, unproven=8, unproven_of_address=3)
+    monkeypatch.setattr(executor_functions, "LIMITS", limits)
+    driver = ExecutorFunctions("127.0.0.1", 3, dict, silent_seconds=0.1)
+    with ExitStack() as stack:
+        stack.callback(driver.close)
+        silent = [stack.enter_context(connected(driver)) for _ in range(3)]
 
-    for connection in silent:
-        connection.sendall(struct.pack(">I", LARGEST))
-        assert is_closed(connection)
-    assert joins(driver)
+        assert joins(driver)
+        assert is_closed(silent[0])
+        assert joins(driver, "b" * 32)
+        assert not any(select.select(silent[1:], [], [], 0)[0])
 
 
 def test_a_proof_that_is_no_hash_is_refused_in_order(
