@@ -161,7 +161,7 @@ async def stub_node(configuration: Configuration, token: str, leader: str, place
         stack.push_async_callback(server.close)
         services = Services()
         stack.push_async_callback(services.cancel)
-        known = locate_by_zookeeper(configuration, services, stack)
+        known = locate_by_zookeeper(configuration, token, services, stack)
         follow_leader(known, node, rpc, services, is_informed=lambda: known.is_informed)
         node.start()
         stack.push_async_callback(node.stop)

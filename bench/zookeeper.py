@@ -20,8 +20,10 @@ from bench.leader_poll import LIMIT_SECONDS, until_known
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from bench.submission import CLIENTS, Load, figure, submit_all
+from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
-from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import STATE_DIRECTORY
@@ -110,12 +112,12 @@ async def _recovery(directory: Path, handles: int) -> tuple[float, float]:
 @asynccontextmanager
 async def _store(configuration: Configuration) -> AsyncIterator[ZooKeeperJobStore]:
     """Opened by a leader that nobody can reach; there are no JobManagers yet."""
-    session = ZooKeeperSession(session_settings(configuration))
-    graphs = StateLayout(Path(configuration[STATE_DIRECTORY]), configuration).graphs
+    layout = StateLayout(Path(configuration[STATE_DIRECTORY]), configuration)
+    session = ZooKeeperSession(session_settings(configuration, load_or_create_token(layout.token_file)))
     store = ZooKeeperJobStore(
         session,
         zookeeper_layout(configuration),
-        graphs,
+        layout.graphs,
         SystemIds(),
         address="127.0.0.1:1",
         elected=True,

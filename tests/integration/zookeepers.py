@@ -11,7 +11,9 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from emberkeep.adapters.zookeeper.session import SessionSettings, SessionState, ZooKeeperSession
+from emberkeep.adapters.zookeeper.access.settings import SessionSettings
+from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing_key
+from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.client.clusters.daemon_process import Daemon
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from tests.integration.conditions import DEADLINE
@@ -59,8 +61,17 @@ class Ensemble:
             self.kill(index)
 
 
+TOKEN = "a-token-of-all-processes-in-a-test"
+
+
+def signer() -> RecordSigner:
+    return RecordSigner(signing_key(TOKEN))
+
+
 def settings(hosts: str, *, session_timeout: float = 10.0, operation_timeout: float = 15.0) -> SessionSettings:
-    return SessionSettings(hosts=hosts, session_timeout=session_timeout, operation_timeout=operation_timeout)
+    return SessionSettings(
+        hosts=hosts, session_timeout=session_timeout, operation_timeout=operation_timeout, signer=signer()
+    )
 
 
 async def eventually(condition: Callable[[], bool], what: str) -> None:

@@ -15,9 +15,10 @@ from typing import Protocol
 
 from emberkeep.adapters.leader_news.file import keep_leader_file, read_leader_file, watch_leader_file
 from emberkeep.adapters.leader_news.inquiry import LeaderInquiry
+from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.adapters.zookeeper.leader_locators import KnownLeader, ZooKeeperLocator
-from emberkeep.adapters.zookeeper.session import ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.configuration.options import HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.process_main import Services
@@ -45,10 +46,13 @@ def is_highly_available(configuration: Configuration) -> bool:
 
 
 def locate_by_zookeeper(
-    configuration: Configuration, services: Services, stack: contextlib.AsyncExitStack
+    configuration: Configuration, token: str, services: Services, stack: contextlib.AsyncExitStack
 ) -> ZooKeeperLocator:
-    """Return the locator of a node's only process with a ZooKeeper session. Raises InvalidInput (settings)."""
-    session = ZooKeeperSession(session_settings(configuration))
+    """Return the locator of a node's only process with a ZooKeeper session. ``token``: the cluster's.
+
+    Raises InvalidInput (settings).
+    """
+    session = ZooKeeperSession(session_settings(configuration, token))
     locator = ZooKeeperLocator(session, zookeeper_layout(configuration))
     session.start()
     stack.push_async_callback(session.close)

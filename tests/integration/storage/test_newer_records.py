@@ -14,6 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.zookeeper.access.signatures import content_of
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
@@ -21,7 +22,7 @@ from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.ids import SystemIds
 from tests.integration.commands import Ended, Shell
 from tests.integration.conditions import DEADLINE
-from tests.integration.zookeepers import Ensemble, connected, settings
+from tests.integration.zookeepers import TOKEN, Ensemble, connected, settings, signer
 from tests.support.contracts.job_store import job
 
 pytestmark = [pytest.mark.integration, pytest.mark.req("SAFE-14")]
@@ -110,14 +111,17 @@ def test_one_with_zookeeper_and_fields_that_a_newer_one_added(shell: Shell, ense
     asyncio.run(_with_store(ensemble, graphs, begin=True))
     attempt = layout.attempt(job(1).job_id)
     with _nodes(ensemble) as nodes:
-        fields = msgspec.json.decode(decode_record(nodes.get(attempt)[0], "job-attempt", 1, where="test"))
+        fields = msgspec.json.decode(decode_record(content_of(nodes.get(attempt)[0]), "job-attempt", 1, where="test"))
         added = encode_record("job-attempt", 1, msgspec.json.encode({**fields, "added": [1]}))
-        nodes.set(attempt, added)
+        nodes.set(attempt, signer().signed(attempt, added))
         asyncio.run(_with_store(ensemble, graphs, begin=False))
-        kept = msgspec.json.decode(decode_record(nodes.get(attempt)[0], "job-attempt", 1, where="test"))
+        kept = msgspec.json.decode(decode_record(content_of(nodes.get(attempt)[0]), "job-attempt", 1, where="test"))
         assert kept == {"attempt": 5, "canceled": True, "added": [1]}
 
-        newer = encode_record("job-attempt", 99, b"{}")
+        newer = signer().signed(attempt, encode_record("job-attempt", 99, b"{}"))
+        token = shell.directory / "token"
+        token.touch(mode=0o600)
+        token.write_text(TOKEN)
         nodes.set(attempt, newer)
         ended = _job_manager(
             shell,
@@ -125,6 +129,7 @@ def test_one_with_zookeeper_and_fields_that_a_newer_one_added(shell: Shell, ense
                 "high-availability.type": "zookeeper",
                 "high-availability.zookeeper.quorum": ensemble.hosts,
                 "high-availability.cluster-id": CLUSTER_ID,
+                "security.token-file": str(token),
                 "high-availability.storageDir": str(shell.directory),
             },
         )

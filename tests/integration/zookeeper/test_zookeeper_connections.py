@@ -20,7 +20,7 @@ from emberkeep.base.ids import JobId, SystemIds
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file, locate_by_zookeeper, tell_drivers
 from emberkeep.daemons.process_main import Services
 from tests.integration.sites import Member, Site, holds, submitted
-from tests.integration.zookeepers import Ensemble, connected, eventually, settings
+from tests.integration.zookeepers import TOKEN, Ensemble, connected, eventually, settings
 from tests.support.memory_rpc import MemoryNetwork
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("SAFE-11")]
@@ -79,7 +79,7 @@ async def test_three_hundred_drivers_of_a_node_follow_over_one_session(ensemble:
 
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(services.cancel)
-        known = locate_by_zookeeper(configuration, services, stack)
+        known = locate_by_zookeeper(configuration, TOKEN, services, stack)
         await tell_drivers(path, known, services)
         follow_leader(known, task_manager, network, services, is_informed=lambda: known.is_informed)
         for driver in drivers:

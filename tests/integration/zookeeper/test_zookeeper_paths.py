@@ -10,13 +10,14 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
+from emberkeep.adapters.zookeeper.access.settings import Login, SessionSettings
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper.paths import make_paths
-from emberkeep.adapters.zookeeper.session import SessionSettings, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.errors import Fatal
 from emberkeep.client.clusters.daemon_process import DaemonCommand, start_daemon
 from tests.integration.conditions import DEADLINE
-from tests.integration.zookeepers import Ensemble, connected
+from tests.integration.zookeepers import Ensemble, connected, signer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("SAFE-13")]
 
@@ -53,7 +54,8 @@ class Sessions:
             hosts=self._hosts + below,
             session_timeout=10.0,
             operation_timeout=15.0,
-            authorization=f"digest:{user}:{user}" if user else "",
+            signer=signer(),
+            login=Login(f"digest:{user}:{user}" if user else ""),
             creator_only=bool(user),
         )
         self._open.append(ZooKeeperSession(settings))

@@ -15,6 +15,8 @@ from kazoo.client import KazooClient
 
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.adapters.zookeeper.access.settings import Login
+from emberkeep.adapters.zookeeper.access.signatures import content_of
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper.owner import RootOwner
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
@@ -28,7 +30,7 @@ from emberkeep.base.ids import JobId, SystemIds
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
 from tests.integration.conditions import DEADLINE
-from tests.integration.zookeepers import Ensemble, connected, eventually, expire, settings
+from tests.integration.zookeepers import Ensemble, connected, eventually, expire, settings, signer
 from tests.support.contracts.damaged_jobs import DamagedJobsContract
 from tests.support.contracts.job_store import JobStoreContract, job, result_of
 
@@ -92,6 +94,15 @@ class Cluster:
     def store(self) -> PatientStore:
         return self.store_of(self.session())
 
+    def read(self, path: str) -> bytes:
+        """The content of a node."""
+        return content_of(self.direct.get(path)[0])
+
+    def write(self, path: str, data: bytes) -> None:
+        """As a process of the cluster does, whatever the data."""
+        self.direct.ensure_path(path)
+        self.direct.set(path, signer().signed(path, data))
+
     def crash(self) -> None:
         """The leader's session has run out; nothing was said."""
         self.depose()
@@ -120,20 +131,19 @@ class Cluster:
         return self._tear(self.layout.attempt(job_id))
 
     def _tear(self, path: str) -> bytes:
-        data, _ = self.direct.get(path)
-        self.direct.set(path, data[:-5])
-        return bytes(data[:-5])
+        data = self.read(path)[:-5]
+        self.write(path, data)
+        return data
 
     async def records(self, job_id: JobId) -> list[bytes]:
         layout, kept = self.layout, self.layout.damaged_job(job_id)
         paths = [layout.attempt(job_id), layout.checkpoint(job_id), kept]
         if self.direct.exists(kept):
             paths += [f"{kept}/{part}" for part in self.direct.get_children(kept)]
-        return [self.direct.get(path)[0] for path in paths if self.direct.exists(path)]
+        return [self.read(path) for path in paths if self.direct.exists(path)]
 
     async def damage_blocklist(self) -> None:
-        data, _ = self.direct.get(self.layout.blocklist)
-        self.direct.set(self.layout.blocklist, data[:-5])
+        self._tear(self.layout.blocklist)
 
     def nodes(self, path: str) -> list[str]:
         return sorted(self.direct.get_children(path))
@@ -262,8 +272,8 @@ async def test_a_result_larger_than_any_node_may_be_is_kept_too(cluster: Cluster
 
 @pytest.mark.parametrize("authorization", ["", "digest:somebody:else"])
 async def test_nodes_are_for_those_who_have_the_clusters_name_only(cluster: Cluster, authorization: str) -> None:
-    own = replace(settings(cluster.hosts), authorization="digest:emberkeep:secret", creator_only=True)
-    foreign = replace(settings(cluster.hosts), authorization=authorization)
+    own = replace(settings(cluster.hosts), login=Login("digest:emberkeep:secret"), creator_only=True)
+    foreign = replace(settings(cluster.hosts), login=Login(authorization))
     sessions = [ZooKeeperSession(each) for each in (own, own, foreign)]
     cluster.sessions += sessions
     for session in sessions:
@@ -344,12 +354,12 @@ async def test_an_unreadable_handle_spoils_only_its_own_job_and_is_kept(cluster:
     await store.create(job(1))
     await store.create(job(2))
     path = cluster.layout.job(job(1).job_id)
-    cluster.direct.set(path, data)
+    cluster.write(path, data)
     damaged, sound = await store.recover()
     assert (damaged.graph, sound.graph) == (None, job(2))
     assert path in damaged.problem
     await store.record_result(result_of(job(1), JobStatus.FAILED))
-    assert cluster.direct.get(cluster.layout.damaged_job(job(1).job_id))[0] == data
+    assert cluster.read(cluster.layout.damaged_job(job(1).job_id)) == data
     await store.close()
     following = cluster.store()
     await following.open()
@@ -366,9 +376,9 @@ async def test_what_is_left_of_a_damaged_job_goes_with_its_graphs_but_not_the_bl
     await store.open()
     for number in (1, 2):
         await store.create(job(number))
-    cluster.direct.create(cluster.layout.damaged_blocklist, b"torn")
+    cluster.write(cluster.layout.damaged_blocklist, b"torn")
     if what == "handle":
-        cluster.direct.set(cluster.layout.job(job(1).job_id), b"torn")
+        cluster.write(cluster.layout.job(job(1).job_id), b"torn")
     cluster.damage(job(1).job_id)
     await store.record_result(result_of(job(1), JobStatus.FAILED))
     (kept,) = await store.damaged()
@@ -409,10 +419,10 @@ async def test_graphs_of_earlier_leaders_without_a_handle_stay_until_they_are_re
 async def test_an_epoch_whose_leader_cannot_be_read_is_followed_by_the_next(cluster: Cluster) -> None:
     store = cluster.store()
     first = await store.open()
-    cluster.direct.set(cluster.layout.epoch, b"torn")
+    cluster.write(cluster.layout.epoch, b"torn")
     with pytest.raises(Conflict):
         await store.confirm()
-    cluster.direct.set(cluster.layout.leader, b"torn")
+    cluster.write(cluster.layout.leader, b"torn")
     following = cluster.store()
     with pytest.raises(Conflict, match="cannot be read"):
         await following.open()
@@ -435,9 +445,9 @@ async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) ->
         (cluster.graphs / name).write_bytes(graph)
     of_unread_result = f"{job(3).job_id}.{epoch}.result"
     (cluster.graphs / of_unread_result).write_bytes(b"large")
-    cluster.direct.set(cluster.layout.job(job(2).job_id), b"torn")
-    cluster.direct.set(cluster.layout.result(job(3).job_id), b"torn")
-    cluster.direct.create(cluster.layout.damaged_job(job(5).job_id), b"torn")
+    cluster.write(cluster.layout.job(job(2).job_id), b"torn")
+    cluster.write(cluster.layout.result(job(3).job_id), b"torn")
+    cluster.write(cluster.layout.damaged_job(job(5).job_id), b"torn")
     await store.close()
     following = cluster.store()
     await following.open()
@@ -458,11 +468,11 @@ async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) ->
 async def test_a_blocklist_that_cannot_be_read_is_kept_when_another_takes_its_place(cluster: Cluster) -> None:
     store = cluster.store()
     await store.open()
-    cluster.direct.set(cluster.layout.blocklist, b"torn")
+    cluster.write(cluster.layout.blocklist, b"torn")
     for revision in (2, 3):
         await store.record_blocklist(Blocklist(revision=revision))
         assert await store.blocklist() == Blocklist(revision=revision)
-    assert cluster.direct.get(cluster.layout.damaged_blocklist)[0] == b"torn"
+    assert cluster.read(cluster.layout.damaged_blocklist) == b"torn"
     assert await store.recover() == []
 
 

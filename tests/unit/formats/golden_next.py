@@ -19,7 +19,8 @@ from emberkeep.adapters.job_store.database import JobDatabase
 from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
-from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ResultNode, decode_node, encode_node
+from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing_key
+from emberkeep.adapters.zookeeper.layout import LeaderRecord, RegisteredAddress, ResultNode, decode_node, encode_node
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
@@ -48,6 +49,8 @@ REGISTERED = RegisteredAddress(
     process=ProcessIdentity(pid=4711, start_ticks=99, boot_id="b"),
     processes="pid:[1]",
 )
+LEADER_OF_EPOCH = LeaderRecord(address="127.0.0.1:8081", life="a", epoch=7)
+SIGNER = RecordSigner(signing_key("token"))
 MARKS = (Mark(job_id=JobId("1" * 32), kind=Kind.CHECKPOINTS, since_ms=1_700_000_000_000, ended=True),)
 
 BINDING = Binding(location="s3://bucket/emberkeep", place_id="p")
@@ -146,6 +149,12 @@ FORMATS = {
         OWNER,
     ),
     "known-leader": Format(lambda path: write_leader_file(path, LEADER), read_leader_file, LEADER),
+    "leader": _node(LEADER_OF_EPOCH),
+    "signed-leader": Format(
+        lambda path: path.write_bytes(SIGNER.signed("/epoch", encode_node(LEADER_OF_EPOCH))),
+        lambda path: decode_node(SIGNER.checked("/epoch", path.read_bytes()), LeaderRecord, where=path.name),
+        LEADER_OF_EPOCH,
+    ),
     "storage-deletions": Format(lambda path: write_marks(path, MARKS), read_marks, MARKS),
     "blob-place": Format(lambda path: write_binding(path, BINDING), read_binding, BINDING),
     "job-manager-address": Format(

@@ -6,14 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import msgspec
-from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper.errors import TransactionRefused, attempt_changed
 from emberkeep.adapters.zookeeper.layout import decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
-from emberkeep.adapters.zookeeper.session import Znode
+from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
@@ -98,7 +97,7 @@ class AttemptNodes:
     async def _change(self, what: str, job_id: JobId, node: Znode, changed: StoredAttempt) -> None:
         path, data = self._nodes.layout.attempt(job_id), encode_node(changed, node.data)
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             transaction.set_data(path, data, node.version)
 
         try:

@@ -7,12 +7,11 @@ both. So a late report cannot be written for an older attempt, and cannot leave 
 from __future__ import annotations
 
 import structlog
-from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.zookeeper.errors import TransactionRefused, attempt_changed
 from emberkeep.adapters.zookeeper.layout import decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
-from emberkeep.adapters.zookeeper.session import Znode
+from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
@@ -52,7 +51,7 @@ class CheckpointNodes:
             return known
         data = encode_node(pointers, None if node is None else node.data)
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             if node is not None and attempt_data is None:
                 transaction.check(attempt_path, attempt_node.version)
             else:
@@ -72,7 +71,7 @@ class CheckpointNodes:
         """Return the job's pointer node and its content.
 
         Return no node and empty pointers if the node does not exist, or is damaged: a damaged node must stay. Raises
-        NewerFormat.
+        NewerFormat, and NotAuthentic if another program has written the node.
         """
         node = await self._session.find(self._layout.checkpoint(job_id))
         if node is None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kazoo.client import TransactionRequest
-
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.files import StoreFiles
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
+from emberkeep.adapters.zookeeper.session import Transaction
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.damaged_leftovers import DamagedJob
@@ -55,7 +54,7 @@ class DamagedNodes:
         await asyncio.to_thread(self._files.graphs.remove_job, job_id)
         parts = await self._parts(path)
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             for part in parts:
                 transaction.delete(f"{path}/{part}")
             transaction.delete(path, node.version)
@@ -71,7 +70,7 @@ class DamagedNodes:
         except Absent:
             return []
 
-    async def keeping_pointers(self, job_id: str) -> Callable[[TransactionRequest], None]:
+    async def keeping_pointers(self, job_id: str) -> Callable[[Transaction], None]:
         """Return a function that adds operations to a transaction: move a job's pointer node to its damaged records.
 
         Call it for the transaction that expires the job's result. A pointer node that still exists then could not be
@@ -80,12 +79,12 @@ class DamagedNodes:
         path, place = self._layout.checkpoint(job_id), self._layout.damaged_job(job_id)
         node, kept = await asyncio.gather(self._session.find(path), self._session.find(place))
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             if node is None:
                 return
             transaction.delete(path, node.version)
             if kept is None:
                 transaction.create(place, b"")
-            transaction.create(self._layout.damaged_checkpoints(job_id), node.data)
+            transaction.create(self._layout.damaged_checkpoints(job_id), node.unchecked)
 
         return build

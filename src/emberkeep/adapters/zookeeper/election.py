@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.layout import LatchRecord, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper.leader_locators import RETRY_PAUSE, read_leader
-from emberkeep.adapters.zookeeper.paths import make_paths
+from emberkeep.adapters.zookeeper.paths import check_access, make_paths
 from emberkeep.adapters.zookeeper.registration import AddressRegistration, AddressTaken
 from emberkeep.adapters.zookeeper.session import SessionState, Znode, ZooKeeperSession
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, UnknownOutcome
@@ -186,6 +187,7 @@ class ZooKeeperElection:
         First delete latches left by an attempt of ours whose reply was lost, or by an earlier process at this address.
         """
         await make_paths(self._session, self._layout)
+        await check_access(self._session, self._layout)
         if self._registration is not None:
             await self._registration.claim()
         for path, node in await self._latches():
@@ -218,7 +220,7 @@ class ZooKeeperElection:
         """Return the address in a latch; empty if the latch cannot be read. Then its owner cannot be probed."""
         try:
             return decode_node(node.data, LatchRecord, where=path).address
-        except Fatal as error:
+        except (Fatal, NotAuthentic) as error:
             log.warning("cannot read a latch", reason=str(error))
             return ""
 

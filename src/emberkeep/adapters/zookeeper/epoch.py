@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import structlog
-from kazoo.client import TransactionRequest
 
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper.paths import make_paths
-from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
+from emberkeep.adapters.zookeeper.session import Transaction, Znode, ZooKeeperSession
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 
 log = structlog.get_logger(__name__)
@@ -72,7 +73,8 @@ class LeaderEpoch:
         layout, own = self._layout, self._record
         epoch = await self._session.get(layout.epoch)
         self.lineage = f"{epoch.created:x}-{epoch.created_ms:x}"
-        if _leader(epoch, layout.epoch) == own:
+        before = await self._last_leader(epoch)
+        if before is not None and before.life == own.life:
             return epoch.version  # written by us earlier; only the reply was lost
         leader = await self._session.find(layout.leader)
         if leader is not None and not self._elected and leader.owner != self._session.id:
@@ -82,9 +84,11 @@ class LeaderEpoch:
             )
         if prepare is not None:
             await prepare(epoch.version)
+        if self._session.settings.signer.signs:
+            own = msgspec.structs.replace(own, epoch=epoch.version + 1)
         data = encode_node(own)
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             transaction.set_data(layout.epoch, data, epoch.version)
             if leader is not None:
                 transaction.delete(layout.leader)
@@ -100,6 +104,21 @@ class LeaderEpoch:
             ) from None  # the leader node changed
         self.overtook = leader is not None and leader.owner != self._session.id
         return int(stat.version)
+
+    async def _last_leader(self, epoch: Znode) -> LeaderRecord | None:
+        """Return the record in the epoch node; None if there is none that can be used.
+
+        Raises Fatal if this root's records are not signed with this cluster's key. If only the epoch is forged, the
+        next epoch replaces it.
+        """
+        try:
+            return _leader(epoch, self._layout.epoch)
+        except NotAuthentic as error:
+            owner = await self._session.find(self._layout.owner)
+            if owner is None or not owner.stored or not owner.is_authentic:
+                raise Fatal(error.message, hint=error.hint) from error
+            log.error("another program has written the epoch; taking the next one", reason=str(error))
+            return None
 
     async def confirm(self) -> None:
         """Check in ZooKeeper that the epoch is the newest. Raises Conflict if a newer leader has taken the next one."""
@@ -118,7 +137,7 @@ class LeaderEpoch:
             log.info("the leader's address ends with its session", reason=str(error))
         self._number = None
 
-    async def commit(self, what: str, build: Callable[[TransactionRequest], object]) -> list[Any]:
+    async def commit(self, what: str, build: Callable[[Transaction], object]) -> list[Any]:
         """Run a transaction that succeeds only while this epoch is the newest; return the results of its operations.
 
         Raises Conflict if a newer leader has written the epoch, TransactionRefused if another operation was impossible.
@@ -126,7 +145,7 @@ class LeaderEpoch:
         """
         number = self.number
 
-        def checked(transaction: TransactionRequest) -> None:
+        def checked(transaction: Transaction) -> None:
             transaction.check(self._layout.epoch, number)
             build(transaction)
 
@@ -140,7 +159,7 @@ class LeaderEpoch:
 
 
 def _leader(node: Znode, where: str) -> LeaderRecord | None:
-    """Return the leader record of a node; None if the node is empty or damaged. Raises NewerFormat.
+    """Return the leader record of a node; None if the node is empty or damaged. Raises NewerFormat, NotAuthentic.
 
     A damaged record does no harm: the epoch is the node's version, which is known in any case.
     """

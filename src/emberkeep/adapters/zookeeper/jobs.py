@@ -6,20 +6,21 @@ import asyncio
 import contextlib
 
 import msgspec
-from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.job_store.graph_files import StateHandle, decode_handle, encode_handle
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.job_store.stored_jobs import stored_job
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.files import StoreFiles
 from emberkeep.adapters.zookeeper.layout import KeyNode, decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import BATCH, StoreNodes
+from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobGraph
-from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.ports import StoredJob, Trouble
 
 
 class JobNodes:
@@ -49,7 +50,7 @@ class JobNodes:
     async def _create(self, graph: JobGraph, handle: StateHandle) -> None:
         layout, job_id = self._nodes.layout, graph.job_id
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             transaction.create(layout.job(job_id), encode_handle(handle))
             transaction.create(layout.attempt(job_id), encode_node(StoredAttempt(attempt=0)))
             if graph.idempotency_key:
@@ -87,11 +88,11 @@ class JobNodes:
         handles = await self._nodes.read_all(self._nodes.layout.job(name) for name in names)
         attempts = await self._nodes.read_all(self._nodes.layout.attempt(name) for name in names)
         found = [
-            (handle.created, JobId(name), handle.data, attempt.data if attempt else b"")
+            (handle.created, JobId(name), handle, attempt)
             for name, handle, attempt in zip(names, handles, attempts, strict=True)
             if handle is not None
         ]
-        found.sort()
+        found.sort(key=lambda entry: entry[0])
         stored: list[StoredJob] = []
         for start in range(0, len(found), BATCH):
             batch = found[start : start + BATCH]
@@ -107,7 +108,7 @@ class JobNodes:
         )
         keys: dict[JobId, str] = {}
         for node in nodes:
-            with contextlib.suppress(Fatal):
+            with contextlib.suppress(Fatal, NotAuthentic):
                 known = decode_node(node.data if node else b"", KeyNode, where=self._nodes.layout.keys)
                 keys[known.job_id] = known.key
         return [
@@ -122,10 +123,23 @@ class JobNodes:
         holders = [index for index, entry in enumerate(stored) if entry.job_id in present]
         for start in range(0, len(holders), BATCH):
             batch = holders[start : start + BATCH]
-            found = await asyncio.gather(*(self._checkpoints.find(stored[index].job_id) for index in batch))
-            for index, (_, pointers) in zip(batch, found, strict=True):
-                stored[index] = msgspec.structs.replace(stored[index], pointers=pointers)
+            found = await asyncio.gather(*(self._with_its_pointers(stored[index]) for index in batch))
+            for index, entry in zip(batch, found, strict=True):
+                stored[index] = entry
         return stored
+
+    async def _with_its_pointers(self, entry: StoredJob) -> StoredJob:
+        """Return the job with its pointers. A job with forged pointers must not run without them, but wait."""
+        try:
+            _, pointers = await self._checkpoints.find(entry.job_id)
+        except NotAuthentic as error:
+            return msgspec.structs.replace(
+                entry,
+                graph=None,
+                trouble=entry.trouble or Trouble.AWAY,
+                problem="; ".join(filter(None, (entry.problem, str(error)))),
+            )
+        return msgspec.structs.replace(entry, pointers=pointers)
 
     async def recover_job(self, job_id: JobId) -> StoredJob | None:
         self._nodes.epoch.check_taken()
@@ -133,26 +147,27 @@ class JobNodes:
         handle, attempt = await asyncio.gather(*(self._nodes.session.find(path) for path in paths))
         if handle is None:
             return None
-        stored = await asyncio.to_thread(self.decode, job_id, handle.data, attempt.data if attempt else b"")
+        stored = await asyncio.to_thread(self.decode, job_id, handle, attempt)
         return (await self._with_keys(await self._with_pointers([stored])))[0]
 
-    def decode(self, job_id: JobId, handle: bytes, attempt: bytes) -> StoredJob:
+    def decode(self, job_id: JobId, handle: Znode, attempt: Znode | None) -> StoredJob:
         """Return the job that these nodes describe, with its graph. Blocks while it reads the graph's file."""
         layout = self._nodes.layout
 
         def read_attempt() -> StoredAttempt:
-            return decode_node(attempt, StoredAttempt, where=f"ZooKeeper, {layout.attempt(job_id)}")
+            data = attempt.data if attempt else b""
+            return decode_node(data, StoredAttempt, where=f"ZooKeeper, {layout.attempt(job_id)}")
 
         def read_graph() -> JobGraph:
             where = f"ZooKeeper, {layout.job(job_id)}"
-            return self._files.graphs.read(job_id, decode_handle(handle, where=where))
+            return self._files.graphs.read(job_id, decode_handle(handle.data, where=where))
 
         return stored_job(job_id, read_attempt, read_graph)
 
 
-def graph_location(job_id: JobId, handle: bytes) -> str:
+def graph_location(job_id: JobId, handle: Znode) -> str:
     """Return the location of a handle's graph; empty if the handle cannot be read."""
     try:
-        return decode_handle(handle, where=job_id).location
-    except Fatal:
+        return decode_handle(handle.data, where=job_id).location
+    except (Fatal, NotAuthentic):
         return ""

@@ -48,11 +48,13 @@ _VERSION = 1
 class LeaderRecord(Compatible, frozen=True, kw_only=True):
     """Persisted at ``epoch`` and ``leader``.
 
-    ``life``: a random text that each contender draws, so that it recognises its own writes.
+    ``life``: a random text that each contender draws, so that it recognises its own writes. ``epoch``: the epoch that
+    the record was written for, so that it cannot be put back later; 0 in records that are not signed.
     """
 
     address: str
     life: str
+    epoch: int = 0
 
 
 class LatchRecord(Compatible, frozen=True, kw_only=True):

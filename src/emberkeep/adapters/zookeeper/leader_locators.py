@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.layout import LatchRecord, LeaderRecord, ZooKeeperLayout, decode_node
 from emberkeep.adapters.zookeeper.session import SessionState, Znode, ZooKeeperSession
 from emberkeep.base.errors import EmberkeepError
@@ -80,6 +81,10 @@ class ZooKeeperLocator(KnownLeader):
             change = asyncio.Event()
             try:
                 news = await look(change)
+            except NotAuthentic as error:
+                log.error("ignoring what ZooKeeper says about the leader", reason=str(error))
+                await change.wait()
+                continue
             except EmberkeepError as error:
                 log.debug("cannot look up the leader", reason=str(error))
                 await asyncio.sleep(RETRY_PAUSE)
@@ -119,10 +124,17 @@ async def read_leader(
 ) -> LeaderAddress | None:
     """Return the last writer of the epoch; None before the first leader.
 
-    ``change`` is set when that may have changed, for instance when the connection breaks. Raises RetryLater, Fatal.
+    ``change`` is set when that may have changed, for instance when the connection breaks. Raises RetryLater, Fatal,
+    and NotAuthentic if another program wrote the node, or put back the record of an earlier epoch.
     """
     node = await session.find(layout.epoch, watch=change.set)
     if node is None or not node.data:
         return None
     record = decode_node(node.data, LeaderRecord, where=f"ZooKeeper, {layout.epoch}")
+    if record.epoch not in (0, node.version):
+        raise NotAuthentic(
+            f"ZooKeeper's node {layout.epoch} has version {node.version}, but the record of epoch {record.epoch}",
+            hint="another program has written the node, or an operator has raised the epoch; the next leader replaces "
+            "the record",
+        )
     return LeaderAddress(node.version, record.address)

@@ -1,4 +1,7 @@
-"""Creates a cluster's persistent nodes if they are missing. With ``creator_only``, refuses nodes that others may use.
+"""Creates a cluster's persistent nodes if they are missing. With ``creator_only``, finds nodes that others may use.
+
+Such nodes are refused. While the operator lets this cluster sign the records of another release, they are restricted
+instead: that release left them open.
 
 Only missing nodes are created, so CREATE permission is needed only on the parent of the topmost one. Nodes above the
 cluster's own node are shared with other clusters, which create their nodes next to it.
@@ -6,18 +9,28 @@ cluster's own node are shared with other clusters, which create their nodes next
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
+import structlog
 from kazoo.security import ACL, CREATOR_ALL_ACL, make_acl, make_digest_acl_credential
 
+from emberkeep.adapters.zookeeper.access.settings import Login
+from emberkeep.adapters.zookeeper.access.signatures import UnsignedRecords
 from emberkeep.adapters.zookeeper.errors import Denied
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper.session import SessionSettings, ZooKeeperSession
-from emberkeep.base.configuration.options import ZOOKEEPER_ACL, ZOOKEEPER_QUORUM, ZOOKEEPER_ROOT
-from emberkeep.base.errors import Conflict, Fatal
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.base.configuration.options import ZOOKEEPER_ACL, ZOOKEEPER_QUORUM, ZOOKEEPER_RECORDS, ZOOKEEPER_ROOT
+from emberkeep.base.errors import Absent, Conflict, Fatal
 
 # Others may create their clusters below a shared node. Only its creator may delete or write it, or change its ACL.
 _SHARED_ACL = (*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True))
+
+
+_BATCH = 500  # nodes checked together
+
+log = structlog.get_logger(__name__)
 
 
 async def make_paths(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
@@ -36,6 +49,23 @@ async def make_paths(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None
     if session.settings.creator_only:
         for path in (layout.base, *layout.persistent):
             await _check(session, path)
+
+
+async def check_access(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
+    """With ``creator_only``, check that only this cluster may use the records of jobs. Raises as ``make_paths``."""
+    if not session.settings.creator_only:
+        return
+    records = [path async for path in _records(session, layout)]
+    for start in range(0, len(records), _BATCH):
+        await asyncio.gather(*(_check(session, path) for path in records[start : start + _BATCH]))
+
+
+async def _records(session: ZooKeeperSession, layout: ZooKeeperLayout) -> AsyncIterator[str]:
+    """Yield the paths of all persistent nodes below those of ``layout.persistent``, and the ownership record's."""
+    yield layout.owner
+    for folder in (layout.jobs, layout.attempts, layout.checkpoints, layout.results, layout.keys, layout.damaged):
+        for name in await session.children(folder):
+            yield f"{folder}/{name}"
 
 
 async def _make(session: ZooKeeperSession, layout: ZooKeeperLayout, path: str) -> None:
@@ -58,24 +88,39 @@ async def _make(session: ZooKeeperSession, layout: ZooKeeperLayout, path: str) -
 
 
 async def _check(session: ZooKeeperSession, path: str) -> None:
-    strangers = [entry for entry in await session.acls(path) if entry.perms and not _is_own(entry, session.settings)]
+    strangers = await _strangers(session, path)
+    if strangers and session.settings.signer.unsigned is UnsignedRecords.SIGN:
+        log.warning("restricting a node in ZooKeeper to this cluster", path=path, was_open_to=strangers)
+        with contextlib.suppress(Absent):
+            await session.set_acls(path, CREATOR_ALL_ACL)
+        strangers = await _strangers(session, path)
     if strangers:
-        names = ", ".join(sorted({f"{entry.id.scheme}:{entry.id.id}" for entry in strangers}))
         raise Fatal(
-            f"{ZOOKEEPER_ACL.key} is creator, but ZooKeeper's node {path} is open to {names}",
+            f"only this cluster may use its nodes in ZooKeeper, but {path} is open to {strangers}",
             hint=f"check the nodes there, then restrict access (zkCli: setAcl -R {path} auth::cdrwa after addauth), or "
-            f"set {ZOOKEEPER_ACL.key} to open",
+            f"set {ZOOKEEPER_RECORDS.key} to {UnsignedRecords.SIGN.value} for one start, or {ZOOKEEPER_ACL.key} to "
+            "open",
         )
 
 
-def _is_own(entry: ACL, settings: SessionSettings) -> bool:
+async def _strangers(session: ZooKeeperSession, path: str) -> str:
+    """Return the names of those who may use the node besides this cluster; "" if there are none, or no node."""
+    try:
+        found = await session.acls(path)
+    except Absent:
+        return ""
+    entries = (entry for entry in found if entry.perms and not _is_own(entry, session.settings.login))
+    return ", ".join(sorted({f"{entry.id.scheme}:{entry.id.id}" for entry in entries}))
+
+
+def _is_own(entry: ACL, login: Login) -> bool:
     """True if an access right belongs to this cluster.
 
     With schemes other than digest, only the server knows the names, so every right counts as this cluster's, except
     those for everybody.
     """
-    scheme, _, credentials = settings.authorization.partition(":")
-    if scheme != "digest":
+    scheme, credentials = login.parts
+    if scheme != "digest" or login.sasl:
         return bool(entry.id.scheme != "world")
     user, _, password = credentials.partition(":")
     return bool(entry.id.scheme == "digest" and entry.id.id == make_digest_acl_credential(user, password))

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import structlog
 
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
 from emberkeep.base.configuration.options import REST_ADDRESS
@@ -123,7 +124,7 @@ def _described(other: RegisteredAddress | None) -> str:
 def _read(node: Znode, path: str) -> RegisteredAddress | None:
     try:
         return decode_node(node.data, RegisteredAddress, where=f"ZooKeeper, {path}")
-    except Fatal as error:
+    except (Fatal, NotAuthentic) as error:
         log.warning("cannot read a registered address", reason=str(error))
         return None
 

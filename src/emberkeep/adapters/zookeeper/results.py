@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import msgspec
 import structlog
-from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.job_store.records import is_same_end
 from emberkeep.adapters.job_store.result_files import ResultFile
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper.damaged import DamagedNodes
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
@@ -18,8 +18,10 @@ from emberkeep.adapters.zookeeper.files import StoreFiles
 from emberkeep.adapters.zookeeper.jobs import JobNodes, graph_location
 from emberkeep.adapters.zookeeper.layout import Cleaning, ResultNode, decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
+from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult
 from emberkeep.jobs.ports import Trouble
 
@@ -62,10 +64,11 @@ class ResultNodes:
         if handle is None:
             await self._nodes.epoch.confirm()
             raise Absent(f"job {job_id} has no handle")
-        stored = await asyncio.to_thread(self._jobs.decode, job_id, handle.data, attempt.data if attempt else b"")
-        is_kept = stored.trouble is Trouble.DAMAGED
-        location = "" if is_kept else graph_location(job_id, handle.data)
-        checkpoints, pointers = await self._checkpoints.find(job_id)
+        stored = await asyncio.to_thread(self._jobs.decode, job_id, handle, attempt)
+        is_forged = not all(node.is_authentic for node in (handle, attempt) if node is not None)
+        is_kept = is_forged or stored.trouble is Trouble.DAMAGED
+        location = "" if is_kept else graph_location(job_id, handle)
+        checkpoints, pointers = await self._pointers(job_id)
         result = msgspec.structs.replace(result, savepoints=pointers.savepoints)
         file = await asyncio.to_thread(self._files.results.write, result)
         node = ResultNode(
@@ -76,7 +79,7 @@ class ResultNodes:
             graph=location,
         )
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             transaction.create(layout.result(job_id), encode_node(node))
             transaction.delete(layout.job(job_id))
             if attempt is not None:
@@ -84,8 +87,8 @@ class ResultNodes:
             if checkpoints is not None:
                 transaction.delete(layout.checkpoint(job_id), checkpoints.version)
             if is_kept:
-                transaction.create(layout.damaged_job(job_id), handle.data)
-                transaction.create(layout.damaged_attempt(job_id), attempt.data if attempt else b"")
+                transaction.create(layout.damaged_job(job_id), handle.unchecked)
+                transaction.create(layout.damaged_attempt(job_id), attempt.unchecked if attempt else b"")
 
         try:
             await self._nodes.epoch.commit(f"record the result of job {job_id}", build)
@@ -95,6 +98,14 @@ class ResultNodes:
             await self._mark_clean(job_id, 0, node)
         except EmberkeepError as error:
             log.info("cannot clean up after an ended job now, trying later", job=job_id, reason=str(error))
+
+    async def _pointers(self, job_id: JobId) -> tuple[Znode | None, JobPointers]:
+        """Return the pointers of a job that has ended, as ``CheckpointNodes.find``; none if they are forged."""
+        try:
+            return await self._checkpoints.find(job_id)
+        except NotAuthentic as error:
+            log.error("job_checkpoints_unreadable", job=job_id, reason=str(error))
+            return None, JobPointers()
 
     async def clean_up(self) -> None:
         """Finish what earlier leaders began: delete the graphs of jobs that have ended."""
@@ -149,7 +160,7 @@ class ResultNodes:
                 content = decode_node(node.data, ResultNode, where=f"ZooKeeper, {self._nodes.layout.result(name)}")
             except NewerFormat:
                 raise
-            except Fatal as error:
+            except (Fatal, NotAuthentic) as error:
                 log.error("job_result_unreadable", job=name, reason=str(error))
             else:
                 found.append((name, node.version, content))
@@ -170,7 +181,7 @@ class ResultNodes:
         with_key = bool(node.key) and await self._nodes.session.find(key) is not None
         keep_pointers = await self._damaged.keeping_pointers(job_id)
 
-        def build(transaction: TransactionRequest) -> None:
+        def build(transaction: Transaction) -> None:
             transaction.delete(self._nodes.layout.result(job_id))
             keep_pointers(transaction)
             if with_key:

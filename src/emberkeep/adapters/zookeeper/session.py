@@ -19,16 +19,10 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from emberkeep.adapters.logging_setup import library_logger
+from emberkeep.adapters.zookeeper.access.settings import SessionSettings
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic, RecordSigner, content_of
 from emberkeep.adapters.zookeeper.errors import Denied, TransactionRefused, no_answer, not_connected, translate
-from emberkeep.base.configuration.options import (
-    ZOOKEEPER_ACL,
-    ZOOKEEPER_AUTHORIZATION,
-    ZOOKEEPER_CONNECTION_TIMEOUT,
-    ZOOKEEPER_QUORUM,
-    ZOOKEEPER_SESSION_TIMEOUT,
-)
-from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
+from emberkeep.base.errors import Absent, EmberkeepError
 
 _LONGEST_PAUSE = 1.0  # seconds between two attempts to connect
 _AT_ONCE = 100  # operations in flight; kazoo reports a full wake-up pipe as a closed connection
@@ -43,58 +37,58 @@ class SessionState(enum.Enum):
 
 
 @dataclass(frozen=True)
-class SessionSettings:
-    """How to connect; times in seconds.
-
-    ``authorization``: "scheme:credentials". ``creator_only``: only holders of these credentials may use the nodes.
-    """
-
-    hosts: str
-    session_timeout: float
-    operation_timeout: float
-    authorization: str = ""
-    creator_only: bool = False
-
-
-@dataclass(frozen=True)
 class Znode:
-    """A node as it was read.
+    """A node as it was read, at ``path``. ``stored`` is checked by ``signer`` when the content is used.
 
     ``created``: id of the transaction that created it; nodes created later have larger ones. ``created_ms``: the
     creation time, in ms since 1970.
     """
 
-    data: bytes
+    path: str
+    stored: bytes
     version: int
     created: int
     owner: int  # session id of an ephemeral node, else 0
     created_ms: int
+    signer: RecordSigner
+
+    @property
+    def data(self) -> bytes:
+        """The content. Raises NotAuthentic if this cluster did not write it."""
+        return self.signer.checked(self.path, self.stored)
+
+    @property
+    def is_authentic(self) -> bool:
+        try:
+            _ = self.data
+        except NotAuthentic:
+            return False
+        return True
+
+    @property
+    def unchecked(self) -> bytes:
+        """The content, whoever wrote it: only for keeping a copy."""
+        return content_of(self.stored)
 
 
-def session_settings(configuration: Configuration) -> SessionSettings:
-    """Return the configured settings. Raises InvalidInput if servers or needed credentials are missing."""
-    hosts = configuration[ZOOKEEPER_QUORUM]
-    authorization = configuration[ZOOKEEPER_AUTHORIZATION]
-    creator_only = configuration[ZOOKEEPER_ACL] == "creator"
-    if not hosts:
-        raise InvalidInput(
-            "high-availability.type is zookeeper, but no server is configured",
-            field=ZOOKEEPER_QUORUM.key,
-            hint=f"set {ZOOKEEPER_QUORUM.key} to host:port,host:port,…",
-        )
-    if creator_only and not authorization:
-        raise InvalidInput(
-            f"{ZOOKEEPER_ACL.key} is creator, but this cluster does not authenticate to ZooKeeper",
-            field=ZOOKEEPER_AUTHORIZATION.key,
-            hint=f"set {ZOOKEEPER_AUTHORIZATION.key} to digest:user:password",
-        )
-    return SessionSettings(
-        hosts=hosts,
-        session_timeout=configuration[ZOOKEEPER_SESSION_TIMEOUT],
-        operation_timeout=configuration[ZOOKEEPER_CONNECTION_TIMEOUT],
-        authorization=authorization,
-        creator_only=creator_only,
-    )
+class Transaction:
+    """The operations of one transaction. What it writes is signed."""
+
+    def __init__(self, request: TransactionRequest, signer: RecordSigner) -> None:
+        self._request = request
+        self._signer = signer
+
+    def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        self._request.create(path, self._signer.signed(path, data), ephemeral=ephemeral)
+
+    def set_data(self, path: str, data: bytes, version: int = -1) -> None:
+        self._request.set_data(path, self._signer.signed(path, data), version)
+
+    def delete(self, path: str, version: int = -1) -> None:
+        self._request.delete(path, version)
+
+    def check(self, path: str, version: int) -> None:
+        self._request.check(path, version)
 
 
 class ZooKeeperSession:
@@ -106,11 +100,18 @@ class ZooKeeperSession:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._places = asyncio.Semaphore(_AT_ONCE)
-        scheme, _, credentials = settings.authorization.partition(":")
+        login = settings.login
+        is_addauth = bool(login.authorization) and not login.sasl
         self._kazoo = KazooClient(
             hosts=settings.hosts,
             timeout=settings.session_timeout,
-            auth_data=[(scheme, credentials)] if scheme else None,
+            auth_data=[login.parts] if is_addauth else None,
+            sasl_options=login.sasl_options,
+            use_ssl=settings.tls is not None,
+            check_hostname=settings.tls is not None,
+            ca=settings.tls.ca_file if settings.tls else None,
+            certfile=settings.tls.certificate_file if settings.tls else None,
+            keyfile=settings.tls.key_file if settings.tls else None,
             default_acl=CREATOR_ALL_ACL if settings.creator_only else OPEN_ACL_UNSAFE,
             logger=library_logger("kazoo"),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=_LONGEST_PAUSE),
@@ -187,7 +188,7 @@ class ZooKeeperSession:
     async def get(self, path: str) -> Znode:
         """Return the node at ``path``. Raises Absent, RetryLater, Fatal."""
         data, stat = await self._run(lambda: self._kazoo.get_async(path), f"read {path}", writes=False)
-        return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
+        return Znode(path, data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime, self.settings.signer)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode | None:
         """Return the node at ``path``. If it does not exist, return None, and call ``watch`` when it is created.
@@ -241,13 +242,14 @@ class ZooKeeperSession:
         sequence: bool = False,
         acl: Sequence[ACL] | None = None,
     ) -> str:
-        """Create a node and return its path, which ends in a number if ``sequence``.
+        """Create a node with signed ``data``, and return its path, which ends in a number if ``sequence``.
 
         ``acl``: None for the configured one. Raises Conflict (exists), Absent (no parent), RetryLater, UnknownOutcome,
         Fatal.
         """
+        stored = self.settings.signer.signed(path, data)
         made: str = await self._run(
-            lambda: self._kazoo.create_async(path, data, acl=acl, ephemeral=ephemeral, sequence=sequence),
+            lambda: self._kazoo.create_async(path, stored, acl=acl, ephemeral=ephemeral, sequence=sequence),
             f"create {path}",
             writes=True,
         )
@@ -257,13 +259,17 @@ class ZooKeeperSession:
         """Delete a node. Raises Absent, Conflict (it has children), RetryLater, UnknownOutcome, Fatal."""
         await self._run(lambda: self._kazoo.delete_async(path), f"delete {path}", writes=True)
 
-    async def commit(self, what: str, build: Callable[[TransactionRequest], None]) -> list[Any]:
+    async def set_acls(self, path: str, acl: Sequence[ACL]) -> None:
+        """Replace the node's access rights. Raises Absent, RetryLater, UnknownOutcome, Fatal."""
+        await self._run(lambda: self._kazoo.set_acls_async(path, acl), f"restrict who may use {path}", writes=True)
+
+    async def commit(self, what: str, build: Callable[[Transaction], None]) -> list[Any]:
         """Run one transaction, to which ``build`` adds the operations, and return their results.
 
         Raises TransactionRefused (nothing has happened), RetryLater, UnknownOutcome, Fatal.
         """
         transaction = self._kazoo.transaction()
-        build(transaction)
+        build(Transaction(transaction, self.settings.signer))
         results = await self._run(transaction.commit_async, what, writes=True)
         _check_results(results, what)
         return list(results)

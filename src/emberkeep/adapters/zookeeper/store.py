@@ -12,6 +12,7 @@ from pathlib import Path
 
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import kept_after
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.attempts import AttemptNodes
 from emberkeep.adapters.zookeeper.blocklist import BlocklistNode
 from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
@@ -22,8 +23,10 @@ from emberkeep.adapters.zookeeper.jobs import JobNodes
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, ZooKeeperLayout
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.adapters.zookeeper.owner import RootOwner
+from emberkeep.adapters.zookeeper.renewal import renew_records
 from emberkeep.adapters.zookeeper.results import ResultNodes
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
@@ -62,7 +65,7 @@ class ZooKeeperJobStore:
         self._session = session
         self._epoch = LeaderEpoch(session, layout, LeaderRecord(address=address, life=ids.hex32()), elected=elected)
         self._files = StoreFiles(graph_dir)
-        nodes = StoreNodes(session, layout, self._epoch)
+        self._nodes = nodes = StoreNodes(session, layout, self._epoch)
         checkpoints = CheckpointNodes(nodes)
         self._owner = RootOwner(nodes)
         self._damaged = DamagedNodes(nodes, self._files)
@@ -77,12 +80,16 @@ class ZooKeeperJobStore:
     async def open(self) -> int:
         number = await self._epoch.take(None if self._storage is None else self._owner.prepare)
         self._files.begin(number)
-        if self._storage is not None:
-            try:
+        try:
+            await renew_records(self._nodes)
+            if self._storage is not None:
                 await self._settle(self._storage)
-            except BaseException:
-                await self._epoch.give_up()
-                raise
+        except NotAuthentic as error:
+            await self._epoch.give_up()
+            raise Fatal(error.message, hint=error.hint) from error
+        except BaseException:
+            await self._epoch.give_up()
+            raise
         return number
 
     @property

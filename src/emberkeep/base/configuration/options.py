@@ -280,14 +280,90 @@ ZOOKEEPER_AUTHORIZATION = define(
         secret=True,
     )
 )
+ZOOKEEPER_AUTHORIZATION_FILE = define(
+    Option(
+        "high-availability.zookeeper.client.authorization-file",
+        "",
+        text,
+        "path",
+        "File (mode 0600) with the credentials, used if high-availability.zookeeper.client.authorization is empty.",
+    )
+)
+ZOOKEEPER_SASL = define(
+    Option(
+        "high-availability.zookeeper.client.sasl",
+        "none",
+        choice("none", "DIGEST-MD5", "GSSAPI"),
+        "choice",
+        "SASL mechanism at ZooKeeper. `DIGEST-MD5` uses user and password of the credentials; `GSSAPI` uses the "
+        "process's Kerberos ticket for the service `zookeeper`. Needs the Python package pure-sasl.",
+    )
+)
+ZOOKEEPER_TLS = define(
+    Option(
+        "high-availability.zookeeper.client.ssl.enabled",
+        False,
+        boolean,
+        "boolean",
+        "Encrypt the connections to ZooKeeper, and check the servers' certificates and host names.",
+    )
+)
+ZOOKEEPER_CA_FILE = define(
+    Option(
+        "high-availability.zookeeper.client.ssl.ca-file",
+        "",
+        text,
+        "path",
+        "PEM file with the certificates of the authorities that may sign the servers', besides the system's.",
+    )
+)
+ZOOKEEPER_CERTIFICATE_FILE = define(
+    Option(
+        "high-availability.zookeeper.client.ssl.certificate-file",
+        "",
+        text,
+        "path",
+        "PEM file with this cluster's certificate for ZooKeeper; needs the key file.",
+    )
+)
+ZOOKEEPER_KEY_FILE = define(
+    Option(
+        "high-availability.zookeeper.client.ssl.key-file",
+        "",
+        text,
+        "path",
+        "PEM file (mode 0600) with the private key of that certificate.",
+    )
+)
+ZOOKEEPER_INSECURE_ACCESS = define(
+    Option(
+        "high-availability.zookeeper.insecure-access",
+        False,
+        boolean,
+        "boolean",
+        "Use ZooKeeper servers beyond loopback without credentials, SASL and TLS. Whoever reaches them can then read "
+        "the cluster's records and stop the cluster.",
+    )
+)
 ZOOKEEPER_ACL = define(
     Option(
         "high-availability.zookeeper.client.acl",
-        "open",
-        choice("open", "creator"),
+        "auto",
+        choice("auto", "open", "creator"),
         "choice",
-        "Who may read and change this cluster's ZooKeeper nodes. `open`: everyone. `creator`: only clients "
-        "with the same high-availability.zookeeper.client.authorization.",
+        "Who may read and change this cluster's ZooKeeper nodes. `open`: everyone. `creator`: only clients with the "
+        "same credentials. `auto`: `creator` if there are credentials or SASL, else `open`.",
+    )
+)
+ZOOKEEPER_RECORDS = define(
+    Option(
+        "high-availability.zookeeper.insecure-records",
+        "refuse",
+        choice("refuse", "sign", "keep-unsigned"),
+        "choice",
+        "What to do with records in ZooKeeper that are not signed with this cluster's key. `refuse` is the only secure "
+        "value. `sign`: trust them, and let the next leader sign them, after an upgrade or a change of the token. "
+        "`keep-unsigned`: trust them and sign nothing, while processes of release 0.1.0 take part.",
     )
 )
 

@@ -22,11 +22,12 @@ from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
+from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.election import ZooKeeperElection
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, zookeeper_layout
 from emberkeep.adapters.zookeeper.leader_locators import ZooKeeperLocator
 from emberkeep.adapters.zookeeper.registration import AddressRegistration, own_registration
-from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper.storage import StorageReaders
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.configuration.layout import StateLayout
@@ -65,9 +66,9 @@ async def contending_job_manager(
     """
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
-    nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration)
     token = load_or_create_token(layout.token_file)
     tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration))
+    nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration, token)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)

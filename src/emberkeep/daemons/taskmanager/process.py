@@ -221,7 +221,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
     policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
     answering: RpcService = service
     if is_highly_available(configuration):
-        known = locate_by_zookeeper(configuration, site.services, stack)
+        known = locate_by_zookeeper(configuration, site.token, site.services, stack)
         await tell_drivers(directory.leader_record, known, site.services)
         follow_leader(
             known,
