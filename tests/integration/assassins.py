@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import TracebackType
 
 from kazoo.client import KazooClient
 
 from emberkeep.adapters.job_store.records import StoredAttempt
+from emberkeep.adapters.zookeeper.access.signatures import content_of
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, decode_node
 from emberkeep.base.errors import Fatal
+from emberkeep.client.clusters.cluster_file import ClusterRecord
 from tests.integration.clusters import kill_process
 from tests.integration.conditions import DEADLINE
 
@@ -21,9 +24,9 @@ STEPS = {"submit": LAYOUT.jobs, "start": LAYOUT.attempts, "cancel": LAYOUT.attem
 class Assassin:
     """Use as ``with``; it strikes once. Only jobs that come meanwhile count."""
 
-    def __init__(self, hosts: str, victim: int, step: str) -> None:
+    def __init__(self, record: ClusterRecord, victim: int, step: str) -> None:
         """``victim``: the leader's pid."""
-        self._kazoo = KazooClient(hosts=hosts)
+        self._kazoo = member_of(record)
         self._victim = victim
         self._step = step
         self._place = STEPS[step]
@@ -59,7 +62,7 @@ class Assassin:
         if not data:
             return
         try:
-            attempt = decode_node(data, StoredAttempt, where=self._place)
+            attempt = decode_node(content_of(data), StoredAttempt, where=self._place)
         except Fatal as error:
             raise AssertionError(f"what lies below {self._place} is no attempt") from error
         if attempt.canceled if self._step == "cancel" else attempt.attempt == 1:
@@ -71,9 +74,16 @@ class Assassin:
             self._done.set()
 
 
-def stored(hosts: str) -> tuple[list[str], list[str]]:
+def member_of(record: ClusterRecord) -> KazooClient:
+    """A client with the credentials of a local cluster."""
+    (zookeeper,) = record.zookeepers
+    login = (Path(zookeeper.server.directory).parent / "login").read_text().strip()
+    return KazooClient(hosts=zookeeper.server.connect, auth_data=[tuple(login.split(":", 1))])
+
+
+def stored(record: ClusterRecord) -> tuple[list[str], list[str]]:
     """Jobs that a new leader would recover, and those whose result is recorded, each sorted."""
-    kazoo = KazooClient(hosts=hosts)
+    kazoo = member_of(record)
     kazoo.start(timeout=DEADLINE)
     try:
         return sorted(kazoo.get_children(LAYOUT.jobs)), sorted(kazoo.get_children(LAYOUT.results))

@@ -226,8 +226,7 @@ def test_ten_jobs_do_not_notice_killed_leaders_and_a_rolling_upgrade(cluster: Cl
     ids, infos = sorted([*jobs.ids.values(), *shorts]), cluster.ask(lambda client: client.jobs())
     assert sorted(info.jid for info in infos) == ids
     assert {info.state for info in infos} == {JobStatus.FINISHED}
-    (zookeeper,) = cluster.record.zookeepers
-    assert stored(zookeeper.server.connect) == ([], ids)
+    assert stored(cluster.record) == ([], ids)
 
 
 @pytest.mark.req("HA-8")
@@ -255,8 +254,7 @@ def test_a_leader_killed_right_after_it_has_written_a_step(cluster: Cluster, ste
     place.mkdir()
     gate = place / "gate"
     first = leader(cluster)
-    (zookeeper,) = cluster.record.zookeepers
-    with Assassin(zookeeper.server.connect, first.identity.pid, step) as assassin:
+    with Assassin(cluster.record, first.identity.pid, step) as assassin:
         job_id = cluster.submit("plain.py", arguments=(str(place), str(gate)))
         if step == "cancel":
             cluster.wait_for_driver(job_id)
@@ -269,7 +267,7 @@ def test_a_leader_killed_right_after_it_has_written_a_step(cluster: Cluster, ste
     assert job.emberkeep.attempt in ({1, 2} if step in ("submit", "start") else {1})
     assert logs(cluster, job_id) == "runs\n"
     assert [info.jid for info in cluster.ask(lambda client: client.jobs())].count(job_id) == 1
-    handles, results = stored(zookeeper.server.connect)
+    handles, results = stored(cluster.record)
     assert (job_id in handles, results.count(job_id)) == (False, 1)
     assert other_leader(cluster, first).name != first.name
 

@@ -132,6 +132,11 @@ class StateLayout:
         return place / self.configuration[HA_CLUSTER_ID]
 
     @property
+    def zookeeper(self) -> Path:
+        """The directory of a local cluster's ZooKeeper servers."""
+        return self.root / "zookeeper"
+
+    @property
     def started_task_managers(self) -> Path:
         return self.root / "resourcemanager"
 

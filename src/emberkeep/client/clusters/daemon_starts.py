@@ -16,6 +16,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape, DaemonRecord, ZooKeeperRecord
 from emberkeep.client.clusters.daemon_process import Announcement, Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.zookeeper_access import ZooKeeperAccess
 from emberkeep.client.clusters.zookeeper_ensemble import quorum_of
 from emberkeep.client.endpoint import join_host_port
 
@@ -36,6 +37,7 @@ class DaemonStarts:
         self._layout = layout
         self._config_file = config_file
         self._say = say
+        self.zookeeper = ZooKeeperAccess(layout.zookeeper, configuration)
 
     async def job_manager(
         self, shape: ClusterShape, name: str, port: int, zookeepers: tuple[ZooKeeperRecord, ...]
@@ -44,7 +46,7 @@ class DaemonStarts:
         check_port_free(self._configuration[REST_BIND_ADDRESS], port)
         self._say("starting the JobManager" if name == JOB_MANAGER else f"starting {name}")
         directory = self._layout.root / "jobmanagers" / name if zookeepers else self._layout.job_manager
-        own = {"rest.port": str(port), **_high_availability(zookeepers)}
+        own = {"rest.port": str(port), **self._high_availability(zookeepers, leads=True)}
         if not shape.nodes:  # the JobManager itself starts task managers when jobs need them
             own["taskmanager.numberOfTaskSlots"] = str(shape.slots)
             own |= {"taskmanager.memory.process.size": shape.memory} if shape.memory else {}
@@ -74,7 +76,7 @@ class DaemonStarts:
             "jobmanager.rpc.address": join_host_port(url.hostname or "", url.port or 0),
             "security.token-file": record.token_file,
             "process.taskmanager.working-dir": str(directory),
-            **_high_availability(record.zookeepers),
+            **self._high_availability(record.zookeepers, leads=False),
         }
         if shape.memory:
             own["taskmanager.memory.process.size"] = shape.memory
@@ -88,6 +90,14 @@ class DaemonStarts:
         daemon = start_daemon(command)
         daemon.outlive()
         return daemon, DaemonRecord(name=name, identity=daemon.identity, directory=str(directory))
+
+    def _high_availability(self, zookeepers: tuple[ZooKeeperRecord, ...], *, leads: bool) -> dict[str, str]:
+        """Return the settings about ZooKeeper for a daemon. ``leads``: it is a JobManager."""
+        if not zookeepers:
+            return {}
+        quorum = quorum_of(tuple(zookeeper.server for zookeeper in zookeepers))
+        own = {"high-availability.type": "zookeeper", "high-availability.zookeeper.quorum": quorum}
+        return own | self.zookeeper.settings(leads=leads)
 
     def _arguments(self, shape: ClusterShape, own: dict[str, str]) -> tuple[str, ...]:
         arguments = ["--state-dir", str(self._layout.root)]
@@ -116,11 +126,3 @@ def check_port_free(address: str, port: int) -> None:
 
 def machine_memory_mb() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024**2
-
-
-def _high_availability(zookeepers: tuple[ZooKeeperRecord, ...]) -> dict[str, str]:
-    """Return the settings that every process of the cluster gets."""
-    if not zookeepers:
-        return {}
-    quorum = quorum_of(tuple(zookeeper.server for zookeeper in zookeepers))
-    return {"high-availability.type": "zookeeper", "high-availability.zookeeper.quorum": quorum}

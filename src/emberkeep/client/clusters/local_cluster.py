@@ -91,9 +91,16 @@ class LocalCluster:
                         f"another cluster is running here ({describe(record.shape)})",
                         hint="end it with `emberkeep cluster down` first, or use another --state-dir",
                     )
+                if shape.zookeepers and self._starts.zookeeper.is_of_older_release:
+                    self._say(
+                        "an older release started this cluster, so its ZooKeeper is open to all users of this machine; "
+                        "to protect it, run `emberkeep cluster down` and `emberkeep cluster up --ha`"
+                    )
                 return await self._complete(record, shape, [])
             if record is not None:
                 self._say("the last cluster here ended without `cluster down`; its unfinished jobs continue")
+            if shape.zookeepers:
+                self._starts.zookeeper.prepare()
             started: list[Daemon] = []
             try:
                 return await self._complete(None, shape, started)
@@ -123,6 +130,7 @@ class LocalCluster:
             record = msgspec.structs.replace(record, task_managers=others)
             write_cluster(self._layout.cluster_file, record)
         leader = await self._wait_for_registrations(record, started)
+        self._starts.zookeeper.signed()
         return UpResult(record, tuple(daemon.command.module for daemon in started), record.url_of(leader))
 
     # --- starting ---------------------------------------------------------------------------------------------------
@@ -134,7 +142,7 @@ class LocalCluster:
         records = () if old is None else old.zookeepers
         servers = tuple(record.server for record in records)
         if len(servers) != shape.zookeepers:
-            servers, records = plan_ensemble(self._layout.root / "zookeeper", shape.zookeepers), ()
+            servers, records = plan_ensemble(self._layout.zookeeper, shape.zookeepers), ()
         if sum(record.daemon.is_running for record in records) < shape.zookeepers:
             self._say("starting ZooKeeper")
         found, launched = [], []

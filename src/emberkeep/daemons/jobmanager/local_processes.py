@@ -26,6 +26,7 @@ import structlog
 import yaml
 
 from emberkeep.adapters.processes.table import send_signal
+from emberkeep.adapters.zookeeper.access.signatures import UnsignedRecords
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.sources import CONFIG_FILE_VARIABLE, environment_variable
@@ -259,6 +260,8 @@ class LocalProcesses:
         """Write this JobManager's settings to a file, because other users can read the arguments of a process."""
         private = {option.key for option in _NOT_HANDED_ON}
         texts = {key: text for key, text in self._configuration.texts().items() if key not in private}
+        if texts.get(options.ZOOKEEPER_RECORDS.key) == UnsignedRecords.SIGN.value:
+            del texts[options.ZOOKEEPER_RECORDS.key]  # only leaders sign; others must not trust what is unsigned
         write_file(self._settings, yaml.safe_dump(texts, default_style='"').encode())
 
 

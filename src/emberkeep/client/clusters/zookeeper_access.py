@@ -1,0 +1,69 @@
+"""The credentials of a local cluster at its own ZooKeeper, and what is left there by a release that made none.
+
+The credentials are in a file, which the daemons read: other users could read the arguments of a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from pathlib import Path
+
+from emberkeep.base.configuration.options import (
+    ZOOKEEPER_AUTHORIZATION,
+    ZOOKEEPER_AUTHORIZATION_FILE,
+    ZOOKEEPER_RECORDS,
+    ZOOKEEPER_SASL,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict
+from emberkeep.base.files.durable import create_file
+
+_OWN_KEYS = (ZOOKEEPER_AUTHORIZATION, ZOOKEEPER_AUTHORIZATION_FILE, ZOOKEEPER_SASL)
+
+
+class ZooKeeperAccess:
+    """Access to the servers whose data are below ``directory``.
+
+    A user who has configured credentials keeps them, and one who has configured a rule for unsigned records, that.
+    """
+
+    def __init__(self, directory: Path, configuration: Configuration) -> None:
+        self._directory = directory
+        self._file = directory / "login"
+        self._unsigned = directory / "unsigned-records"  # exists until the records of release 0.1.0 are signed
+        self._makes_login = not any(option.key in configuration.settings for option in _OWN_KEYS)
+        self._has_rule = ZOOKEEPER_RECORDS.key in configuration.settings
+
+    @property
+    def is_of_older_release(self) -> bool:
+        """True if a release that made no credentials has started this cluster."""
+        return self._directory.is_dir() and not self._file.exists()
+
+    def prepare(self) -> None:
+        """Draw the credentials, unless there are some. Call it only while no process of the cluster runs.
+
+        Raises Fatal or Unavailable.
+        """
+        if self._file.exists():
+            return
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if any(self._directory.iterdir()):
+            self._unsigned.touch(mode=0o600)
+        with contextlib.suppress(Conflict):
+            create_file(self._file, f"digest:emberkeep:{secrets.token_urlsafe(24)}\n".encode())
+
+    def signed(self) -> None:
+        """Record that a leader has signed all records."""
+        self._unsigned.unlink(missing_ok=True)
+
+    def settings(self, *, leads: bool) -> dict[str, str]:
+        """Return the settings for a daemon. ``leads``: it may become the leader."""
+        found: dict[str, str] = {}
+        if self._makes_login and self._file.exists():
+            found[ZOOKEEPER_AUTHORIZATION_FILE.key] = str(self._file)
+        if not self._has_rule and self.is_of_older_release:
+            found[ZOOKEEPER_RECORDS.key] = "keep-unsigned"
+        elif not self._has_rule and leads and self._unsigned.exists():
+            found[ZOOKEEPER_RECORDS.key] = "sign"
+        return found
