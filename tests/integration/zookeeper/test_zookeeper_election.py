@@ -76,8 +76,8 @@ class JobManager:
             self.turns.append(StoreTurn(store))
             return self.turns[-1]
 
-        election = ZooKeeperElection(self.session, layout, self.address, prober=prober)
-        self.contender = Contender(election, turn, random.Random(1))
+        self.election = ZooKeeperElection(self.session, layout, self.address, prober=prober)
+        self.contender = Contender(self.election, turn, random.Random(1))
         self.task = asyncio.create_task(self.contender.run())
 
     @property
@@ -113,9 +113,7 @@ class Field:
     async def add(self, session_timeout: float = 60.0, prober: Prober = probe) -> JobManager:
         manager = JobManager(self.ensemble.hosts, self.layout, self.graphs, session_timeout, prober)
         self.all.append(manager)
-        await eventually(
-            lambda: manager.contender.standing in (Standing.WAITING, Standing.LEADING), "a place in the queue"
-        )
+        await eventually(manager.election.settled.is_set, "a place in the queue")
         return manager
 
     async def close(self) -> None:
