@@ -45,7 +45,7 @@ class Services:
         self._tasks.append(asyncio.create_task(work, name=name))
 
     def watch(self, task: asyncio.Task[Any]) -> None:
-        """Supervise a task that its owner ends."""
+        """Supervise a task that ``cancel`` does not end: its owner does."""
         self._watched.append(task)
 
     async def run_until(self, stop: asyncio.Event) -> None:

@@ -123,7 +123,7 @@ class DriverRuntime:
         self.functions.executor_removed(executor_id)
 
     def streaming_progress(self) -> list[ObservedQuery]:
-        """Return the progress of each streaming query; an ended one appears once more. Raises SparkUnavailable."""
+        """Return the progress of each streaming query; an ended one is included once more. Raises SparkUnavailable."""
         self._context()
         return self._queries.progress()
 

@@ -20,7 +20,7 @@ class TableEffects(Protocol):
     """The actor that carries out the decisions of the slot table."""
 
     def carry_out(self, effect: ev.TableEffect) -> None:
-        """Carry out one effect. The caller of ``decide``, which has the request, starts processes."""
+        """Carry out one effect, except the start of a process: the caller of ``decide`` has the request for that."""
 
     def decided(self) -> None:
         """Do what every decision requires; called after the effects of the decision."""
@@ -73,7 +73,7 @@ class KeptTable:
             self.outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
 
     def recall_ended(self, key: DriverKey) -> None:
-        """List as ended a driver that the previous process started but that no record lists."""
+        """Add a driver as ended: the previous task manager process started it, but no record lists it."""
         recall_ended(self.table.state, key.job_id, key.attempt, self._clock.monotonic())
 
     def keep(self) -> None:

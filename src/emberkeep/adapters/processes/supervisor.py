@@ -74,7 +74,7 @@ class ProcessSupervisor:
         self._abandoned = False  # run() has ended
 
     async def start(self, request: StartRequest, on_exit: OnExit) -> int:
-        """Start a process and return its pid. ``on_exit`` is called once, on the loop, when no process of it is left.
+        """Start a process and return its pid. ``on_exit`` is called once, on the loop, when nothing of it is left.
 
         Raises Fatal (it cannot be started or recorded), Conflict (the name is in use), InvalidInput (the name is not
         valid). If this raises or is cancelled, the process is ended and ``on_exit`` is not called.

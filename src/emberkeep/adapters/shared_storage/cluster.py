@@ -186,7 +186,7 @@ class ClusterStorage:
             log.error("deleting nothing in the storage", reason=problem.message, hint=problem.hint)
 
     def problem(self) -> EmberkeepError | None:
-        """Return why nothing may be deleted in the storage now, or None if it may: this job store owns it."""
+        """Return why nothing may be deleted in the storage now, or None if this job store owns the storage."""
         try:
             self.require()
         except EmberkeepError as error:

@@ -22,7 +22,7 @@ _REFUSED = CANNOT_STORE | {
 def refusal(action: str, error: OSError) -> Fatal | Unavailable:
     """Return the error for an action that the file system refused, by the rule of ``base.files.errors``.
 
-    The rule is applied to a name of several parts.
+    That is Fatal if the file system cannot store the data, else Unavailable.
     """
     message = f"cannot {action}: {error.strerror or error}"
     if error.errno in CANNOT_STORE:

@@ -114,7 +114,7 @@ class ResultNodes:
                 await self._mark_clean(job_id, version, result)
 
     async def _mark_clean(self, job_id: str, version: int, node: ResultNode) -> None:
-        """Delete the ended job's graph, then mark its result node clean, if that still has ``version``."""
+        """Delete the ended job's graph, then mark its result node clean if the node still has ``version``."""
         if node.graph:
             await self._files.discard_graph(node.graph)
         path = self._nodes.layout.result(job_id)

@@ -49,7 +49,7 @@ class AgentWatch:
             await asyncio.sleep(min(self._timeout / LOOKS, LONGEST_PAUSE))
 
     def lives(self) -> bool:
-        """True if this node's task manager process is alive, or its record is unreadable now or newer. Blocks."""
+        """True if this node's task manager process is alive, or its record cannot be read now. Blocks."""
         try:
             life = read_agent_life(self._record)
         except NewerFormat:  # the node was upgraded while this driver ran: assume that its task manager is alive

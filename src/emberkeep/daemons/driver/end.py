@@ -43,7 +43,7 @@ def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:
 def hand_over(spec: DriverSpec, outcome: AttemptOutcome, job_manager: Reports) -> None:
     """Store the outcome, then report it. Return once one of the two has succeeded.
 
-    The process can end before that: the task manager may kill it, or be lost. The outcome LOST is tried only once,
+    The process can end before that, for example if the task manager kills it. The outcome LOST is tried only once,
     because an attempt without an outcome counts as lost anyway.
     """
     stored = store_outcome(spec, outcome)

@@ -16,8 +16,8 @@ from emberkeep.local_state.ports import DurableState
 def require_checkpoints(spec: DriverSpec) -> None:
     """Raise Unavailable if earlier checkpoints exist but the directory of all jobs' checkpoints is missing here.
 
-    Call before the script runs. Only default checkpoints that an earlier attempt committed to count. If only a single
-    checkpoint is missing, nothing is raised: its query waits for the checkpoint and reports that.
+    Call before the script runs. Only default checkpoints count, and only if an earlier attempt has committed to them.
+    If only a single checkpoint is missing, nothing is raised: its query waits for the checkpoint and reports that.
     """
     own = f"{spec.checkpoint_root}/"
     if any(query.location.startswith(own) for query in spec.checkpoints):

@@ -98,9 +98,9 @@ class ProcessLauncher:
     def _outcomes(
         self, gone: AbstractSet[DriverKey], ended: AbstractSet[DriverKey], *, everything: bool
     ) -> dict[DriverKey, AttemptOutcome]:
-        """Return an outcome for each driver in ``gone``, and for the others the outcomes that they wrote.
+        """Return an outcome for each driver in ``gone``, and the outcomes that the drivers in ``ended`` wrote.
 
-        Blocks. Raises Unavailable, NewerFormat.
+        With ``everything``, include every outcome that any driver wrote here. Blocks. Raises Unavailable, NewerFormat.
         """
         outcomes = self._places.written_outcomes() if everything else {}
         for key in ended:

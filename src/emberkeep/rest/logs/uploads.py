@@ -54,9 +54,9 @@ class _Piece:
 class LogUploads:
     """RpcService for ListLogs and UploadLog.
 
-    Each reader gets a reference of its own and releases it, so readers of one log do not disturb each other. References
-    that readers left are released after SERVED_SECONDS, at the next request for the same log, or once _MAX_LOGS other
-    logs were asked for.
+    Each reader gets a reference of its own and releases it, so readers of one log do not disturb each other. This class
+    releases references that their readers have not released: after SERVED_SECONDS, at the next request for the same
+    log, or once _MAX_LOGS other logs were asked for.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ _MOST_KEPT = 20
 class InstanceLosses:
     """The losses that no complete savepoint has reported. Not thread-safe: the caller holds a lock.
 
-    A savepoint reports the losses before its snapshot. The next savepoint reports a loss after the snapshot.
+    A savepoint reports the losses that occurred before its snapshot; the next savepoint reports later ones.
     """
 
     def __init__(self) -> None:
