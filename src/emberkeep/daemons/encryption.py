@@ -53,7 +53,7 @@ class NodeTls:
             return None
 
     async def keep(self) -> None:
-        """Renew the certificate whenever that is due, until cancelled. Others' certificates are read again only."""
+        """Renew the certificate whenever that is due, until cancelled. Certificates that others issue are only read."""
         while True:
             await asyncio.sleep(RENEWAL_INTERVAL)
             try:

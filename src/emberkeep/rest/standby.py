@@ -16,7 +16,7 @@ Leader = Callable[[], str | None]
 
 _PAGES = "/{page:(?:(?:jobs|taskmanagers|nodes|jobmanager)(?:/.*)?)?}"
 _FORMS = "/{form:login|logout}"
-# A browser has its session with the leader. To be sent there it needs none with a standby.
+# A browser has its session with the leader. A standby redirects it there without a session.
 STANDBY_PUBLIC = frozenset({"/{page}", "/{form}"})
 
 

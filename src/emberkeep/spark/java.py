@@ -78,7 +78,7 @@ def _locate(environ: Mapping[str, str]) -> tuple[Path, str]:
         if shutil.which(str(executable)) is None:
             raise JavaNotFound(f"JAVA_HOME is {java_home}, but {executable} is not an executable", hint=_HOW_TO_GET)
         return executable, "JAVA_HOME"
-    # A relative or empty entry would run a program that lies in the job's working directory.
+    # A relative or empty entry would run a program that is in the job's working directory.
     path = import_path(environ.get("PATH", ""), None)
     found = shutil.which("java", path=os.pathsep.join(path.folders))
     if found is None:

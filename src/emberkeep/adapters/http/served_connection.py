@@ -113,7 +113,7 @@ def prove(request: web.Request) -> None:
 
 
 async def close_unproven(request: web.Request, response: web.StreamResponse) -> None:
-    """Close the connection after its response unless it has a login. A signal of an application, before each head."""
+    """Close the connection after its response unless it has a login. For ``on_response_prepare`` of an application."""
     connection = request.protocol
     if isinstance(connection, ServedConnection) and not connection.is_proven:
         response.force_close()

@@ -85,7 +85,7 @@ def _as_json(record: ClusterRecord | None, picture: Picture | None) -> dict[str,
 
 
 async def web_page(client: RestClient, record: ClusterRecord) -> str:
-    """Return the leader's address at which a browser logs in, and a line that says for how long it does."""
+    """Return the leader's address at which a browser logs in, and a line that says how long the address is valid."""
     try:
         link = await client.login_link()
     except Absent:  # a JobManager of release 0.1.0, whose page asks for the token

@@ -30,8 +30,9 @@ class Program:
     """A job's script (``source`` is its checked text) or module, and where its modules may come from.
 
     - ``name``: the script's path, or the module's name.
-    - ``beside``: True if the driver may import modules from the script's folder (a module: the current directory).
-    - ``folders``: what the Python workers may import from, if it exists on their node, too.
+    - ``beside``: True if the driver may import modules from the script's folder, or for a module from the current
+      directory.
+    - ``folders``: folders that the Python workers may import from, where these exist on their nodes.
     - ``owner``: the user who owns the script or the module.
     """
 

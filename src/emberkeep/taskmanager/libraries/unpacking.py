@@ -27,7 +27,7 @@ from emberkeep.jobs.archives import is_zip
 
 _CHUNK_BYTES = 1024**2
 _LONGEST_PART = 255  # bytes of a file's name; the limit of most file systems
-_DEEPEST = 128  # directories; who walks a tree recurses
+_DEEPEST = 128  # directories; code that walks a tree recurses
 _SHOWN = 120  # characters of a name in a message
 _DAMAGED = (
     tarfile.TarError,
