@@ -72,6 +72,25 @@ def test_an_environment_whose_import_fails(cluster: Cluster) -> None:
     assert cluster.shell.done("run", *SMALL, "plain.py").out == "ran\n"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        # Imported once the JobManager has accepted the attempt.
+        ("py4j", "ImportError: the environment is broken"),
+        # Imported in the JobMaster's thread, before that.
+        ("stringprep", "LookupError: unknown encoding: idna"),
+    ],
+)
+def test_an_import_that_fails_after_the_drivers_start(cluster: Cluster, module: str, reason: str) -> None:
+    planted = cluster.shell.directory / "modules" / f"{module}.py"
+    planted.write_text("raise ImportError('the environment is broken')\n")
+    sound = {name: value for name, value in cluster.shell.environment.items() if name != "PYTHONPATH"}
+    ended = cluster.shell.run("run", *SMALL, *SOON, "plain.py", environment=sound)
+    refused(ended, reason)
+    assert "Traceback (most recent call last):" in ended.err, "the driver's standard error"
+
+
 def test_an_archive_that_is_none(cluster: Cluster) -> None:
     (cluster.shell.work / "venv.zip").write_bytes(b"PK\3\4 but no more")
     refused(run(cluster, "--archives", "venv.zip#venv", "plain.py"), "cannot unpack venv.zip")
