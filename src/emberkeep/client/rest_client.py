@@ -77,17 +77,17 @@ class AnsweringLeader:
 
 
 def job_log_path(job_id: JobId, log_id: str) -> str:
-    """Return the resource of a job's log, by the log's ``id`` in the list."""
+    """Return the path of a job's log in the API, by the log's ``id`` in the list."""
     return f"/jobs/{job_id}/logs/{quote(log_id, safe='')}"
 
 
 def task_manager_log_path(task_manager: str, name: str) -> str:
-    """Return the resource of a task manager's log, by the log's ``name`` in the list."""
+    """Return the path of a task manager's log in the API, by the log's ``name`` in the list."""
     return f"/taskmanagers/{quote(task_manager, safe='')}/logs/{quote(name, safe='')}"
 
 
 def job_manager_log_path(name: str) -> str:
-    """Return the resource of one of the JobManager's own logs."""
+    """Return the path of one of the JobManager's own logs in the API."""
     return f"/jobmanager/logs/{quote(name, safe='')}"
 
 

@@ -26,4 +26,4 @@ class NotEmpty(Conflict):
 
 
 class DamagedCopy(EmberkeepError):
-    """A local copy is torn, flipped or stale: it counts as absent and is removed. Never reported to Spark."""
+    """A local copy is torn, altered or stale: it counts as absent and is removed. Never reported to Spark."""

@@ -38,7 +38,7 @@ class BlobOwnerRecord(Protocol):
 
 
 def open_blob_owner_record(location: str) -> BlobOwnerRecord:
-    """Return the record of the HA store at ``location``, which is as for ``open_blob_storage``. Raises Fatal."""
+    """Return the record of the HA store at ``location``, see ``open_blob_storage``. Raises Fatal."""
     directory = directory_at(location, "HA store")
     if directory is not None:
         return _DirectoryRecord(directory)

@@ -101,7 +101,7 @@ class FileRenameJournal:
             self._close_file()
 
     def _append(self, entry: _Entry) -> bool:
-        """Append ``entry``, which memory reflects already. True if the file has the entry now.
+        """Append ``entry``, which this process's memory already has. True if the file has the entry now.
 
         False while the disk fails or the file cannot be read, and after ``close``.
         """

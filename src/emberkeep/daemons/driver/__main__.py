@@ -192,7 +192,7 @@ class _Driver:
         )
 
     def _gateway_job(self) -> JobId | None:
-        """Start the driver's own gateway and return the job. None if its checkpoints use no state gateways."""
+        """Start the driver's own state gateway and return the job; None if the job uses no state gateways."""
         if not self._configuration[LOCAL_RECOVERY]:
             return None
         if GATEWAY_VARIABLE not in os.environ:

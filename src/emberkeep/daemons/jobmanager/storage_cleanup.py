@@ -65,7 +65,7 @@ class StoreOfStorage(Protocol):
         """
 
     async def remove_graph(self, job_id: JobId) -> None:
-        """Delete the graphs of such a job, after checking the handles again. What is unreadable stays."""
+        """Delete the graphs of a job without a handle, after checking the handles again. What is unreadable stays."""
 
     async def results_without_node(self) -> set[JobId]:
         """Return the jobs that have result files in this store's place but that the store does not know.
@@ -74,7 +74,7 @@ class StoreOfStorage(Protocol):
         """
 
     async def remove_result(self, job_id: JobId) -> None:
-        """Delete the result files of such a job, after checking again that the store does not know it."""
+        """Delete the result files of a job, after checking again that the store does not know the job."""
 
 
 class BlobsOfStorage(Protocol):

@@ -35,7 +35,7 @@ _PRIVATE_PREFIX = "EMBERKEEP_"
 
 @dataclass(frozen=True)
 class LaunchNode:
-    """The node on which the launcher starts processes, and the task manager for which it does."""
+    """The node on which the launcher starts processes, and the task manager that it belongs to."""
 
     task_manager: str
     host: str

@@ -64,7 +64,7 @@ def _node(entry: Blocked, standing: Mapping[str, list[TaskManagerId]]) -> Blocke
 def _drivers_said(entry: Blocked) -> EvacuatedDrivers | None:
     """Return WAIT if an evacuation lets drivers stay, else None, which omits the field.
 
-    So all other entries have exactly the agreed fields.
+    So all other entries have exactly FLIP-224's fields.
     """
     stay = entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS and entry.drivers is EvacuatedDrivers.WAIT
     return entry.drivers if stay else None

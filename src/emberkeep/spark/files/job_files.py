@@ -50,7 +50,7 @@ def attach(context: Any, files: JobFiles) -> None:
 
 
 def folder_links(folders: Sequence[str | None]) -> dict[str, Path]:
-    """Return the names by which Python workers find these folders in their directory of files; none for None.
+    """Return these folders by the names that they get in the Python workers' directory of files; leave out None.
 
     Unlike ``PYTHONPATH``, a name there counts only once a worker has imported what it needs itself.
     """

@@ -31,7 +31,7 @@ _KEPT = 3  # archives in all, including those of other Java or Spark versions, w
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
-    """Return the directory in the user's cache. An archive is executable code, so users never share one."""
+    """Return the archives' directory in the user's cache. An archive is executable code, so users never share one."""
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "emberkeep" / "class-archives"
 

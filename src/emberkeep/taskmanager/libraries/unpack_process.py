@@ -26,7 +26,7 @@ _WRONG_ARCHIVE = "check that it is the right archive; if it is, pack fewer and s
 
 
 class _Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process does. It ends when ``parent`` is no longer its parent."""
+    """What the process must do. ``parent``: pid; the process ends when this is no longer its parent."""
 
     archive: str
     name: str
@@ -112,7 +112,7 @@ def _bound(limits: UnpackLimits, largest_file: int) -> None:
 
 
 def _limit(kind: int, most: int, grace: int = 0) -> None:
-    """Set a limit, and the hard one ``grace`` above it, unless a stricter one is in force."""
+    """Set a soft limit, and a hard limit ``grace`` above it, unless stricter limits are in force."""
     _, hard = resource.getrlimit(kind)
     if hard == resource.RLIM_INFINITY or most + grace < hard:
         hard = most + grace

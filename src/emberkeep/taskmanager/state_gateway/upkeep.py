@@ -141,7 +141,7 @@ class StateUpkeep:
             self.sweep()
 
     async def _compare_all(self) -> None:
-        """Compare in a separate task, because a store may hang."""
+        """Call ``compare`` at each sweep interval, in a task of its own because a durable store may hang."""
         while True:
             await asyncio.sleep(self._sweep_interval)
             await self.compare()
