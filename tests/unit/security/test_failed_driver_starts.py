@@ -10,6 +10,7 @@ import pytest
 
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver import link
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -66,3 +67,23 @@ def test_a_job_master_that_crashes_before_its_registration_does_not_kill_the_dri
         thread.start()
     assert not thread.report(AttemptOutcome(exit_code=1))
     thread.stop()
+    thread._loop.close()
+
+
+def test_a_job_master_that_crashes_later_leaves_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def crash(self: JobMasterThread) -> None:
+        raise LookupError("planted")
+
+    left: list[AttemptOutcome] = []
+    ended: list[bool] = []
+    monkeypatch.setattr(JobMasterThread, "_serve", crash)
+    monkeypatch.setattr(link, "end_session", lambda: ended.append(bool(left)))
+    configuration = Configuration()
+    thread = JobMasterThread(DRIVER_SPEC, configuration, SparkBridge(configuration, left.append))
+    thread._registered.set()
+    with pytest.raises(LookupError):
+        thread._run()
+    thread._loop.close()
+    assert ended == [True], "the reason is stored before the process ends"
+    (outcome,) = left
+    assert (outcome.kind, outcome.message) == (FailureKind.LOST, "the driver's JobMaster crashed: LookupError: planted")

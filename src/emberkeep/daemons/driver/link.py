@@ -9,6 +9,7 @@ import signal
 import ssl
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +55,7 @@ from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
@@ -114,6 +116,12 @@ class SparkBridge:
         await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
         log.error("the script did not end in time; ending the process")
         end_session()
+
+    def crashed(self, error: BaseException) -> None:
+        """Record that the JobMaster has crashed. The caller ends this process, and the attempt counts as lost."""
+        text = "".join(traceback.format_exception(error))
+        message = f"the driver's JobMaster crashed: {type(error).__name__}: {in_one_line(str(error))}"
+        self._on_failure(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message, traceback=text))
 
     async def abandon(self, message: str) -> None:
         """Kill this process at once, because a newer attempt runs.
@@ -246,6 +254,7 @@ class JobMasterThread:
                 return
             # The JobMaster is the only link between this job and its cluster: without it the process must end.
             log.critical("the JobMaster crashed; ending the process", exc_info=error)
+            self._bridge.crashed(error)
             end_session()
             raise
 
