@@ -315,21 +315,21 @@ PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
 }
 
 
+# The search ends at the first failure.
+TRIED = settings(SETTINGS, max_examples=5000, database=None, derandomize=True, phases=[Phase.generate])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method, replacement = PLANTS[name]
     monkeypatch.setattr(MoveMachine, method, replacement(getattr(MoveMachine, method)))
     with pytest.raises(AssertionError) as caught:
-        run_state_machine_as_test(DriverLife, settings=_tried(1000))
+        run_state_machine_as_test(DriverLife, settings=TRIED)
     print(f"{name}: {caught.value}")
 
 
 def test_a_driver_that_is_asked_all_the_time_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_move, "ASK_AGAIN", 0.0)
     with pytest.raises(AssertionError, match="all the time"):
-        run_state_machine_as_test(DriverLife, settings=_tried(1000))
-
-
-def _tried(number: int) -> settings:
-    return settings(SETTINGS, max_examples=number, database=None, derandomize=True, phases=[Phase.generate])
+        run_state_machine_as_test(DriverLife, settings=TRIED)
