@@ -73,6 +73,8 @@ def pytest_report_header() -> str | None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select what a usual run or a campaign runs. What fails fast fails first."""
+    if CAMPAIGN is None and config.option.markexpr.strip() == "long":
+        raise pytest.UsageError("long tests belong to a campaign: set EMBERKEEP_CAMPAIGN=<any number> for pytest")
     chosen = [item for item in items if _belongs(item)]
     config.hook.pytest_deselected(items=[item for item in items if not _belongs(item)])
     chosen.sort(key=_place)

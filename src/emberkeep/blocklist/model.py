@@ -173,7 +173,7 @@ def parse_end(end_ms: int | None, now_ms: int) -> int:
         return PERMANENT
     if end_ms <= now_ms:
         raise InvalidInput(
-            f"endTimestamp {end_ms} is in the past: it is {now_ms}",
+            f"endTimestamp {end_ms} is in the past: the JobManager's clock says {now_ms}",
             field="endTimestamp",
             hint="Unix milliseconds; leave it out to block until it is unblocked",
         )

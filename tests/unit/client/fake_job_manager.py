@@ -219,7 +219,6 @@ class FakeJobManager:
         self.failures: list[int] = []  # statuses that the next requests are answered with
         self.unanswered: list[int] = []  # the next changes are made, and answered so; 0: the connection breaks
         self.ahead = 0.0  # seconds that its clock is ahead of the client's
-        self.jump = 0.0  # seconds by which its clock jumps forward before a place is blocked
         self.redirect_to = ""
         self.page_size = 1 << 20  # bytes of a log per answer
         self.on_submit: Callable[[str], None] = lambda job_id: None
@@ -538,7 +537,7 @@ class FakeJobManager:
     async def _block(self, request: web.Request) -> web.Response:
         body = msgspec.json.decode(await request.read(), type=rest_blocklist.BlockRequest)
         place = _place(request)
-        now = int(1000 * (time.time() + self.ahead + self.jump))
+        now = int(1000 * (time.time() + self.ahead))
         end = parse_end(None if body.end_timestamp is None else int(body.end_timestamp), now)
         entry = entry_about(
             place,

@@ -14,7 +14,7 @@ from emberkeep.cli.messages import say
 from emberkeep.cli.nodes.options import BlockOptions, Flag
 from emberkeep.cli.parameters import Node, Output
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
-from emberkeep.cli.wording import until
+from emberkeep.cli.wording import timestamp, until
 
 if TYPE_CHECKING:
     from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
@@ -116,8 +116,11 @@ def _block(
         except InvalidInput as error:
             if error.field != "endTimestamp":
                 raise
-            said = f"--until {blocking.until}" if blocking.until is not None else f"--for {blocking.duration}"
-            raise InvalidInput(f"{said}: {error.message}", field=said.partition(" ")[0]) from None
+            option, value = ("--until", blocking.until) if blocking.until is not None else ("--for", blocking.duration)
+            now = (await client.leadership()).now_ms
+            too_late = f"not a time in the future; at the JobManager it is {timestamp(now)} (local time)"
+            problem = too_late if end is not None and end <= now else error.message
+            raise InvalidInput(f"{option} {value}: {problem}", field=option) from None
         say(f"{_what(task_manager)} {name} gets no new work {until(entry.end_timestamp)}: {entry.cause}")
         if not await there_now(client, name, task_manager=task_manager):
             where = f"task manager {name} is" if task_manager else f"task manager of node {name} is"

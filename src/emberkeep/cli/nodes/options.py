@@ -53,9 +53,13 @@ class BlockOptions:
         if self.duration is None:
             return None
         try:
-            return round(duration(self.duration) * 1000)
+            length = round(duration(self.duration) * 1000)
         except ValueError as error:
             raise InvalidInput(f"--for {self.duration}: {error}", field="--for") from None
+        if length <= 0:
+            hint = "leave it out to block until it is unblocked"
+            raise InvalidInput(f"--for {self.duration}: must be more than 0", field="--for", hint=hint)
+        return length
 
     def patience(self) -> float | None:
         """Return how many seconds to wait, None for no limit. Raises InvalidInput."""
