@@ -1,6 +1,6 @@
 """How much a test tries: usually little and the same each time; in a campaign much, and something new each time.
 
-`make test-long` runs a campaign: each property and state machine with ten times the examples, each simulated world
+`make test-long` runs a campaign: each property and state machine with six times the examples, each simulated world
 with several times the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
 hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
 The next campaign tries both first.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-TIMES = 10  # as many examples as usual
+TIMES = 6  # as many examples as usual
 FOUND = Path(__file__).parent.parent / ".hypothesis"  # what campaigns have found
 _FOUND_AT_MOST = 200
 
@@ -23,7 +23,7 @@ def examples(usual: int) -> int:
     return usual if CAMPAIGN is None else TIMES * usual
 
 
-def seeds(usual: int, *, theme: str = "", times: int = 4) -> list[int]:
+def seeds(usual: int, *, theme: str = "", times: int = 3) -> list[int]:
     """Numbers of simulated worlds. A campaign: those found before, then ``times`` as many as usual, all fresh."""
     if CAMPAIGN is None:
         return list(range(1, usual + 1))

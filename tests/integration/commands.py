@@ -89,6 +89,15 @@ class Shell:
         path.write_text(text, encoding="utf-8")
         return path
 
+    def use_small_jvms(self) -> None:
+        """As a user who has a spark-defaults.conf, for commands that are given as they are documented."""
+        directory = self.directory / "spark-conf"
+        directory.mkdir()
+        settings = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", **QUICK_JVMS}
+        lines = [f"{key} {value}\n" for key, value in settings.items()]
+        (directory / "spark-defaults.conf").write_text("".join(lines))
+        self.environment["SPARK_CONF_DIR"] = str(directory)
+
     def start(self, *words: str, environment: dict[str, str] | None = None) -> Running:
         self._commands += 1
         out, err = (self.directory / f"command-{self._commands}.{stream}" for stream in ("out", "err"))

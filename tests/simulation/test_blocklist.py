@@ -13,7 +13,7 @@ from tests.support.simulator.machines import Process
 from tests.support.simulator.scripts import Script
 from tests.support.simulator.simulation import Run, simulate, simulate_many
 
-SEEDS = seeds(20, theme="block", times=8)
+SEEDS = seeds(20, theme="block", times=5)
 MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
 
 # What a batch must have met; otherwise it has shown nothing about it.

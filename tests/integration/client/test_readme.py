@@ -140,6 +140,7 @@ class Tour:
 @pytest.fixture
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
     shell = Shell(tmp_path, class_archive.parent)
+    shell.use_small_jvms()
     try:
         yield Cluster(shell)
         shell.traces.check_nothing_left()

@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "moving-to-new-code.md"
 PLACE = "/tmp/moving"
-SMALL = "spark.driver.memory 512m\nspark.executor.memory 512m\n"
 
 
 @pytest.fixture
 def cluster(shell: Shell) -> Iterator[Cluster]:
+    shell.use_small_jvms()
     cluster = Cluster(shell)
     cluster.up("-D", "taskmanager.numberOfTaskSlots=1", *QUICK)
     yield cluster
@@ -56,14 +56,10 @@ def test_the_pages_commands_lose_and_repeat_nothing(cluster: Cluster, tmp_path: 
 
 def run(shell: Shell, block: str, place: Path) -> Ended:
     """A block of the page, in the project's directory and environment."""
-    defaults = shell.directory / "spark-conf" / "spark-defaults.conf"
-    defaults.parent.mkdir(exist_ok=True)
-    defaults.write_text(SMALL)
     programs = Path(sys.executable).parent
     environment = {
         **shell.environment,
         "PATH": f"{programs}:{shell.environment['PATH']}",
-        "SPARK_CONF_DIR": str(defaults.parent),
     }
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.replace(PLACE, str(place))],
