@@ -119,7 +119,7 @@ def _block(
             option, value = ("--until", blocking.until) if blocking.until is not None else ("--for", blocking.duration)
             now = (await client.leadership()).now_ms
             too_late = f"not a time in the future; at the JobManager it is {timestamp(now)} (local time)"
-            problem = too_late if end is not None and end <= now else error.message
+            problem = too_late if isinstance(end, int) and end <= now else error.message
             raise InvalidInput(f"{option} {value}: {problem}", field=option) from None
         say(f"{_what(task_manager)} {name} gets no new work {until(entry.end_timestamp)}: {entry.cause}")
         if not await there_now(client, name, task_manager=task_manager):
