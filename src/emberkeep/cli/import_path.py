@@ -14,7 +14,7 @@ from emberkeep.cli.messages import say
 def restore_safe_path(path: Sequence[str]) -> None:
     """Set Python's path to ``path`` without the current directory and folders that other users can write.
 
-    The same folders leave ``PYTHONPATH``, for the processes that this command starts. A warning names them.
+    Remove such folders from ``PYTHONPATH`` too, for the processes that this command starts. A warning names them.
     """
     here = _here()
     named = [] if sys.flags.ignore_environment else os.environ.get(VARIABLE, "").split(os.pathsep)

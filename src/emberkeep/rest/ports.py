@@ -146,7 +146,7 @@ class Storage(Protocol):
     async def purge(self, *, force: bool = False) -> StorageInfo:
         """Adopt the storage and delete at once the data that belongs to no known job.
 
-        Raises as ``adopt`` does, and Conflict while task managers of another job store run, unless ``force`` is True.
+        Raises what ``adopt`` raises, and Conflict while task managers of another job store run, unless ``force``.
         """
 
 

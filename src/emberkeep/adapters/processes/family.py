@@ -68,7 +68,7 @@ class Family:
             self.members.pop(pid, None)
 
     def kill_group(self) -> None:
-        """Kill the leader's process group at once, which forking cannot escape.
+        """Kill the leader's process group at once: no member can escape by forking.
 
         Does nothing if the leader's pid is free, or is another process's by now.
         """

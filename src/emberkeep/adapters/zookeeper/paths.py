@@ -52,7 +52,10 @@ async def make_paths(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None
 
 
 async def check_access(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
-    """With ``creator_only``, check that only this cluster may use the records of jobs. Raises as ``make_paths``."""
+    """With ``creator_only``, check that only this cluster may use the records of jobs.
+
+    Raises what ``make_paths`` raises.
+    """
     if not session.settings.creator_only:
         return
     records = [path async for path in _records(session, layout)]

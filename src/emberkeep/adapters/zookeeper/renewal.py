@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 async def renew_records(nodes: StoreNodes) -> None:
-    """Rewrite the records that do not follow the configured rule. Raises as the job store does.
+    """Rewrite the records that do not follow the configured rule. Raises what the job store's methods raise.
 
     The epoch and the nodes of living processes are left out: their owners write them.
     """

@@ -100,7 +100,7 @@ class ResultNodes:
             log.info("cannot clean up after an ended job now, trying later", job=job_id, reason=str(error))
 
     async def _pointers(self, job_id: JobId) -> tuple[Znode | None, JobPointers]:
-        """Return the pointers of a job that has ended, as ``CheckpointNodes.find``; none if they are forged."""
+        """Return a job's pointers after its end as ``CheckpointNodes.find`` returns them; none if they are forged."""
         try:
             return await self._checkpoints.find(job_id)
         except NotAuthentic as error:

@@ -86,7 +86,7 @@ def _is_lock_of(directory: Path, lock: int) -> bool:
 
 
 def keep_logs(directory: Path) -> Path:
-    """Move a run's logs to a directory beside it, which is never removed, and return that. Raises OSError."""
+    """Move a run's logs to a directory beside the run's, which is never removed. Return its path. Raises OSError."""
     target = directory.with_name(f"logs-of-{directory.name}")
     target.mkdir(mode=0o700)
     for path in _found(directory, _LOGS):

@@ -41,7 +41,7 @@ class AgentWatch:
         return self._away_since is not None
 
     async def orphaned(self) -> float:
-        """Return once no task manager process has been alive for longer than the timeout, with the time in seconds."""
+        """Return once the driver is an orphan: the seconds for which there has been no task manager process."""
         while True:
             away = self.look(await asyncio.to_thread(self.lives))
             if away > self._timeout:

@@ -202,7 +202,7 @@ class JobMasterThread:
         self._call(lambda master: master.application_stopped())
 
     def survey_local_state(self) -> Survey:
-        """Return what local state of the job its nodes hold. Raises RetryLater.
+        """Return which local state the job's nodes hold. Raises RetryLater.
 
         Do not call on the JobMaster's own thread.
         """

@@ -177,7 +177,7 @@ class _Front:
 
 
 class _Turn:
-    """Implements Turn."""
+    """One turn of this JobManager as leader. Implements Turn."""
 
     def __init__(
         self, settings: JobManagerSettings, front: _Front, session: ZooKeeperSession, nodes: ZooKeeperLayout

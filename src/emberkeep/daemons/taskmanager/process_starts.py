@@ -200,7 +200,7 @@ def _import_folders(request: StartExecutor) -> tuple[str | None, ...]:
 
 
 def _of_the_previous_release(request: StartExecutor) -> tuple[str, ...]:
-    """Return the folders that belong in ``PYTHONPATH``, because the driver does not send its workers their links."""
+    """Return the folders to put into ``PYTHONPATH`` for a driver that does not send its workers links to them."""
     if request.python_path_owner is not None:
         return ()
     return tuple(folder for folder in request.python_path if not why_unsafe(folder))

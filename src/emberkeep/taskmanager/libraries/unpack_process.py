@@ -36,7 +36,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """The Fatal that the process has met."""
+    """The Fatal error with which the process has failed."""
 
     message: str
     hint: str | None

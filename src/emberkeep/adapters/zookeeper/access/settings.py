@@ -33,7 +33,7 @@ from emberkeep.base.files.private import read_private
 
 @dataclass(frozen=True)
 class Login:
-    """Who this cluster is at ZooKeeper. ``authorization``: "scheme:credentials". ``sasl``: the mechanism, or ""."""
+    """This cluster's identity at ZooKeeper. ``authorization``: "scheme:credentials". ``sasl``: the mechanism, or ""."""
 
     authorization: str = ""
     sasl: str = ""
