@@ -11,7 +11,8 @@ import sys
 def main() -> int:
     """Run the command and return its exit code."""
     path = list(sys.path)
-    installation = (sys.prefix + os.sep, sys.base_prefix + os.sep)
+    prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
+    installation = tuple(prefix + os.sep for prefix in prefixes)
     sys.path[:] = [entry for entry in path if entry.startswith(installation)]
     from emberkeep.cli.import_path import restore_safe_path
 
