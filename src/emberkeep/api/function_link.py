@@ -170,7 +170,7 @@ class _HungUp(RetryLater):
 
 
 def _check(answer: Welcome, link: Link, nonce: str) -> None:
-    """Raises Conflict, InstanceGivenUp."""
+    """Check the driver's reply. Raises Conflict, InstanceGivenUp."""
     if not hmac.compare_digest(answer.proof.encode(), _proof(link.secret, "driver", nonce).encode()):
         raise Conflict(f"{link.host}:{link.port} is not the driver of this attempt")
     if answer.refused:

@@ -71,7 +71,7 @@ def register(function: Any, name: str = "") -> Any:
 
 
 def takes_part(function: Any) -> bool:
-    """True if an object has any lifecycle method. For an object that is not itself a function, ``close`` is enough."""
+    """True if an object has any lifecycle method; False for a class. On a function, ``close`` alone does not count."""
     if isinstance(function, type):
         return False
     if outlives_batches(function):

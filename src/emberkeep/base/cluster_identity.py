@@ -42,7 +42,7 @@ def cluster_of_member(configuration: Configuration, token: str) -> str:
 def read_drawn_id(root: Path) -> str | None:
     """Return the id that the embedded cluster of a state directory has drawn, or None if no id was drawn yet.
 
-    Raises as ``cluster_id`` does.
+    Raises what ``cluster_id`` raises.
     """
     return _read(root / IDENTITY_FILE)
 

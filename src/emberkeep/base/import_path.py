@@ -54,8 +54,8 @@ def why_unsafe(folder: str | Path, owners: Collection[int] | None = ()) -> str:
 def import_path(text: str, base: Path | None) -> ImportPath:
     """Return the safe folders of a search path such as ``PYTHONPATH``.
 
-    A relative folder belongs to ``base``; None refuses it. An empty entry, which Python would take for the current
-    directory, is left out. Whoever sets the variable trusts the owners of the absolute folders in it.
+    A relative folder is below ``base``; if ``base`` is None, it is refused. An empty entry, which Python would take for
+    the current directory, is left out. Whoever sets the variable trusts the owners of the absolute folders in it.
     """
     folders: list[str] = []
     refused: list[RefusedFolder] = []

@@ -1,6 +1,6 @@
-"""Find references of messages that are never released. Pure.
+"""Find references of messages that no process will release. Pure.
 
-The sender or the receiver of a message releases its references, unless both processes died.
+The sender or the receiver of a message releases its references, unless both processes have died.
 """
 
 from __future__ import annotations

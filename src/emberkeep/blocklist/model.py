@@ -102,7 +102,7 @@ class Blocklist(Compatible, frozen=True, kw_only=True):
     """The whole list.
 
     ``removals``: the newest ones, oldest first. ``floor``: revision of the newest removal that is no longer among them.
-    A process that knows only an older revision may have missed such a removal.
+    A process that knows only an older revision may not know of that removal, or of others that were dropped.
     """
 
     revision: int = 0
@@ -168,7 +168,7 @@ def check_entry(entry: Blocked) -> None:
 
 
 def parse_end(end_ms: int | None, now_ms: int) -> int:
-    """Return the time at which an entry that begins now ends, or None if it never ends. Raises InvalidInput."""
+    """Return the end of an entry that begins now, checked; PERMANENT if ``end_ms`` is None. Raises InvalidInput."""
     if end_ms is None:
         return PERMANENT
     if end_ms <= now_ms:

@@ -36,10 +36,7 @@ class BlockedPlaces:
         return any(self._actions.get(place) is _EVACUATE for place in _places(task_manager, node_id))
 
     def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
-        """Describe the listed places that have none of the ``present`` task managers.
-
-        Each comes with its node id.
-        """
+        """Describe the listed places that have none of the ``present`` task managers (id and node of each)."""
         there = {place for task_manager, node_id in present for place in _places(task_manager, node_id)}
         return tuple(str(place) for place in self._actions if place not in there)
 

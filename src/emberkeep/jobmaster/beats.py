@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class Beats:
-    """At most one heartbeat to each task manager is under way. Belongs to ``owner`` and runs in its turns.
+    """Sends heartbeats, one at a time to each task manager. Belongs to ``owner`` and runs in its turns.
 
     ``answered`` takes each reply. ``refused`` is called if a task manager refuses this attempt.
     """

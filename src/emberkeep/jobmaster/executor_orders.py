@@ -17,7 +17,7 @@ from emberkeep.slots.pool.machine import SlotPool
 
 
 class ExecutorOrders:
-    """Each order is repeated until it is carried out or no longer needed. Belongs to ``owner`` and runs in its turns.
+    """Repeats each order until it is carried out or no longer needed. Belongs to ``owner`` and runs in its turns.
 
     ``decide`` passes the result to the slot pool.
     """

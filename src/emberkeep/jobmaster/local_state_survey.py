@@ -44,7 +44,7 @@ def held_slots(pool: PoolState) -> HeldSlots:
 async def take_survey(identity: Identity, slots: HeldSlots, rpc: RpcClient, rpc_timeout: float) -> Survey:
     """Ask all task managers at once. The result leaves out those that do not answer within ``rpc_timeout`` seconds.
 
-    What they hold is not known: it may be the newest copy of a partition.
+    A task manager that is left out may hold the newest copy of a partition.
     """
     request = ListLocalState(job_id=identity.job_id, attempt=identity.attempt)
 

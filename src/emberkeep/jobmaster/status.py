@@ -23,7 +23,8 @@ NOTHING_SEEN = SparkView(
 class AttemptStatus:
     """What an attempt has reported last, and what the next report adds.
 
-    ``application`` and ``view``: of Spark, None before the first. The other parts of a status belong to the JobMaster.
+    ``application``: the newest one. ``view``: Spark's newest state. Each is None before the first. The other parts of
+    a status belong to the JobMaster.
     """
 
     def __init__(self, attempt: int) -> None:

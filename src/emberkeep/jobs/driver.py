@@ -150,8 +150,9 @@ class Driver:
 
         Return None if only a report of a task manager can show that the driver is gone.
 
-        - The task manager is lost or unknown: one lease after the JobMaster's last message. If the JobMaster has not
-          registered, the lease does not begin before the task manager was lost, or the driver was started.
+        - The task manager is lost or unknown: one lease (``policy.lease``) after the JobMaster's last message. If the
+          JobMaster has not registered, the lease does not begin before the task manager was lost, or the driver was
+          started.
         - The task manager is reachable, was ordered to stop the driver, and has not listed it: one lease after the
           later of that order and the JobMaster's last message. In that case, the order to start the driver has not
           arrived. If it arrives later, the driver is refused when it registers, before its script runs.

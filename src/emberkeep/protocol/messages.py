@@ -392,8 +392,8 @@ class JobMasterBeat(Message, frozen=True, kw_only=True):
     """The allocations that the JobMaster holds on this TaskManager.
 
     Other allocations of this attempt that were offered and answered are freed. Silence for ``heartbeat.timeout`` frees
-    all of them, unless a driver of the attempt is alive here. ``decommissioned``: those of them whose executors must
-    hand over their blocks and end by themselves.
+    all allocations of the attempt, unless a driver of the attempt is alive here. ``decommissioned``: held allocations
+    whose executors must hand over their blocks and end by themselves.
     """
 
     job_id: JobId

@@ -14,8 +14,8 @@ class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     ``endTimestamp``: Unix milliseconds, as a number or a string; without it the entry does not time out.
     ``allowMerge``: merge into an existing entry; a boolean, or a boolean as a string. ``drivers``: what happens to
-    drivers without a streaming query if tasks are evacuated. Without ``drivers`` the setting of the entry that is
-    merged into applies, else they are restarted elsewhere.
+    drivers without a streaming query if tasks are evacuated. If ``drivers`` is absent, an existing
+    evacuation keeps its setting; otherwise they are restarted elsewhere.
     """
 
     action: BlockAction

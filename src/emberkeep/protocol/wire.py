@@ -89,7 +89,7 @@ def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
 
 
 def encode_error(error: EmberkeepError) -> bytes:
-    """Encode an error. A narrower class is sent as its base class, because that is what the caller acts upon.
+    """Encode an error. A subclass of the classes in _TRAVELLING is sent as its base class there.
 
     An illegal transition is the receiver's own bug: the caller cannot know what the receiver did until then.
     """
@@ -119,7 +119,7 @@ def internal_error() -> EmberkeepError:
 
 
 def decode_error(data: bytes, *, sender: str) -> EmberkeepError:
-    """Return the error to raise. If ``data`` is unreadable, that is an UnknownOutcome: the receiver did something."""
+    """Return the error to raise. It is an UnknownOutcome if ``data`` is unreadable: the receiver may have acted."""
     try:
         reply = msgspec.msgpack.decode(data, type=ErrorReply)
     except (msgspec.DecodeError, UnicodeDecodeError):

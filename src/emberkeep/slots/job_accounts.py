@@ -125,7 +125,7 @@ class JobAccounts:
     # --- what jobs hold -----------------------------------------------------------------------------------------------
 
     def _take_held(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
-        """Correct the holdings on away, blocked and evacuated task managers to what the job's JobMaster holds.
+        """Set what the job holds on away, blocked and evacuated task managers to what its JobMaster holds there.
 
         An away task manager cannot be asked. On a blocked or evacuated one, ``held`` omits the slots that are about to
         leave, so the job gets replacements elsewhere while it still holds these slots.

@@ -9,7 +9,7 @@ from emberkeep.slots.shelves import Due
 
 
 class LackingJobs:
-    """A job is listed exactly while it has wants. A job that gets new wants makes the next round for slots ``due``."""
+    """The jobs that have wants, and only those. A job that gets new wants makes the next round for slots ``due``."""
 
     def __init__(self, due: Due) -> None:
         self._jobs: dict[JobAccount, None] = {}

@@ -43,7 +43,8 @@ class Lapsed:
 class SilenceLimits:
     """Seconds of silence after which a task manager counts as away or lost.
 
-    ``lost_after``: it is away, or lost if no job holds anything there. ``orphan_timeout``: it is lost in any case.
+    ``lost_after``: from then on it is away, or lost if no job holds anything there. ``orphan_timeout``: from then on it
+    is lost in any case.
     """
 
     lost_after: float

@@ -140,7 +140,7 @@ class Shelves:
         self._due.both()
 
     def set_block(self, member: Member, block: BlockState) -> None:
-        """Follow the blocklist, and move the member's capacity to the matching sums."""
+        """Follow the blocklist: count the member's capacity as blocked, or as not blocked, from now on."""
         shelf = self._shelf_of.get(member)
         if shelf is None:
             member.block = block

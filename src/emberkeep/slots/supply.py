@@ -110,7 +110,7 @@ def standing_of(member: Member) -> RegisteredSupply:
 
 
 def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount]) -> Demand:
-    """Return what jobs lack, oldest job first."""
+    """Return what jobs lack, oldest job first: slots of at most LOOKED_AT jobs, and drivers of as many."""
     slots = [(want.requirement, want.missing) for job in _oldest(wanting) for want in job.wants]
     drivers = [job.need for job in _oldest(waiting) if job.need is not None]
     return Demand(slots=tuple(slots), drivers=tuple(drivers))

@@ -66,5 +66,8 @@ def blocked_task_managers(blocklist: Blocklist) -> list[Blocked]:
 
 
 def lapse(end_ms: int) -> int | None:
-    """Return when an entry times out, in Unix milliseconds; None if it never does, which means from 9999-12-31 on."""
+    """Return when an entry times out, in Unix milliseconds; None if it never does.
+
+    An end on or after 9999-12-31 means never.
+    """
     return None if end_ms >= _LAST_DAY else end_ms

@@ -37,7 +37,7 @@ _BUTTONS = (
 
 
 def session_routes(pages: Iterable[web.AbstractRouteDef]) -> frozenset[tuple[str, str]]:
-    """Return the method and declared pattern of each route that a session may use. ``pages`` are those of the pages."""
+    """Return method and declared pattern of each route that a session may use. ``pages``: the routes of the pages."""
     router = web.UrlDispatcher()
     router.add_routes(pages)
     shown = {(route.method, route.resource.canonical) for route in router.routes() if route.resource is not None}

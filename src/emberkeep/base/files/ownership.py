@@ -137,7 +137,7 @@ def adopt(place: Path, mine: Owner, *, files: FileOps = SYSTEM_FILES) -> Owner:
     """Write ``mine`` as the record of a directory that has none, whatever data it holds, and return the record.
 
     For an operator's decision, and for data that certainly belongs to this cluster. Another process may write its
-    record first. Raises as ``claim`` does, but never HasNoOwner.
+    record first. Raises what ``claim`` raises, except HasNoOwner.
     """
     try:
         create_file(place / OWNER_FILE, encode_owner(mine), mode=0o644, files=files)

@@ -88,9 +88,9 @@ class BlobCopies:
             return None, error
 
     async def bring(self, owner: JobId, key: BlobKey, *, keeps_local: bool = False) -> None:
-        """Copy a BLOB from the HA store into the local store. Concurrent calls share one copy. Raises like ``path``.
+        """Copy a BLOB from the HA store into the local store. Concurrent calls share one copy.
 
-        ``keeps_local``: the local store may have a copy that cannot be read now.
+        ``keeps_local``: the local store may have a copy that cannot be read now. Raises what ``path`` raises.
         """
         flight = self._flights.get((owner, key))
         if flight is None:

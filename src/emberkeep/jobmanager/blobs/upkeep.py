@@ -17,7 +17,10 @@ LISTING_PAUSE = 5.0  # seconds until an HA store that did not answer is listed a
 
 
 class BlobUpkeep:
-    """Times are seconds. ``interval``: between two clean-ups. ``settles_in``: wait before the HA store is listed."""
+    """Does this work in ``run``.
+
+    ``interval``: seconds between two clean-ups. ``settles_in``: seconds to wait before the HA store is listed.
+    """
 
     def __init__(self, core: BlobCore, *, interval: float, settles_in: float) -> None:
         self._core = core

@@ -60,7 +60,7 @@ class Abortable:
 
 
 class BlobUploads:
-    """Runs each upload as a task of its own, so that it ends in order if its client or its job is gone."""
+    """Runs each upload as a task of its own, which cleans up after itself even if its client or its job is gone."""
 
     def __init__(self, core: BlobCore, *, max_size: int) -> None:
         self._core = core
@@ -130,7 +130,7 @@ class BlobUploads:
     async def _share(self, owner: JobId, key: BlobKey, size: int) -> None:
         """Store what another owner has, without a transfer (BLOB-21).
 
-        Raises like ``upload``; RetryLater if no other owner has it by now.
+        Raises what ``upload`` raises, and RetryLater if no other owner has it any more.
         """
 
         async def share() -> int:

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class CheckpointRecords:
-    """At most one write per job at a time, and WRITES_AT_ONCE in total.
+    """Writes reported pointers, one write per job at a time, and at most WRITES_AT_ONCE in total.
 
     Belongs to ``owner`` and runs in its event loop. ``written`` receives the pointers that the store holds after a
     write.

@@ -12,7 +12,7 @@ from emberkeep.jobmanager.term import Term
 
 
 class Deadlines:
-    """At most one deadline per job. Belongs to ``owner``; ``due`` is called from the owner's inbox."""
+    """The deadlines, at most one per job. Belongs to ``owner``, in whose turn ``due`` is called with the job."""
 
     def __init__(self, owner: Actor, term: Term, due: Callable[[JobId], None]) -> None:
         self._owner = owner

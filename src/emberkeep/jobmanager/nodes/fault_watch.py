@@ -24,8 +24,8 @@ class FaultWatch:
     """Feeds the fault detector. Belongs to the ResourceManager. Times are monotonic seconds, except ``now_ms``.
 
     A job's first report to this leader may contain old failures, so it does not count as evidence. ``removals``: the
-    removals in the blocklist that this leader has read. A node that an operator unblocked is not suspected for the rest
-    of its pause.
+    removals in the blocklist that this leader has read. They show which nodes operators have unblocked, and when:
+    for the rest of the pause after that, these nodes are not suspected.
     """
 
     def __init__(self, configuration: Configuration, removals: Collection[Removal], now: float, now_ms: int) -> None:

@@ -81,7 +81,7 @@ class Announcer:
     def drivers(
         self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
     ) -> None:
-        """Announce the drivers that a task manager lists, after those that it listed ``before`` and no longer lists."""
+        """Announce the drivers that a task manager listed ``before`` and no longer lists, then those that it lists."""
         self.vanished(info, before, drivers)
         if drivers:
             self.listener.drivers_changed(info, drivers, ())

@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class SuspectedNodes(ActorPart):
-    """Asks for one batch of entries at a time."""
+    """Asks the blocklist's owner to block suspected nodes, one batch of entries at a time."""
 
     def __init__(self, owner: Actor, clock: SteadyClock) -> None:
         super().__init__(owner)
@@ -43,12 +43,12 @@ class SuspectedNodes(ActorPart):
         self.judge(lambda faults, _: faults.succeeded(job_id))
 
     def judge(self, say: Callable[[FaultWatch, float], None]) -> None:
-        """Give evidence to the fault watch, if there is one. Called in a turn of the actor."""
+        """If there is a fault watch, call ``say`` with it and the time in seconds. Called in a turn of the actor."""
         if self._faults is not None:
             say(self._faults, self._clock.now())
 
     def block(self, registrations: Registrations, places: BlockedPlaces) -> None:
-        """Ask for entries for the nodes of registered task managers that are suspected and not in ``places`` yet.
+        """Ask to block the suspected nodes that have a registered task manager and are not in ``places`` yet.
 
         Called in a turn of the actor.
         """

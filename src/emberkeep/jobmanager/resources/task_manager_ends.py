@@ -15,7 +15,7 @@ from emberkeep.slots.restrictions import Restrictions
 
 
 class TaskManagerEnds:
-    """``actor`` owns ``registrations`` and ``restrictions``."""
+    """Orders single task managers to stop. ``actor`` owns ``registrations`` and ``restrictions``."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from emberkeep.jobs.state import JobState
 
 
 class DriverStop:
-    """The order to stop is repeated until the driver is gone. Part of the JobMachine."""
+    """Orders a driver to stop, and repeats the order until the driver is gone. Part of the JobMachine."""
 
     def __init__(self, job: JobState) -> None:
         self._job = job

@@ -16,7 +16,8 @@ NOBODY = 0  # a caller that does not wait for an answer
 class TakenOver(msgspec.Struct, frozen=True):
     """A leader takes over the job in the state recorded in the job store.
 
-    ``current``: the open request. ``stopped``: the request that has stopped the job permanently; it comes first.
+    ``current``: the open request. ``stopped``: the request that has stopped the job permanently; with it,
+    ``current`` is ignored.
     """
 
     current: ProcedureRequest | None = None

@@ -97,10 +97,10 @@ class RequestMachine:
         return known if newest is not None and known is not None and known.trigger_id == newest.trigger_id else None
 
     def recorded_for(self, told: ProcedureProgress | None) -> str:
-        """Return the newest request whose end is durable, for a JobMaster that has reported ``told``.
+        """Return the trigger id of the newest request whose end is durable, for a JobMaster that has reported ``told``.
 
-        If it reports the end of a request that is not the current one, this leader or an earlier one has recorded that
-        end.
+        Return "" if there is none. If ``told`` is the end of a request that is not the current one, this leader or an
+        earlier one has recorded that end.
         """
         current = self.current
         if told is not None and told.phase.is_final and (current is None or current.trigger_id != told.trigger_id):

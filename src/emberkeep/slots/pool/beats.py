@@ -13,7 +13,10 @@ from emberkeep.slots.pool.state import PoolState
 
 
 class BeatReplies:
-    """The running instance of a task manager also replies for the earlier ones. Part of the SlotPool."""
+    """Applies task managers' replies to heartbeats. Part of the SlotPool.
+
+    The running instance of a task manager also replies for slots that were accepted from its earlier instances.
+    """
 
     def __init__(self, pool: PoolState, slot_end: SlotEnd, offers: Offers, watch: ExecutorWatch) -> None:
         self._pool = pool

@@ -28,7 +28,7 @@ class Departures:
         self._slot_end = slot_end
 
     def places_blocked(self, event: PlacesBlocked, now: float) -> list[PoolEffect]:
-        """Follow a new blocklist. Replace slots that must leave elsewhere at once, because no executor has failed."""
+        """Follow a new blocklist. Replace slots that must leave without a pause, because no executor has failed."""
         self._pool.places = ClosedPlaces(event.places, event.draining)
         effects = [effect for slot in list(self._pool.held.values()) for effect in self.obey(slot, now)]
         return [*effects, *self.welcome_back(now)]

@@ -20,7 +20,7 @@ from emberkeep.slots.pool.state import PoolState
 
 
 class Offers:
-    """A slot is held for one executor, and bound to one instance of its task manager. Part of the SlotPool."""
+    """Accepts or refuses the slots that task managers offer. Part of the SlotPool."""
 
     def __init__(self, pool: PoolState, slot_end: SlotEnd, departures: Departures) -> None:
         self._pool = pool

@@ -8,7 +8,10 @@ from emberkeep.slots.pool.state import PoolState
 
 
 class Silence:
-    """A silent task manager does not mean a lost executor. Part of the SlotPool."""
+    """Drops slots of lost task managers, and of silent ones if nothing shows that the executor is alive.
+
+    Part of the SlotPool.
+    """
 
     def __init__(self, pool: PoolState, slot_end: SlotEnd) -> None:
         self._pool = pool

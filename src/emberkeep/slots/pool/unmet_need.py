@@ -7,7 +7,7 @@ from emberkeep.slots.pool.state import PoolState
 
 
 class UnmetNeed:
-    """An attempt without any slot fails after the request timeout. Part of the SlotPool."""
+    """Fails an attempt that has had no slot for as long as the request timeout. Part of the SlotPool."""
 
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool

@@ -9,7 +9,7 @@ from emberkeep.slots.table.state import TableState
 
 
 class Attempts:
-    """When an attempt ends, everything that it held is released, and it never returns. Part of the SlotTable."""
+    """Ends attempts: releases everything that they held, and refuses them from then on. Part of the SlotTable."""
 
     def __init__(self, table: TableState, releases: SlotRelease) -> None:
         self._table = table

@@ -23,7 +23,7 @@ _RECOVERED = (SlotState.ACTIVE, SlotState.STARTING, SlotState.RUNNING, SlotState
 
 
 class Claims:
-    """A slot that its JobMaster does not claim is released. Part of the SlotTable."""
+    """Releases slots that their JobMasters do not claim. Part of the SlotTable."""
 
     def __init__(self, table: TableState, releases: SlotRelease) -> None:
         self._table = table

@@ -17,7 +17,7 @@ from emberkeep.slots.table.state import TableState
 
 
 class SlotExecutors:
-    """A slot has one executor at a time, and no executor id twice. Part of the SlotTable."""
+    """Follows executors. A slot has one executor at a time, and no executor id twice. Part of the SlotTable."""
 
     def __init__(self, table: TableState, releases: SlotRelease) -> None:
         self._table = table

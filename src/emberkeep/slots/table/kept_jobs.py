@@ -10,9 +10,11 @@ from emberkeep.slots.table.events import ForgetJob, TableEffect
 
 
 class KeptJobs:
-    """Files of a job stay while it holds a slot or a driver here, and some time after that. Part of the SlotTable.
+    """Decides when a job's files on this task manager are deleted. Part of the SlotTable.
 
-    ``kept_for``: seconds after which the files of a job that holds nothing here are deleted, even if it has not ended.
+    They stay while the job holds a slot or a driver here. After that, they are deleted when the job is known to have
+    ended, at the latest after ``kept_for`` seconds.
+
     ``holding``, an argument of the methods: the jobs that hold something here.
     """
 

@@ -19,7 +19,7 @@ from emberkeep.slots.table.state import TableState
 
 
 class Reservations:
-    """An order for an allocation or driver that arrives twice takes effect once. Part of the SlotTable."""
+    """Reserves slots and driver places. An order that arrives twice takes effect once. Part of the SlotTable."""
 
     def __init__(self, table: TableState, attempts: Attempts) -> None:
         self._table = table
