@@ -12,15 +12,16 @@ _HEAD = """# Configuration
 
 <!-- Written by `python -m tools.check_docs --write` from the declared options. Do not edit. -->
 
-One YAML file with flat dotted keys, Flink's names where Flink has the thing. Later sources win:
+Settings have flat dotted keys, with Flink's names where Flink has the same setting. They come from three sources. If
+several of them set a key, the last one in this list wins:
 
-1. the file: `--config FILE`, else `$EMBERKEEP_CONF`, else `config.yaml` below the state directory, if there is one;
+1. a YAML file: `--config FILE`, else `$EMBERKEEP_CONF`, else `config.yaml` below the state directory, if there is one;
 2. the environment: `EMBERKEEP_` and the key in upper case, with `__` for each dot and `_` for each dash;
 3. `-D key=value` on the command line.
 
 An unknown key is an error that names the nearest known one. `emberkeep config check` checks a file, and `emberkeep
-config show --origin` shows where each value comes from. What is given with `emberkeep run -D key=value` goes with that
-job: restart strategy, time-outs of executors and slots.
+config show --origin` shows where each value comes from. `emberkeep run -D key=value` sets options of that job alone,
+such as its restart strategy and the time-outs of its executors and slots.
 
 Durations are written `500ms`, `10s`, `5min`, `2h` or `1d`, sizes `64k`, `512m` or `2g` (powers of 1024).
 """

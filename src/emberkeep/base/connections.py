@@ -37,7 +37,7 @@ class Rejection(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """The most open connections of a port: with those that have a login, without one, without one from one address."""
+    """The most open connections of a port: with a login, without one, and without one from a single address."""
 
     open: int
     unproven: int
@@ -172,7 +172,7 @@ class Connections:
 
 
 def _network(address: str) -> str:
-    """Return what one client may hold all addresses of: an IPv4 address, or an IPv6 prefix."""
+    """Return the network that counts as one client: an IPv4 address, or an IPv6 prefix."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

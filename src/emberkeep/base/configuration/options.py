@@ -60,7 +60,7 @@ DAMAGED_DATA_DELAY = define(
         30 * 86400.0,
         duration,
         "duration",
-        "How long the damaged data of a job is kept that has FAILED because its graph or handle was damaged. "
+        "How long a job's data is kept if the job has FAILED because its graph or handle was damaged. "
         "In the last tenth of this time, the log warns once a day of the deletion.",
     )
 )
@@ -562,9 +562,9 @@ EVACUATION_TIMEOUT = define(
         duration,
         "duration",
         "How long an executor on an evacuated node may take until a replacement runs, its blocks are handed "
-        "over and it has ended. Then it is ended, and blocks that it still held are computed again. A "
-        "streaming driver on the node may take as long to stop between two micro-batches. Then it is "
-        "restarted elsewhere, without the latest state of its functions.",
+        "over and it has ended. After that time it is ended, and blocks that it still held are computed again. "
+        "A streaming driver on the node may take as long to stop between two micro-batches. After that time it "
+        "is restarted elsewhere, without the latest state of its functions.",
     )
 )
 
@@ -606,7 +606,7 @@ MAX_SLOTS = define(
         integer(1, 1_000_000),
         "integer",
         "The JobManager starts no task manager that would raise the number of slots above this. Slots of "
-        "blocked task managers count, unless they are idle.",
+        "a blocked task manager count, unless it is idle.",
     )
 )
 IDLE_TIMEOUT = define(
@@ -643,7 +643,8 @@ MAX_START_FAILURES = define(
         10,
         integer(1, 100_000),
         "integer",
-        "Failed starts within a minute after which the JobManager starts no task manager until fewer have failed.",
+        "After this many failed starts within a minute, the JobManager starts no task manager until the number "
+        "has fallen below it.",
     )
 )
 
@@ -681,7 +682,7 @@ EXECUTOR_FAILURES = define(
         10,
         integer(1, 100_000),
         "integer",
-        "Executor failures within executor.failure-window above which an attempt fails.",
+        "An attempt fails if there are more executor failures than this within executor.failure-window.",
     )
 )
 EXECUTOR_FAILURE_WINDOW = define(
@@ -744,10 +745,10 @@ DRIVER_START_ATTEMPTS = define(
         5,
         integer(0, 1_000_000),
         "integer",
-        "Attempts in a row whose driver could not be started for the same reason, such as a failing import "
-        "or a missing Java, after which the job fails, whatever the restart strategy. The attempts use "
-        "different nodes: the job fails only when the reason was met on two nodes, or when no other node "
-        "could take the driver. 0: no limit.",
+        "After this many attempts in a row whose driver could not be started, each time for the same reason "
+        "(such as a failing import or a missing Java), the job fails, whatever the restart strategy. The "
+        "attempts use different nodes: the job fails only when the reason was met on two nodes, or when no "
+        "other node could take the driver. 0: no limit.",
     )
 )
 RESULT_RETENTION = define(
@@ -832,7 +833,7 @@ RESTART_ON = define(
         choice("lost", "any"),
         "choice",
         "`lost`: restart only after the driver was lost (process killed, JVM died, node lost, start failed); "
-        "an exception or exit code of the script ends the job. `any`: restart after those as well.",
+        "an exception or exit code of the script ends the job. `any`: restart after an exception or exit code, too.",
     )
 )
 FIXED_ATTEMPTS = define(
@@ -895,7 +896,7 @@ RATE_MAX = define(
         1,
         integer(1, 1_000_000),
         "integer",
-        "Failures within the interval above which the job fails.",
+        "The job fails if there are more failures than this within the interval.",
     )
 )
 RATE_INTERVAL = define(
@@ -930,8 +931,8 @@ DETECTION = define(
         False,
         boolean,
         "boolean",
-        "Whether a node is blocked when processes of several jobs fail there for reasons of the node (no "
-        "space, I/O errors, processes that cannot be started) while these jobs work elsewhere.",
+        "Whether a node is blocked when processes of several jobs fail there in a way that points to the node "
+        "(no space, I/O errors, processes that cannot be started) while these jobs work elsewhere.",
     )
 )
 DETECTION_JOBS = define(
@@ -953,8 +954,8 @@ DETECTION_PROOF = define(
         duration,
         "duration",
         "How long a job's executors must run on another node to show that the job works there. A job that "
-        "has finished with them works there, too. The failures of a job that works nowhere do not count "
-        "against a node.",
+        "has succeeded also counts as working on the nodes where it ran last. The failures of a job that "
+        "works nowhere do not count against a node.",
     )
 )
 DETECTION_MAX_SHARE = define(
@@ -963,8 +964,8 @@ DETECTION_MAX_SHARE = define(
         0.2,
         decimal(0.0, 1.0),
         "number",
-        "Largest share of all nodes that may be blocked, by detection or by hand, for detection to block a "
-        "node. Blocked nodes count even while they are away.",
+        "Detection blocks a node only if at most this share of all nodes is blocked afterwards, including "
+        "those that operators have blocked. Blocked nodes count even while they are away.",
     )
 )
 DETECTION_DURATION = define(
@@ -988,7 +989,7 @@ DETECTION_RESPECT = define(
         3600.0,
         duration,
         "duration",
-        "How long detection does not block a node that was unblocked by hand.",
+        "How long detection leaves a node alone after an operator has unblocked it.",
     )
 )
 

@@ -1,7 +1,7 @@
 """Bounds on what describes the members of an archive: headers, names and link targets.
 
-Content is read in pieces. What describes it is read whole by the standard library, however long it says it is, and
-compresses a thousandfold.
+Content is read in pieces. But the standard library reads headers, names and link targets whole, whatever length they
+state, and these can be compressed a thousandfold.
 """
 
 from __future__ import annotations

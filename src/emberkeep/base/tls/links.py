@@ -21,7 +21,7 @@ _Stamp = tuple[tuple[int, int], ...]
 
 
 class TlsLinks:
-    """The contexts of one process. ``files`` are read when it is made, and again for a handshake after a change."""
+    """The contexts of one process. ``files`` are read at once, and again at the first handshake after a change."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Raises Fatal: a file cannot be read, or certificate and key do not match."""
