@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 THREADS = 8  # concurrent transfers
 _BUSY_SECONDS = 30.0  # total wait after which a download from a busy server fails
-_LONGEST_WAIT = 5.0  # seconds between two such attempts
+_LONGEST_WAIT = 5.0  # seconds between two attempts at a busy server
 _PROBLEM_BYTES = 64 * 1024
 _REDIRECT = re.compile(r"(https?)://([^/?#@\s]+)(/[^?#\s]*)")
 

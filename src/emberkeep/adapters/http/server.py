@@ -63,8 +63,8 @@ def bind_port(
         )[0]
         bound = socket.socket(family, kind, protocol)
         try:
-            # Connections of the previous process in TIME_WAIT must not prevent us from binding a fixed port. While the
-            # system chooses a free port, the option could give two processes the same one.
+            # Connections of the previous process in TIME_WAIT must not prevent us from binding a fixed port. If the
+            # system chooses the port, the option could give two processes the same one.
             if port != 0:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)

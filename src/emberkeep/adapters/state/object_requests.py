@@ -87,7 +87,7 @@ class ObjectRequests:
                 )
             return new_status(name, len(data), result["e_tag"])
         except (AlreadyExistsError, UnknownOutcome) as error:
-            # The reply to the request may be lost, or to its first try, which obstore repeats.
+            # The reply to this request may be lost, or the reply to its first try, which obstore repeats.
             found = self._written_by(name)
             if found is None and isinstance(error, UnknownOutcome):
                 raise RetryLater(f"{self.root.at(name)} was not written") from error

@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 _CONNECTING_SECONDS = 5.0  # after this time, a start continues without ZooKeeper
 _LEAVING_SECONDS = 10.0  # on an orderly exit, the longest wait for leaving the election
-_RETIRING_SECONDS = 2.0  # the longest wait before that for its own BLOBs: processes that wait for a leader come first
+_RETIRING_SECONDS = 2.0  # before that, the longest wait for closing the BLOB server: a next leader is more urgent
 
 
 @contextlib.asynccontextmanager

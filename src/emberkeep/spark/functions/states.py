@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 RECORD_KIND, RECORD_VERSION = "function-states", 1
 _DIRECTORY = "_emberkeep_functions"
 _NAMES_SHOWN = 5
-_NUMBER = re.compile(r"@\d+$")  # suffix of an instance's name, if a function has several
+_NUMBER = re.compile(r"@\d+$")  # suffix of an instance's name, if a function has several instances
 
 
 class KeptStates(Compatible, frozen=True, kw_only=True):
