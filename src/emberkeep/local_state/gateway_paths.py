@@ -74,6 +74,10 @@ def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
     below = _below(root, own)
     if below is not None and below.isascii():
         raise _malformed(path, f"it is below the job's own root: expected /{job_id}/{OWN}/…")
+    if below is None and _below(root, own.rpartition("/")[0]) is not None:
+        raise InvalidInput(
+            f"{root[:200]!r} does not belong to job {job_id}", field="path", hint="a job may use its own state only"
+        )
     return StatePath(root=root, name="/".join(name))
 
 

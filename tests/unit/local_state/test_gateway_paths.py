@@ -45,7 +45,7 @@ def test_what_lies_below_the_jobs_own_root_is_its_own() -> None:
         ("file://localhost/data/a%20b", "/data/a b"),
         ("s3://bucket/some/prefix/", "s3://bucket/some/prefix"),
         ("GS://bucket", "gs://bucket"),
-        (f"{OWN_ROOT}-other", f"{OWN_ROOT}-other"),
+        ("/shared/checkpoints-other", "/shared/checkpoints-other"),
         (f"{OWN_ROOT}/größe", f"{OWN_ROOT}/größe"),
     ],
 )

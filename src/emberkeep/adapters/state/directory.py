@@ -15,7 +15,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 from emberkeep.adapters.state.directory_errors import NO_ENTRY, changing, refusal, unknown
@@ -39,12 +39,17 @@ class DirectoryState:
     """
 
     def __init__(
-        self, root: Path, files: FileOps = SYSTEM_FILES, *, first_start: FirstStart = FirstStart.ANYWHERE
+        self,
+        root: Path,
+        files: FileOps = SYSTEM_FILES,
+        *,
+        first_start: FirstStart = FirstStart.ANYWHERE,
+        admit: Callable[[str], None] | None = None,
     ) -> None:
-        """``root`` is an absolute path."""
+        """``root`` is an absolute path. ``admit``: see DirectoryTree."""
         self._root = StateRoot(str(root))
         self._files = files
-        self._tree = DirectoryTree(root, files, first_start)
+        self._tree = DirectoryTree(root, files, first_start, admit)
         self._incoming = IncomingDirectory(self._tree, files)
         self._moves = Moves(files)
 

@@ -14,7 +14,7 @@ import structlog
 from emberkeep.adapters.state.directory_tree import DirectoryTree
 from emberkeep.adapters.state.names import INCOMING
 from emberkeep.adapters.state.source import opened_source
-from emberkeep.base.errors import Unavailable
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.files.operations import FileOps
 
 _COPY_BYTES = 1024**2
@@ -67,7 +67,7 @@ class IncomingDirectory:
 
     def remove(self) -> None:
         """Remove the directory if it exists and is empty. Ignores errors."""
-        with contextlib.suppress(OSError, Unavailable), self._tree.opened(()) as root:
+        with contextlib.suppress(OSError, EmberkeepError), self._tree.opened(()) as root:
             self._files.remove_directory(INCOMING, directory=root)
 
     def _sweep(self, directory: int) -> None:

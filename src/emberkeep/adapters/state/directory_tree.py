@@ -36,8 +36,12 @@ class DirectoryTree:
     Unavailable if the root is missing although it must exist, which means that its file system is away.
     """
 
-    def __init__(self, root: Path, files: FileOps, first_start: FirstStart) -> None:
+    def __init__(
+        self, root: Path, files: FileOps, first_start: FirstStart, admit: Callable[[str], None] | None = None
+    ) -> None:
+        """``admit`` gets the real path of the root whenever it is looked for, and raises to refuse it."""
         self.root = str(root)
+        self._admit = admit
         self._files = files
         self._first_start = first_start
         self._was_seen = False
@@ -78,7 +82,14 @@ class DirectoryTree:
         try:
             root = os.open(self.root, _FLAGS)
         except FileNotFoundError:
+            if self._admit is not None:
+                self._admit(os.path.realpath(self.root))  # a refused place is neither awaited nor created
             self._check_absence(was_seen=was_seen)
+            raise
+        try:
+            self._check_place(root)
+        except BaseException:
+            os.close(root)
             raise
         self._was_seen = True
         return root
@@ -94,6 +105,15 @@ class DirectoryTree:
                 directory.mkdir(mode=0o777)
             sync_directory(directory.parent)
         return self._root()
+
+    def _check_place(self, root: int) -> None:
+        """Check what was opened rather than its name: a job may replace a directory by a link at any time."""
+        if self._admit is not None:
+            try:
+                opened = str(Path(f"/proc/self/fd/{root}").readlink())
+            except OSError:  # not Linux
+                opened = os.path.realpath(self.root)
+            self._admit(opened)
 
     def _check_absence(self, *, was_seen: bool) -> None:
         """Raise Unavailable if the root must exist or cannot be created here."""

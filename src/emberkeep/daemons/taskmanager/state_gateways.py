@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.state.closed_places import ClosedPlaces
 from emberkeep.adapters.state.directory_tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.adapters.state.journal import FileRenameJournal
@@ -19,7 +21,15 @@ from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.adapters.webhdfs.port import bind_gateway_port
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.options import GATEWAY_PORT, LOCAL_RECOVERY, LOCAL_STATE_QUOTA
+from emberkeep.base.configuration.options import (
+    BLOB_DIRECTORY,
+    GATEWAY_PORT,
+    LOCAL_RECOVERY,
+    LOCAL_STATE_DIRECTORY,
+    LOCAL_STATE_QUOTA,
+    ZOOKEEPER_AUTHORIZATION_FILE,
+    ZOOKEEPER_KEY_FILE,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.ids import AllocationId, JobId
@@ -51,9 +61,21 @@ _CLEAR_INTERVAL = 600.0  # seconds between tries to delete unused local state
 _SHARE_INTERVAL = 60.0  # seconds between checks of which task managers share the root directory
 
 
-def _open_state(location: str) -> DurableState:
+def _open_state(closed: ClosedPlaces, location: str) -> DurableState:
     """Open a durable store, without creating its root: the job's driver does that before executors use it."""
-    return open_state_store(location, first_start=FirstStart.ELSEWHERE)
+    return open_state_store(location, first_start=FirstStart.ELSEWHERE, admit=closed.guard(location))
+
+
+def closed_places(configuration: Configuration, layout: StateLayout, directory: WorkingDirectory) -> ClosedPlaces:
+    """Return the places that hold files of the cluster or of this task manager, shared storage included."""
+    kinds = ("graphs", "blobs", "checkpoints", "savepoints", "clusters")  # of all clusters in the storage
+    options = (BLOB_DIRECTORY, LOCAL_STATE_DIRECTORY, ZOOKEEPER_AUTHORIZATION_FILE, ZOOKEEPER_KEY_FILE)
+    places = (
+        *(str(layout.root), str(layout.token_file), layout.tls_files.key, str(directory.root), layout.ha_blobs),
+        *(str(layout.storage / kind) for kind in kinds),
+        *(configuration[option] for option in options if configuration[option]),
+    )
+    return ClosedPlaces(layout.checkpoints, places)
 
 
 class StateGatewayLink:
@@ -93,12 +115,12 @@ async def state_gateway_link(
     place: WorkingPlace,
     layout: StateLayout,
     services: Services,
-    open_state: Callable[[str], DurableState] = _open_state,
+    open_state: Callable[[str], DurableState] | None = None,
 ) -> AsyncIterator[StateGatewayLink | None]:
     """Open the gateway with the copies on the disk and serve it. Yield None if local recovery is off.
 
-    Copies in places where this task manager no longer keeps any are deleted in the background. ``open_state`` opens the
-    durable store of a location.
+    Copies in places where this task manager no longer keeps any are deleted in the background. ``open_state``
+    opens the durable store of a location; without it, places of the cluster and the system stay closed to jobs.
 
     Raises Fatal (the port cannot be used), Conflict (the directory of its copies is in use or of another cluster).
     """
@@ -122,7 +144,7 @@ async def state_gateway_link(
         stack.callback(journal.close)
         gateway = StateGateway(
             copies,
-            open_state,
+            open_state or partial(_open_state, closed_places(configuration, layout, directory)),
             lambda job_id: f"{layout.checkpoints}/{job_id}",
             journal,
             FileSpool,

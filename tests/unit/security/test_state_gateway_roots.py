@@ -1,0 +1,141 @@
+"""A state gateway's credential opens the job's own state, and no files of the cluster, the system or another job."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import http.client
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.ids import JobId
+from emberkeep.base.system import real_system
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
+from emberkeep.protocol.hadoop_token import encode
+from tests.support.state_slots import begin_slot
+from tests.support.working_places import working_place
+
+pytestmark = pytest.mark.req("SEC-5")
+
+JOB, OTHER = JobId("1" * 32), JobId("2" * 32)
+SECRET = b"the cluster's token"
+
+
+@dataclass
+class Attacker:
+    """Code in an executor of job JOB, with the executor's credential."""
+
+    address: str
+    credential: str
+
+    async def ask(self, method: str, path: str, query: str) -> tuple[int, bytes]:
+        return await asyncio.to_thread(self._ask, method, path, query)
+
+    def _ask(self, method: str, path: str, query: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        with contextlib.closing(connection):
+            token = encode(self.credential, self.address)
+            connection.request(method, f"/webhdfs/v1/{JOB}/{quote(path)}?op={query}&delegation={token}")
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+
+def at(location: Path | str) -> str:
+    return "at-" + base64.urlsafe_b64encode(str(location).encode()).decode().rstrip("=")
+
+
+@contextlib.asynccontextmanager
+async def attacked(directory: Path) -> AsyncIterator[tuple[Attacker, StateLayout]]:
+    texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory / "state")}
+    configuration = Configuration().with_texts(texts, "the test")
+    layout = StateLayout(directory / "state", configuration)
+    for job in (JOB, OTHER):
+        (layout.checkpoints / job / "q" / "offsets").mkdir(parents=True)
+        (layout.checkpoints / job / "q" / "offsets" / "0").write_bytes(b"an offset")
+    layout.token_file.write_bytes(SECRET)
+    place, services = working_place(directory / "tm"), Services()
+    async with state_gateway_link(real_system(), configuration, place, layout, services) as link:
+        assert link is not None
+        own = open_state_store(f"{layout.checkpoints}/{JOB}")
+        attacker = Attacker(link.port.address, await asyncio.to_thread(begin_slot, link, JOB, own))
+
+        yield attacker, layout
+
+
+def files(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+async def test_the_token_file_is_not_read(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (attacker, layout):
+        for root in (layout.root, tmp_path, "/"):
+            name = str(layout.token_file.relative_to(root))
+            status, body = await attacker.ask("GET", f"{at(root)}/{name}", "OPEN&step=data")
+            assert (status, SECRET in body) == (400, False)
+
+
+async def test_another_jobs_checkpoint_is_neither_read_nor_deleted(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (attacker, layout):
+        before = files(layout.checkpoints / OTHER)
+        for root, name in [
+            (layout.checkpoints / OTHER, "q"),
+            (layout.checkpoints / OTHER / "q", ""),
+            (layout.checkpoints, f"{OTHER}/q"),
+            (layout.storage, f"checkpoints/{OTHER}"),
+        ]:
+            assert (await attacker.ask("GET", f"{at(root)}/{name}", "LISTSTATUS"))[0] == 400
+            assert (await attacker.ask("DELETE", f"{at(root)}/{name}", "DELETE&recursive=true"))[0] == 400
+        assert files(layout.checkpoints / OTHER) == before
+
+
+async def test_no_fence_is_planted(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (attacker, layout):
+        for root in (layout.checkpoints / OTHER, layout.checkpoints / JOB, layout.checkpoints / JOB / ".attempts"):
+            status, _ = await attacker.ask("PUT", f"{at(root)}/.attempts/999", "MKDIRS")
+            assert status == 400
+        for path in ("own/.attempts/999", f"own/../{OTHER}/.attempts/999"):
+            assert (await attacker.ask("PUT", path, "MKDIRS"))[0] == 400
+        assert not list(layout.checkpoints.rglob("999"))
+
+
+async def test_working_directory_storage_and_system_stay_closed(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (attacker, layout):
+        for place in (layout.graphs, layout.ha_blobs, layout.savepoints, tmp_path / "tm", tmp_path / "tm" / "gateway"):
+            assert (await attacker.ask("GET", at(place), "LISTSTATUS"))[0] == 400
+        for place in ("/proc", "/proc/self", "/proc/self/root", "/proc/self/cwd", "/etc", "/sys"):
+            assert (await attacker.ask("GET", at(place), "LISTSTATUS"))[0] == 400
+
+
+async def test_links_lead_nowhere_even_if_they_replace_a_directory(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (attacker, layout):
+        root = tmp_path / "mine" / "checkpoint"
+        root.mkdir(parents=True)
+        assert (await attacker.ask("GET", at(root), "LISTSTATUS"))[0] == 200
+        (root / "link").symlink_to(layout.root)
+        status, body = await attacker.ask("GET", f"{at(root)}/link/token", "OPEN&step=data")
+        assert (status == 200, SECRET in body) == (False, False)
+        (root / "link").unlink()
+        root.rmdir()
+        root.symlink_to(layout.root)
+        status, body = await attacker.ask("GET", f"{at(root)}/token", "OPEN&step=data")
+        assert (status, SECRET in body) == (400, False)
+        linked = tmp_path / "elsewhere"
+        linked.symlink_to(layout.root)
+        assert (await attacker.ask("PUT", f"{at(linked / 'new')}/q", "MKDIRS"))[0] == 400
+        assert not (layout.root / "new").exists()
+
+
+async def test_own_checkpoints_and_locations_of_the_script_stay_open(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (attacker, _):
+        (tmp_path / "mine").mkdir()
+        assert (await attacker.ask("GET", "own/q/offsets/0", "OPEN&step=data")) == (200, b"an offset")
+        assert (await attacker.ask("PUT", f"{at(tmp_path / 'mine')}/q", "MKDIRS"))[0] == 200
