@@ -103,8 +103,8 @@ class ServerMachine:
     ) -> None:
         """End a read and record what it found about each store's copy.
 
-        For each store, None means that the read found out nothing, and False that the store has no sound copy. Findings
-        are ignored if a newer upload has stored the BLOB since.
+        For each store: None if the read found out nothing, True if the store has a sound copy, else False. Findings are
+        ignored if a newer upload has stored the BLOB since.
         """
         record = self.state.owners[owner_id].records[key]
         record.readers -= 1

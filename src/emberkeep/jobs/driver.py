@@ -95,7 +95,7 @@ class Driver:
         return is_home and (continues or home.instance == place.instance)
 
     def is_twin_of(self, place: DriverPlace, pid: int) -> bool:
-        """True if process ``pid`` at ``place`` is a second driver: another task manager lists this one."""
+        """True if process ``pid`` at ``place`` is a second driver: another task manager lists another process."""
         if self.start is not StartState.LISTED or self.place is None or self.place.task_manager == place.task_manager:
             return False
         return (self.place.node_id, self.pid) != (place.node_id, pid)

@@ -152,8 +152,8 @@ class RegisterTaskManager(Message, frozen=True, kw_only=True):
     """First message of an instance. Answered by TaskManagerRegistered.
 
     A second instance with the same id replaces the first only if the first is lost or has the same address. Otherwise
-    two processes have one id: Conflict. ``attempts``: newest known attempts, for the jobs that this TaskManager
-    received messages about last; at most SEEN_JOBS.
+    two processes have one id: Conflict. ``attempts``: the newest known attempt of each of at most SEEN_JOBS
+    jobs, those about which this TaskManager has received messages last.
     """
 
     info: TaskManagerInfo

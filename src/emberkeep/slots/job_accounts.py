@@ -17,7 +17,7 @@ from emberkeep.slots.place_queue import PlaceQueue
 
 
 class JobAccounts:
-    """A job holds slots of its newest attempt only. ``members`` belongs to the SlotManager."""
+    """The accounts. A job holds slots of its newest attempt only. ``members`` belongs to the SlotManager."""
 
     def __init__(
         self,

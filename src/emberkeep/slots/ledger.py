@@ -188,7 +188,7 @@ class Want:
 
 @dataclass(eq=False)
 class JobAccount:
-    """A job's needs and holdings. ``order`` grows with each submission."""
+    """What a job needs and holds. ``order`` grows with each submission."""
 
     job_id: JobId
     order: int

@@ -34,7 +34,10 @@ class DriverPlaceGranted(msgspec.Struct, frozen=True):
 
 
 class PlaceQueue:
-    """All times are monotonic seconds. ``members``, ``shelves``, ``state`` and ``due`` belong to the SlotManager."""
+    """The queue; see the module. All times are monotonic seconds.
+
+    ``members``, ``shelves``, ``state`` and ``due`` belong to the SlotManager.
+    """
 
     def __init__(
         self,

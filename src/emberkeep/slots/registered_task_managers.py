@@ -52,7 +52,7 @@ class SilenceLimits:
 
 
 class RegisteredTaskManagers:
-    """Each id has at most one registered instance. All times are monotonic seconds, passed in."""
+    """Registers and removes task managers, at most one instance per id. All times are monotonic seconds, passed in."""
 
     def __init__(
         self,

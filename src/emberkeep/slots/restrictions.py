@@ -19,7 +19,10 @@ AVOIDED_FOR = 2.0  # seconds without new work for a task manager that refused or
 
 
 class Restrictions:
-    """All times are monotonic seconds. ``members``, ``shelves`` and ``jobs`` belong to the SlotManager."""
+    """Closes and reopens task managers. All times are monotonic seconds.
+
+    ``members``, ``shelves`` and ``jobs`` belong to the SlotManager.
+    """
 
     def __init__(self, members: Mapping[TaskManagerId, Member], shelves: Shelves, jobs: JobAccounts) -> None:
         self.blocked: BlocklistView = NothingBlocked()

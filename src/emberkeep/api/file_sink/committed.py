@@ -43,7 +43,7 @@ class Commits:
         return self._checkpoint(state) is not None
 
     def newest(self, state: SinkState) -> int:
-        """Return the newest of the parked batches that Spark has committed. Raises RetryLater."""
+        """Return the newest batch of the output that Spark has committed; NOTHING_YET for none. Raises RetryLater."""
         if state.last_batch == NOTHING_YET:
             return NOTHING_YET
         checkpoint = self._checkpoint(state)

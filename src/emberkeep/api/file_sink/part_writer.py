@@ -46,7 +46,7 @@ class SinkPlaces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartWriter:
-    """Not thread-safe: one call at a time. Raises the sink's errors, and what Spark raises."""
+    """Makes pieces and parts. Not thread-safe: one call at a time. Raises the sink's errors, and what Spark raises."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class PartWriter:
     # --- what the sink calls ------------------------------------------------------------------------------------------
 
     def write_batch(self, arrival: Arrival, frame: Any) -> None:
-        """Park a batch's rows, and make the due rows of earlier batches visible: those batches are committed now.
+        """Write a batch's rows, still invisible. Show the due rows of earlier batches, which are committed now.
 
         May be called again after OutputUnavailable.
         """
@@ -118,7 +118,7 @@ class PartWriter:
     def show_what_is_due(self) -> None:
         """Make visible the rows that became old while no batch arrived.
 
-        A batch that Spark has not committed yet stays parked. Until the query has started, everything stays parked,
+        A batch that Spark has not committed yet stays invisible. Until the query has started, all batches do,
         because its checkpoint may be replaced before that.
         """
         state = self._opened()
@@ -156,7 +156,7 @@ class PartWriter:
         return next_age_ms(state, self._limits) if state is not None and self._commits.is_known(state) else None
 
     def newest(self) -> tuple[str, int]:
-        """Return the query and the number of the newest batch that is parked or visible."""
+        """Return the query and the number of the newest batch of the output, visible or not."""
         state = self._opened()
         return state.query, state.last_batch
 

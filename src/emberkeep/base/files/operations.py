@@ -16,7 +16,7 @@ _RENAME_NOREPLACE = 1
 
 
 class FileOps(Protocol):
-    """Data is durable after ``sync`` of the file, a name after ``sync`` of its directory."""
+    """Changes files. Data is durable after ``sync`` of the file, a name after ``sync`` of its directory."""
 
     def create(self, path: str, mode: int = 0o600, *, directory: int | None = None) -> int:
         """Create a file and return its descriptor for writing. Raises FileExistsError."""

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class TaskManagerReports:
-    """A task manager is in ``registrations`` exactly while the SlotManager has registered it.
+    """Takes reports. A task manager is in ``registrations`` exactly while the SlotManager has registered it.
 
     All methods are called in turns of the ResourceManager.
     """

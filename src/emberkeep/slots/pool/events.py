@@ -84,7 +84,7 @@ class SlotGone(msgspec.Struct, frozen=True):
 
 
 class BeatAnswered(msgspec.Struct, frozen=True):
-    """A task manager's holdings, in reply to a heartbeat that named ``asked``.
+    """What a task manager holds for the attempt, in reply to a heartbeat that named ``asked``.
 
     ``instance``: the instance that replied.
     """
