@@ -27,7 +27,7 @@ class StorageInfo(Kebab, frozen=True, kw_only=True):
 
     ``owned``: it belongs to this cluster's job store, and data that no job needs is deleted in stages; otherwise
     ``problem`` says why nothing is deleted there, or in ``blobs``. ``blobs``: location of BLOBs, "" if they are in the
-    storage. ``used_by``: task managers of another job store, whose jobs may use data in the storage. The waiting
+    storage. ``used-by``: task managers of another job store, whose jobs may use data in the storage. The waiting
     periods for data of unknown jobs start over while such a task manager is in contact.
     """
 
