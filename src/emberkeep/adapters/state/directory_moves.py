@@ -11,6 +11,7 @@ import errno
 import os
 from typing import NamedTuple
 
+from emberkeep.adapters.state.directory_tree import MODE
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.operations import FileOps
 
@@ -57,7 +58,7 @@ class Moves:
         if not overwrite:
             if self._renamed_new(source, target):
                 return
-            self._files.make_directory(target.leaf, 0o777, directory=target.directory)
+            self._files.make_directory(target.leaf, MODE, directory=target.directory)
         try:
             self._rename(source, target)
         except OSError as error:

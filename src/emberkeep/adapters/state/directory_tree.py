@@ -14,6 +14,10 @@ from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.errors import is_directory
 from emberkeep.base.files.operations import FileOps
 
+MODE = 0o700
+"""Permissions of new directories. State may hold what the job has read, so only the user of the task managers, which is
+the same on all nodes of a shared file system, may look into it. Existing directories stay as they are: to let a group
+in, create the directory with its permissions beforehand."""
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_KNOWN = 10_000
 
@@ -102,7 +106,7 @@ class DirectoryTree:
             missing.append(missing[-1].parent)
         for directory in reversed(missing):
             with contextlib.suppress(FileExistsError):
-                directory.mkdir(mode=0o777)
+                directory.mkdir(mode=MODE)
             sync_directory(directory.parent)
         return self._root()
 
@@ -130,7 +134,7 @@ class DirectoryTree:
             inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
-                self._files.make_directory(part, 0o777, directory=parent)
+                self._files.make_directory(part, MODE, directory=parent)
             inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
         try:
             # Another process may have created it a moment ago and not yet synced its name.

@@ -12,7 +12,7 @@ import structlog
 
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
-from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
 from emberkeep.daemons.leader_following import is_highly_available
@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 # Not passed on to jobs: these variables configure this process.
 _PRIVATE_PREFIX = "EMBERKEEP_"
+_SHORTEST_SECRET = 8  # characters; a shorter text occurs in values that have nothing to do with it
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,11 @@ class ProcessStarts:
         return self._request(
             key,
             (sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)),
-            _environment({**self._driver_environment(directory), **self.added_environment(key)}, base=None),
+            _environment(
+                self._node.configuration,
+                {**self._driver_environment(directory), **self.added_environment(key)},
+                base=None,
+            ),
             _working_directory(request) or directory,
         )
 
@@ -118,7 +123,7 @@ class ProcessStarts:
             directory=str(directory),
             logs=str(logs),
             files=files,
-            options=node.configuration.texts(),
+            options=_without_secrets(node.configuration),
             checkpoints_recorded=request.checkpoints_recorded,
             checkpoints=request.checkpoints,
             procedure=request.procedure,
@@ -154,6 +159,7 @@ class ProcessStarts:
             extra_class_path=request.extra_class_path,
             python=sys.executable,
             environ=_environment(
+                self._node.configuration,
                 {**request.environ, **self.added_environment(key)},
                 base=work_dir,
                 first=_of_the_previous_release(request),
@@ -175,16 +181,36 @@ def _working_directory(request: StartDriver) -> Path | None:
     return wanted if request.graph.working_directory and wanted.is_dir() else None
 
 
-def _environment(added: Mapping[str, str], *, base: Path | None, first: Iterable[str] = ()) -> dict[str, str]:
+def _environment(
+    configuration: Configuration, added: Mapping[str, str], *, base: Path | None, first: Iterable[str] = ()
+) -> dict[str, str]:
     """Return the environment of a job's process: this process's and ``added``, with a safe ``PYTHONPATH``.
 
-    ``base`` and ``first``: see ``with_safe_path``.
+    Leaves out variables that configure this process or hold a secret of the cluster, whatever their names. ``base`` and
+    ``first``: see ``with_safe_path``.
     """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIX)}
+    secrets = _secrets(configuration)
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_PRIVATE_PREFIX) and not any(secret in value for secret in secrets)
+    }
     environ, refused = with_safe_path({**inherited, **added}, base, first)
     for folder in refused:
         _warn(folder)
     return environ
+
+
+def _without_secrets(configuration: Configuration) -> dict[str, str]:
+    """Return the settings that a driver gets: it reaches ZooKeeper only through its task manager, so no secrets."""
+    return {key: text for key, text in configuration.texts().items() if not REGISTRY[key].secret}
+
+
+def _secrets(configuration: Configuration) -> tuple[str, ...]:
+    """Return the cluster's secrets in a configuration: the whole texts, and the passwords at their ends."""
+    texts = [text for key, text in configuration.texts().items() if REGISTRY[key].secret]
+    found = {part for text in texts for part in (text, text.rpartition(":")[2])}
+    return tuple(secret for secret in found if len(secret) >= _SHORTEST_SECRET)
 
 
 def _import_folders(request: StartExecutor) -> tuple[str | None, ...]:
