@@ -1,7 +1,7 @@
 """How much a test tries: usually little and the same each time; in a campaign much, and something new each time.
 
 `make test-long` runs a campaign: each property and state machine with six times the examples, each simulated world
-with several times the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
+with at least twice the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
 hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
 The next campaign tries both first.
 """
@@ -23,7 +23,7 @@ def examples(usual: int) -> int:
     return usual if CAMPAIGN is None else TIMES * usual
 
 
-def seeds(usual: int, *, theme: str = "", times: int = 3) -> list[int]:
+def seeds(usual: int, *, theme: str = "", times: int = 2) -> list[int]:
     """Numbers of simulated worlds. A campaign: those found before, then ``times`` as many as usual, all fresh."""
     if CAMPAIGN is None:
         return list(range(1, usual + 1))

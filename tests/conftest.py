@@ -11,10 +11,12 @@ from xdist.scheduler import LoadFileScheduling
 from tests.campaign import CAMPAIGN, FOUND, examples
 
 # The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
-settings.register_profile("usual", derandomize=True, print_blob=True)
+# No deadlines: how long an example takes says how busy the machine is.
+settings.register_profile("usual", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile(
     "campaign",
     derandomize=False,
+    deadline=None,
     database=DirectoryBasedExampleDatabase(FOUND / "examples"),
     max_examples=examples(100),
     print_blob=True,

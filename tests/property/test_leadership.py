@@ -95,7 +95,7 @@ def test_a_leader_that_acknowledges_an_end_before_it_is_stored_has_a_job_run_aga
 @pytest.mark.parametrize(
     "budget",
     [
-        Budget(expirations=2),
+        pytest.param(Budget(expirations=2), marks=pytest.mark.long),
         Budget(expirations=1, deaths=1),
         Budget(expirations=1, suspensions=1),
     ],

@@ -10,7 +10,7 @@ from tests.campaign import keep, seeds
 from tests.support.fakes import MemoryJobStore
 from tests.support.simulator.contenders import simulate_contended
 
-SEEDS = seeds(16, theme="contend")
+SEEDS = seeds(8, theme="contend")
 
 # What a batch must have met, per 16 seeds; otherwise it has shown nothing.
 SOMETIMES = {

@@ -18,7 +18,7 @@ from emberkeep.blocklist.detection import DetectionLimits, FaultDetector
 from emberkeep.blocklist.symptoms import Symptom, symptom_of
 from tests.campaign import seeds
 
-HISTORIES = seeds(100, theme="detection", times=6)
+HISTORIES = seeds(50, theme="detection", times=10)
 LIMITS = DetectionLimits(witnesses=3, max_share=0.2, window=600.0, proof=30.0, respect=3600.0)
 STEP = 10.0  # seconds
 SECONDS = 1500.0  # of each history

@@ -240,6 +240,7 @@ print(sc.parallelize(range(4), 2).sum(), flush=True)
 """
 
 
+@pytest.mark.long
 @pytest.mark.req("BLK-2")
 @pytest.mark.req("BLK-18")
 def test_a_batch_jobs_driver_stays_if_it_may_is_restarted_elsewhere_if_not_and_waits_where_nothing_is_left(

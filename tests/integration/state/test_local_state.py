@@ -201,6 +201,7 @@ def local_ratio(before: Counter[str], after: Counter[str]) -> float:
     return hits / (hits + misses)
 
 
+@pytest.mark.long
 @pytest.mark.req("LOC-10")
 def test_transform_with_state_continues_where_it_was(cluster: Cluster, tolerate: Callable[[object], None]) -> None:
     queries = StatefulQueries(cluster.shell.directory / "transform-with-state", "counted")
