@@ -97,6 +97,30 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate
 lock: ## Lock the dependencies again after a change in pyproject.toml (LOCK_ARGS=--upgrade for newer ones)
 	@$(LOCK) $(LOCK_ARGS) --extra dev --extra object-store -o requirements-dev.lock pyproject.toml
 	$(LOCK) -c requirements-dev.lock -o requirements.lock pyproject.toml
+	$(LOCK) $(LOCK_ARGS) -o requirements-audit.lock requirements-audit.in
+
+# The tools that look at the locks have many dependencies of their own, so they get an environment of their own.
+AUDIT := $(VENV)/audit-$(shell sha256sum requirements-audit.lock | cut -c1-16)
+$(AUDIT)/.made: | $(STAMP)
+	@rm -rf $(VENV)/audit-*
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install -qq --disable-pip-version-check --no-input --no-compile --require-hashes \
+		-r requirements-audit.lock
+	touch $@
+
+SBOM := dist/emberkeep.cdx.json
+.PHONY: sbom
+sbom: $(AUDIT)/.made ## Write dist/emberkeep.cdx.json: all dependencies with versions and hashes (CycloneDX)
+	@mkdir -p $(dir $(SBOM))
+	$(AUDIT)/bin/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-format JSON --validate --output-file $(SBOM) requirements.lock
+	echo "$(SBOM) lists what requirements.lock installs"
+
+# --strict: a dependency about which nothing could be learned is a failure, too.
+.PHONY: audit
+audit: $(AUDIT)/.made ## Check the locked dependencies against PyPI's known vulnerabilities (needs pypi.org)
+	@$(AUDIT)/bin/pip-audit --strict --progress-spinner off --disable-pip --require-hashes \
+		-r requirements.lock -r requirements-dev.lock $(AUDIT_ARGS)
 
 .PHONY: clean
 clean: ## Remove everything that the other targets made
