@@ -225,12 +225,12 @@ async def holds(condition: Callable[[], bool], what: str) -> None:
 
 
 def stored(store: Path) -> dict[str, set[str]]:
-    """Names of files by directory, without what is under transfer."""
-    found = {
-        directory.name: {path.name for path in directory.iterdir()}
-        for directory in (store.iterdir() if store.exists() else ())
-        if not directory.name.startswith(".")
-    }
+    """Return names of files by directory, without transfers, and without a directory that is deleted meanwhile."""
+    found = {}
+    for directory in store.iterdir() if store.exists() else ():
+        with contextlib.suppress(FileNotFoundError):
+            if not directory.name.startswith("."):
+                found[directory.name] = {path.name for path in directory.iterdir()}
     found.pop(E, None)
     return found
 

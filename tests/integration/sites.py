@@ -22,6 +22,7 @@ from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.conditions import DEADLINE
 from tests.integration.proxies import Proxy
 from tests.integration.zookeepers import Ensemble
+from tests.support.live_files import files_below
 from tests.support.no_progress import NoProgress
 
 HEARTBEAT_SECONDS, LEASE_SECONDS = 6.0, 8.0
@@ -117,7 +118,7 @@ class Site:
     def data(self) -> set[Path]:
         """Everything that jobs have in the storage."""
         kinds = (self._state / "storage" / kind for kind in ("blobs", "checkpoints", "graphs"))
-        return {path for kind in kinds for path in kind.rglob("*") if path.is_file()}
+        return files_below(*kinds)
 
     async def close(self) -> None:
         for proxy in self._proxies:

@@ -18,6 +18,7 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from tests.integration.s3_server import S3Server, s3_server
 from tests.integration.sites import holds
+from tests.support.live_files import files_below
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -46,7 +47,7 @@ class Directory:
         (self._root / name).write_bytes(b"x")
 
     def names(self) -> set[str]:
-        return {str(path.relative_to(self._root)) for path in self._root.rglob("*") if path.is_file()}
+        return {str(path.relative_to(self._root)) for path in files_below(self._root)}
 
 
 class Bucket:

@@ -11,6 +11,7 @@ import pytest
 from emberkeep.client.clusters.run_directories import LOGS_KEPT
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.support.live_files import files_below
 
 pytestmark = [pytest.mark.integration, pytest.mark.req("SAFE-7")]
 
@@ -23,7 +24,7 @@ time.sleep(3600)
 
 
 def logs_with(text: str, below: Path) -> list[Path]:
-    return [path for path in below.rglob("*") if path.is_file() and text in path.read_text(errors="replace")]
+    return [path for path in files_below(below) if text in path.read_text(errors="replace")]
 
 
 def test_logs_outlive_a_killed_command_for_a_day_and_go_with_a_later_run(shell: Shell, tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_logs_outlive_a_killed_command_for_a_day_and_go_with_a_later_run(shell: 
     assert after.out == "ran\n"
     assert f"left logs below {directory}; they are kept for 24 hours" in after.err
     assert logs_with("it has begun", directory)
-    assert not list(directory.rglob("jobs.sqlite"))
+    assert not files_below(directory, name="jobs.sqlite")
     assert list(storage.iterdir()) == []
 
     long_ago = time.time() - LOGS_KEPT

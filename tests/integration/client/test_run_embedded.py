@@ -15,6 +15,7 @@ from tests.integration.commands import SMALL, Ended, Running, Shell
 from tests.integration.conditions import until
 from tests.integration.leaks import Seen
 from tests.integration.streams import SCRIPT, Stream
+from tests.support.live_files import files_below
 
 pytestmark = pytest.mark.integration
 
@@ -208,7 +209,7 @@ def test_everything_goes_when_the_command_is_killed(shell: Shell) -> None:
     assert shell.run("run", "-q", "fine.py").out == "ran\n"
     shell.traces.check_nothing_left()
     assert list((shell.state / "runs").iterdir()) == [directory]
-    assert not list(directory.rglob("jobs.sqlite"))
+    assert not files_below(directory, name="jobs.sqlite")
 
 
 @pytest.mark.long
@@ -236,4 +237,4 @@ def test_a_streaming_job_goes_on_when_the_embedded_daemon_is_killed(shell: Shell
 
 def process_free_of_temporary_libraries(directory: Path) -> bool:
     """No native library that a killed JVM had unpacked is left."""
-    return not [path for path in directory.rglob("librocksdb*") if path.is_file()]
+    return not files_below(directory, name="librocksdb*")

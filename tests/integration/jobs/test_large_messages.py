@@ -14,6 +14,7 @@ from emberkeep.jobs.model import JobStatus
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.support.live_files import files_below
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("BLOB-19")]
 
@@ -94,4 +95,4 @@ def _events(shell: Shell, name: str) -> list[dict[str, Any]]:
 def _files_of(shell: Shell, job_id: JobId) -> list[str]:
     """What the job still has in the BLOB server's two stores."""
     roots = (shell.state / "jobmanager" / "blobs", shell.state / "storage" / "blobs")
-    return [str(path) for root in roots for path in root.rglob(f"{job_id}/*")]
+    return sorted(str(path) for path in files_below(*roots) if path.parent.name == job_id)

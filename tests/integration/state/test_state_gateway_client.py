@@ -19,6 +19,7 @@ from py4j.protocol import Py4JJavaError
 from emberkeep.local_state.model import DRIVER
 from tests.integration.conditions import DEADLINE, until
 from tests.integration.gateway_process import JOB, GatewayProcess, HadoopClient
+from tests.support.live_files import files_below
 
 pytestmark = pytest.mark.integration
 
@@ -160,8 +161,8 @@ def test_large_files_come_back_from_the_local_disk_and_from_the_durable_one(
     assert filecmp.cmp(file, gateway.own_root / "large/1.zip", shallow=False)
 
     def large_copies() -> list[Path]:
-        copies = (gateway.directory / "tm" / "state" / "copies").rglob("*")
-        return [path for path in copies if path.is_file() and path.stat().st_size > 30 * 1024**2]
+        copies = files_below(gateway.directory / "tm" / "state" / "copies")
+        return [path for path in copies if path.exists() and path.stat().st_size > 30 * 1024**2]
 
     def comes_back() -> bool:
         back = gateway.directory / "back"

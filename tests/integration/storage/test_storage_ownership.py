@@ -13,6 +13,7 @@ from emberkeep.base.ids import JobId
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.support.live_files import files_below
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +56,7 @@ class Site:
     def data(self) -> set[Path]:
         """Everything that jobs have in the storage."""
         kinds = (self.storage / kind for kind in ("blobs", "checkpoints", "graphs"))
-        return {path for kind in kinds for path in kind.rglob("*") if path.is_file() and path.name != OWNER_FILE}
+        return {path for path in files_below(*kinds) if path.name != OWNER_FILE}
 
 
 @pytest.fixture

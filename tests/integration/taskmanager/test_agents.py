@@ -20,6 +20,7 @@ from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.streams import SCRIPT, Stream
+from tests.support.live_files import files_below
 
 pytestmark = pytest.mark.integration
 
@@ -166,7 +167,7 @@ def test_a_node_that_is_killed_and_started_again_gets_its_slot_back_with_another
     assert recorded_slots(cluster, other) == ()
     assert processes_below([place.root]) == []
     assert list(place.processes.iterdir()) == []
-    assert not place.blobs.exists() or not list(place.blobs.rglob("*.blob"))
+    assert not files_below(place.blobs, name="*.blob")
     wait_for_batches(cluster, job_id, stream)
     cluster.up()
 

@@ -14,6 +14,7 @@ from emberkeep.base.ids import AllocationId, JobId
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
 from tests.support.contracts.local_copies import keep
+from tests.support.live_files import files_below
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +65,7 @@ def task_managers(tmp_path: Path) -> Iterator[TaskManagers]:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {str(path.relative_to(root)): path.read_bytes() for path in files_below(root)}
 
 
 @pytest.mark.req("SAFE-16", "SAFE-4")
