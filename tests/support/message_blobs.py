@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from emberkeep.base.errors import Absent
+from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey, transient
 
@@ -28,12 +28,15 @@ class MemoryMessageBlobs:
         self.holders.setdefault((owner, key), set()).add(holder)
         return key
 
-    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str, limit: int) -> bytes:
         self.fetches.append(((owner, key), holder))
         try:
-            return self.contents[owner, key]
+            content = self.contents[owner, key]
         except KeyError:
             raise Absent(f"BLOB {key} of job {owner} is not here") from None
+        if len(content) > limit:
+            raise InvalidInput(f"BLOB {key} of job {owner} has {len(content)} bytes, more than {limit}")
+        return content
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
         del attempt

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, RetryLater
 
 _LENGTH = struct.Struct(">I")
@@ -57,7 +58,7 @@ class Channel:
         data = self._read(length, until)
         self._connection.settimeout(before)
         try:
-            return msgspec.json.decode(data, type=kind)
+            return from_json(data, kind)
         except msgspec.MsgspecError as error:
             raise RetryLater(f"the message is not valid: {error}") from error
 

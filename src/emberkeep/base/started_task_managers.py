@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.ids import TaskManagerId
@@ -54,7 +55,7 @@ def read_started(directory: Path) -> list[StartedRecord]:
     found = []
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         try:
-            found.append(msgspec.json.decode(read_record(path, _KIND, _VERSION), type=StartedRecord))
+            found.append(from_json(read_record(path, _KIND, _VERSION), StartedRecord))
         except Absent:
             continue  # removed in the meantime
         except msgspec.MsgspecError as error:

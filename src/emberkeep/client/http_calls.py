@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.tls.links import UNPROVEN_HINT, client_context, handshake_failure
 from emberkeep.blobs.errors import NotUploaded
@@ -190,7 +191,7 @@ class HttpCalls:
 def decode(answer: HttpReply, kind: type[T]) -> T:
     """Return the body decoded as ``kind``. Raises Fatal if it is anything else."""
     try:
-        return msgspec.json.decode(answer.body, type=kind)
+        return from_json(answer.body, kind)
     except msgspec.MsgspecError as error:
         raise Fatal(
             f"the answer has an unknown form: {error}",
@@ -235,7 +236,7 @@ def _raise(answer: HttpReply, method: str, url: str) -> NoReturn:
     """Raise the error that the JobManager describes."""
     message, hint, where = f"{method} {url} was answered with HTTP status {answer.status}", None, None
     try:
-        problem = msgspec.json.decode(answer.body, type=Problem)
+        problem = from_json(answer.body, Problem)
     except msgspec.MsgspecError:  # not from the JobManager: from a proxy, or a reply to HEAD, which has no body
         pass
     else:

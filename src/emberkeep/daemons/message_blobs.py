@@ -8,7 +8,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from emberkeep.adapters.blobs.client import HttpBlobUploads
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, transient
@@ -40,8 +40,8 @@ class ServerMessageBlobs:
                 return await self._server.store_bytes(owner, data, [holder])
         return key
 
-    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
-        return await read(owner, key, await self._server.path(owner, key))
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str, limit: int) -> bytes:
+        return await read(owner, key, await self._server.path(owner, key), limit)
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
         del attempt
@@ -58,10 +58,10 @@ class CacheMessageBlobs:
     async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
         return await self._uploads.put_bytes(owner, data, [holder], attempt)
 
-    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str, limit: int) -> bytes:
         path = await self._cache.acquire(owner, key, holder)
         try:
-            return await read(owner, key, path)
+            return await read(owner, key, path, limit)
         finally:
             self._cache.release(owner, key, holder)
 
@@ -69,10 +69,20 @@ class CacheMessageBlobs:
         await self._uploads.release(owner, key, holder, attempt)
 
 
-async def read(owner: JobId, key: BlobKey, path: Path) -> bytes:
-    """Return the file's content. Raises Absent (deleted in the meantime), Fatal."""
+async def read(owner: JobId, key: BlobKey, path: Path, limit: int) -> bytes:
+    """Return the file's content.
+
+    Raises InvalidInput (it has more than ``limit`` bytes; it is not read), Absent (deleted in the meantime), Fatal.
+    """
+
+    def load() -> bytes:
+        size = path.stat().st_size
+        if size > limit:
+            raise InvalidInput(f"BLOB {key} of job {owner} has {size} bytes, more than the {limit} that were announced")
+        return path.read_bytes()
+
     try:
-        return await asyncio.to_thread(path.read_bytes)
+        return await asyncio.to_thread(load)
     except FileNotFoundError:
         raise Absent(f"BLOB {key} of job {owner} has just been deleted") from None
     except OSError as error:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.ids import JobId
@@ -139,7 +140,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
     Raises NewerFormat, or SavepointDamaged for anything else, naming ``where``.
     """
     try:
-        manifest = msgspec.json.decode(decode_record(data, MANIFEST_KIND, MANIFEST_VERSION, where=where), type=Manifest)
+        manifest = from_json(decode_record(data, MANIFEST_KIND, MANIFEST_VERSION, where=where), Manifest)
     except NewerFormat as error:
         raise NewerFormat(
             f"the savepoint is intact, but a newer release made it: {error.message}",

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_msgpack
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
@@ -63,9 +64,9 @@ class OffloadedMessage(Compatible, frozen=True, kw_only=True):
         """Bytes of all parts together."""
         return sum(part.size for part in self.parts.values())
 
-    def blob_keys(self) -> frozenset[BlobKey]:
-        """Return the keys of all parts. Equal parts are one BLOB."""
-        return frozenset(parse_blob_key(part.key) for part in self.parts.values())
+    def blobs(self) -> dict[BlobKey, int]:
+        """Return the keys of all parts, and the bytes that each is announced to have. Equal parts are one BLOB."""
+        return {parse_blob_key(part.key): part.size for part in self.parts.values()}
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +92,11 @@ class MessageBlobs(Protocol):
         Raises RetryLater (no answer), InvalidInput (too large), Conflict (the job or the attempt has ended), Fatal.
         """
 
-    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
-        """Return the verified content; no cache keeps a copy for this reader. Raises Absent, RetryLater, Fatal."""
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str, limit: int) -> bytes:
+        """Return the verified content; no cache keeps a copy for this reader.
+
+        Raises InvalidInput (it has more than ``limit`` bytes, and is not read into memory), Absent, RetryLater, Fatal.
+        """
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
         """End the reference of ``holder``. Does nothing if there is none.
@@ -149,11 +153,11 @@ def decode_offloaded(data: bytes) -> OffloadedMessage | None:
     if not data or data[0] not in _EXTENSION_BYTES:
         return None
     try:
-        extension = msgspec.msgpack.decode(data, type=msgspec.msgpack.Ext)
-        message = msgspec.msgpack.decode(extension.data, type=OffloadedMessage)
-        keys = message.blob_keys()
+        extension = from_msgpack(data, msgspec.msgpack.Ext)
+        message = from_msgpack(bytes(extension.data), OffloadedMessage)
+        keys = message.blobs()
         parse_job_id(message.owner)
-    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as error:
+    except (msgspec.DecodeError, InvalidInput) as error:
         raise _invalid(str(error)) from None
     if extension.code != _EXTENSION or not _DELIVERY.fullmatch(message.delivery):
         raise _invalid("its kind is unknown")
@@ -172,8 +176,8 @@ def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
             raise _invalid(f"the size of {name or 'its rest'} differs from the announced size")
     rest = contents[message.parts[REST].key] if REST in message.parts else message.inline
     try:
-        fields = msgspec.msgpack.decode(rest, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fields = from_msgpack(rest, dict[str, msgspec.Raw])
+    except msgspec.DecodeError as error:
         raise _invalid(str(error)) from None
     for name, part in message.parts.items():
         if name in fields:

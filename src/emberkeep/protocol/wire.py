@@ -12,6 +12,7 @@ import re
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_msgpack
 from emberkeep.base.errors import (
     Absent,
     Conflict,
@@ -70,8 +71,8 @@ def decode_request(kind: str, data: bytes) -> Message:
             f"{kind[:64]!r} is not a request of this protocol", hint="run the same release in all processes"
         )
     try:
-        return msgspec.msgpack.decode(data, type=request)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return from_msgpack(data, request)
+    except msgspec.DecodeError as error:
         raise InvalidInput(
             f"the request is not a valid {kind}: {error}", hint="run the same release in all processes"
         ) from None
@@ -80,8 +81,8 @@ def decode_request(kind: str, data: bytes) -> Message:
 def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
     """Decode a reply. Raises Fatal naming the sender if the bytes are not such a reply."""
     try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return from_msgpack(data, kind)
+    except msgspec.DecodeError as error:
         raise Fatal(
             f"{sender} did not answer with a valid {kind.__name__}: {error}",
             hint="run the same release in all processes",
@@ -121,8 +122,8 @@ def internal_error() -> EmberkeepError:
 def decode_error(data: bytes, *, sender: str) -> EmberkeepError:
     """Return the error to raise. It is an UnknownOutcome if ``data`` is unreadable: the receiver may have acted."""
     try:
-        reply = msgspec.msgpack.decode(data, type=ErrorReply)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        reply = from_msgpack(data, ErrorReply)
+    except msgspec.DecodeError:
         return UnknownOutcome(f"{sender} answered with an error that cannot be read")
     kind = _TRAVELLING.get(reply.error)
     if kind is None:

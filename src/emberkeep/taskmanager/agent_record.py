@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Damaged
 from emberkeep.base.files.kept_fields import encode_kept
 from emberkeep.base.ids import InstanceId, JobId
@@ -48,6 +49,6 @@ def encode(record: AgentRecord, over: bytes | None = None) -> bytes:
 def decode(payload: bytes, *, where: str) -> AgentRecord:
     """Decode a record. Raises Damaged naming ``where``."""
     try:
-        return msgspec.json.decode(payload, type=AgentRecord)
+        return from_json(payload, AgentRecord)
     except msgspec.DecodeError as error:
         raise Damaged(f"{where}: {error}") from error

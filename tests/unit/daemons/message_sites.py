@@ -59,8 +59,8 @@ class Counted:
     async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
         return await self._blobs.store(owner, data, holder, attempt)
 
-    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
-        content = await self._blobs.fetch(owner, key, holder)
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str, limit: int) -> bytes:
+        content = await self._blobs.fetch(owner, key, holder, limit)
         self.fetched.append(key)
         return content
 

@@ -230,11 +230,11 @@ async def test_a_blob_that_was_cleaned_up_before_it_was_fetched(
     receiver = task_managers[0]
     fetch = receiver.blobs.fetch
 
-    async def late(owner: JobId, key: BlobKey, holder: str) -> bytes:
+    async def late(owner: JobId, key: BlobKey, holder: str, limit: int) -> bytes:
         job_manager.server.job_restarting(JOB, 1)
         await job_manager.server.collect()
         await job_manager.server.collect()
-        return await fetch(owner, key, holder)
+        return await fetch(owner, key, holder, limit)
 
     receiver.blobs.fetch = late  # type: ignore[method-assign]
     with pytest.raises(RetryLater, match="no longer exists"):

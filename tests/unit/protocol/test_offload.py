@@ -101,8 +101,8 @@ def test_equal_parts_of_several_messages_are_one_blob() -> None:
     graph = {"CONFIGURATION": "x" * 5000}
     first, _ = through(start(graph, url="one"), 1000)
     second, _ = through(start(graph, url="two"), 1000)
-    assert first.blob_keys() == second.blob_keys()
-    assert len(first.blob_keys()) == 1
+    assert first.blobs() == second.blobs()
+    assert len(first.blobs()) == 1
 
 
 def test_whom_a_messages_parts_belong_to() -> None:

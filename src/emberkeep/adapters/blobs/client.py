@@ -26,6 +26,7 @@ from emberkeep.adapters.blobs.wire import (
     Write,
 )
 from emberkeep.adapters.blocking.threads import WorkThreads, ended
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
@@ -342,8 +343,8 @@ def _read_problem(answer: ResponseHead, read: Callable[[Write], None]) -> _Probl
     data = bytearray()
     read(data.extend)
     try:
-        return msgspec.json.decode(data, type=_Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return from_json(data, _Problem)
+    except msgspec.DecodeError:
         return _Problem()
 
 

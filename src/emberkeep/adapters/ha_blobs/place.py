@@ -22,6 +22,7 @@ from emberkeep.adapters.ha_blobs.owner_record import BlobOwnerRecord, open_blob_
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import BLOB_HA_STORAGE
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import read_record, write_file
 from emberkeep.base.files.errors import read_if_there
@@ -266,7 +267,7 @@ def read_binding(path: Path) -> Binding | None:
     """Return the binding in a file, None if there is no file. Raises Unavailable, Damaged, NewerFormat."""
     try:
         payload = read_record(path, _BINDING_KIND, _BINDING_VERSION)
-        return msgspec.json.decode(payload, type=Binding)
+        return from_json(payload, Binding)
     except Absent:
         return None
     except msgspec.DecodeError as error:

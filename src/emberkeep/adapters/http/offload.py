@@ -118,9 +118,9 @@ class Offload:
         if message is None:
             return body
         contents: dict[str, bytes] = {}
-        for key in message.blob_keys():
+        for key, size in message.blobs().items():
             try:
-                contents[str(key)] = await self._blobs.fetch(message.owner, key, message.holder)
+                contents[str(key)] = await self._blobs.fetch(message.owner, key, message.holder, size)
             except Absent as error:
                 raise RetryLater(
                     f"a part of the message no longer exists: {error.message}", hint="send the message again"

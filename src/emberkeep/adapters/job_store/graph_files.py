@@ -17,6 +17,7 @@ import structlog
 
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.ids import JobId
@@ -48,7 +49,7 @@ def encode_handle(handle: StateHandle) -> bytes:
 def decode_handle(data: bytes, *, where: str) -> StateHandle:
     """Return the handle in a record. Raises Damaged, NewerFormat or Fatal, naming ``where``."""
     try:
-        return msgspec.json.decode(decode_record(data, HANDLE_KIND, HANDLE_VERSION, where=where), type=StateHandle)
+        return from_json(decode_record(data, HANDLE_KIND, HANDLE_VERSION, where=where), StateHandle)
     except msgspec.DecodeError as error:
         raise Damaged(f"{where}: {error}") from None
 
@@ -209,7 +210,7 @@ def _is_of_job(name: str, job_id: JobId) -> bool:
 
 def _decode(data: bytes, path: Path) -> JobGraph:
     try:
-        return msgspec.json.decode(decode_record(data, GRAPH_KIND, GRAPH_VERSION, where=str(path)), type=JobGraph)
+        return from_json(decode_record(data, GRAPH_KIND, GRAPH_VERSION, where=str(path)), JobGraph)
     except msgspec.DecodeError as error:
         raise Damaged(f"{path}: {error}") from None
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Conflict, Damaged
 from emberkeep.base.files.durable import Migrations, decode_record
 from emberkeep.base.files.kept_fields import encode_over
@@ -113,7 +114,7 @@ def decode_blocklist(data: bytes, *, where: str) -> Blocklist:
 
 def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:
     try:
-        return msgspec.json.decode(payload, type=kind)
+        return from_json(payload, kind)
     except msgspec.DecodeError as error:
         raise Damaged(f"{where}: {error}") from None
 

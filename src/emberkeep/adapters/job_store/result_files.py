@@ -16,6 +16,7 @@ import structlog
 
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.ids import JobId
@@ -76,7 +77,7 @@ class ResultFiles:
         if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
             raise Damaged(f"{path}: damaged (its bytes differ from what was written)")
         try:
-            return msgspec.json.decode(decode_record(data, _KIND, _VERSION, where=str(path)), type=JobResult)
+            return from_json(decode_record(data, _KIND, _VERSION, where=str(path)), JobResult)
         except msgspec.DecodeError as error:
             raise Damaged(f"{path}: {error}") from None
 

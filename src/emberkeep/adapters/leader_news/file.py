@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
@@ -42,7 +43,7 @@ def write_leader_file(path: Path, news: LeaderNews) -> None:
 def read_leader_file(path: Path) -> LeaderNews:
     """Return the leader news in the file; empty news if there is no file or it is unreadable. Blocks."""
     try:
-        record = msgspec.json.decode(read_record(path, LEADER_KIND, LEADER_VERSION), type=LeaderFile)
+        record = from_json(read_record(path, LEADER_KIND, LEADER_VERSION), LeaderFile)
     except Absent:
         return LeaderNews()
     except (EmberkeepError, msgspec.DecodeError) as error:

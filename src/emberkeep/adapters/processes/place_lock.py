@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Conflict, Unavailable
 from emberkeep.base.process_identity import ProcessIdentity, own_identity
 
@@ -73,6 +74,6 @@ def _write(descriptor: int, holder: LockHolder) -> None:
 
 def _decoded(data: bytes) -> LockHolder | None:
     try:
-        return msgspec.json.decode(data, type=LockHolder)
+        return from_json(data, LockHolder)
     except msgspec.MsgspecError:
         return None

@@ -21,6 +21,7 @@ import msgspec
 
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
@@ -77,7 +78,7 @@ def write_process_record(path: Path, record: ProcessRecord, files: FileOps = SYS
 def read_process_record(path: Path) -> ProcessRecord:
     """Read a process's record. Raises Absent, Unavailable, Fatal (damaged, of another version)."""
     try:
-        return msgspec.json.decode(read_record(path, RECORD_KIND, RECORD_VERSION), type=ProcessRecord)
+        return from_json(read_record(path, RECORD_KIND, RECORD_VERSION), ProcessRecord)
     except msgspec.DecodeError as error:
         raise Fatal(f"{path}: {error}") from error
 

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.files.durable import decode_record, write_file
 from emberkeep.base.files.errors import read_if_there
@@ -37,7 +38,7 @@ def read_marks(path: Path) -> tuple[Mark, ...]:
         return ()
     try:
         payload = decode_record(data, _MARKS_KIND, _MARKS_VERSION, where=str(path))
-        return msgspec.json.decode(payload, type=_Marks).marks
+        return from_json(payload, _Marks).marks
     except NewerFormat:
         raise
     except (Fatal, msgspec.DecodeError) as error:

@@ -16,6 +16,7 @@ from collections.abc import Generator
 import google_crc32c
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.local_state.errors import DamagedCopy
@@ -39,17 +40,25 @@ def read_end(file: int, where: str) -> CopyRecord:
     size = os.fstat(file).st_size
     end = os.pread(file, min(size, _GUESS_BYTES), max(0, size - _GUESS_BYTES))
     try:
-        length = int(end[-_FOOTER_BYTES:], 16)
+        length = _record_length(end[-_FOOTER_BYTES:], size)
         if len(end) < min(size, length + _FOOTER_BYTES):
             end = os.pread(file, length + _FOOTER_BYTES, size - length - _FOOTER_BYTES)
         payload = decode_record(end[-_FOOTER_BYTES - length : -_FOOTER_BYTES], _KIND, _VERSION, where=where)
-        record = msgspec.json.decode(payload, type=CopyRecord)
+        record = from_json(payload, CopyRecord)
     except (ValueError, Fatal, msgspec.MsgspecError) as error:
         reason = error.message if isinstance(error, Fatal) else f"{where}: {error}"
         raise DamagedCopy(f"no valid snapshot record: {reason}") from None
     if record.length > size - length - _FOOTER_BYTES or not _blocks_fit(record):
         raise DamagedCopy(f"{where}: its snapshot record describes other bytes")
     return record
+
+
+def _record_length(footer: bytes, size: int) -> int:
+    """Return the length of the record before the footer of a file of ``size`` bytes. Raises ValueError."""
+    length = int(footer, 16)
+    if not 0 <= length <= size - _FOOTER_BYTES:
+        raise ValueError(f"a record of {length} bytes does not fit into the file")
+    return length
 
 
 def _blocks_fit(record: CopyRecord) -> bool:

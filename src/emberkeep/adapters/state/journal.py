@@ -26,6 +26,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.durable import remove_leftovers, write_file
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
@@ -215,6 +216,6 @@ def _entry(line: bytes) -> _Entry | None:
     if checksum != b"%08x" % google_crc32c.value(data):
         return None
     try:
-        return msgspec.json.decode(data, type=_Entry)
+        return from_json(data, _Entry)
     except msgspec.DecodeError:
         return None

@@ -10,6 +10,7 @@ import structlog
 
 from emberkeep.adapters.http.server import BoundPort, bind_port
 from emberkeep.base.configuration.options import GATEWAY_PORT
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
@@ -45,7 +46,7 @@ async def bind_gateway_port(
 def remembered_port(memory: Path) -> int | None:
     """Return the port of the previous process; None if none is remembered or the file cannot be read. Blocks."""
     try:
-        return msgspec.json.decode(read_record(memory, _KIND, _VERSION), type=int)
+        return from_json(read_record(memory, _KIND, _VERSION), int)
     except Absent:
         return None
     except (Unavailable, Fatal, msgspec.DecodeError) as error:

@@ -13,6 +13,7 @@ import msgspec
 from emberkeep.api.file_sink.errors import OutputUnavailable, SinkFenced
 from emberkeep.api.file_sink.model import SinkState
 from emberkeep.api.file_sink.ports import SinkFiles
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
 from emberkeep.base.files.durable import decode_record, encode_record
 
@@ -42,8 +43,8 @@ class CommitLog:
         where = self._path(self._newest)
         data = decode_record(self._files.read(where), _KIND, _VERSION, where=where)
         try:
-            return msgspec.json.decode(data, type=SinkState)
-        except msgspec.ValidationError as error:
+            return from_json(data, SinkState)
+        except msgspec.DecodeError as error:
             raise Fatal(f"{where}: {error}") from error
 
     def append(self, state: SinkState) -> None:

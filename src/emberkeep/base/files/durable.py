@@ -27,6 +27,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK
 
 _MAGIC = "emberkeep-record"
 _HEADER_FIELDS = 5
+_VERSION_DIGITS = 9  # the most that a version has
 
 # For each version, a step that converts its payload to the next version. A payload is read through all steps up to the
 # current version, and written in the current version. A step raises ValueError for a payload that does not fit.
@@ -140,7 +141,9 @@ def encode_record(kind: str, version: int, payload: bytes) -> bytes:
 def record_version(header: bytes) -> tuple[str, int] | None:
     """Return kind and version from a record's first bytes, unchecked; None if they are not a record's."""
     fields = header.partition(b"\n")[0].decode("ascii", "replace").split(" ")
-    if len(fields) != _HEADER_FIELDS or fields[0] != _MAGIC or not fields[2].isdecimal():
+    if len(fields) != _HEADER_FIELDS or fields[0] != _MAGIC:
+        return None
+    if not fields[2].isdecimal() or len(fields[2]) > _VERSION_DIGITS:
         return None
     return fields[1], int(fields[2])
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.files.durable import decode_record, encode_record
 
@@ -42,8 +43,8 @@ def encode_kept(value: Compatible, read: bytes | None, *, within: Container[str]
     encoded = msgspec.json.encode(value)
     if read is None:
         return encoded
-    before = msgspec.json.decode(read)
-    known = msgspec.json.decode(msgspec.json.encode(msgspec.json.decode(read, type=type(value))))
+    before = from_json(read, dict[str, Any])
+    known = msgspec.json.decode(msgspec.json.encode(from_json(read, type(value))))
     if before == known:
         return encoded
     return msgspec.json.encode(_kept(before, known, msgspec.json.decode(encoded), within))

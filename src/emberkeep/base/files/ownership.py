@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import create_file, decode_record, write_file
 from emberkeep.base.files.errors import read_if_there
@@ -67,7 +68,7 @@ def encode_owner(owner: Owner, over: bytes | None = None) -> bytes:
 def decode_owner(data: bytes, *, where: str) -> Owner:
     """Return the decoded record. Raises Damaged or NewerFormat naming ``where``."""
     try:
-        return msgspec.json.decode(decode_record(data, _RECORD_KIND, _RECORD_VERSION, where=where), type=Owner)
+        return from_json(decode_record(data, _RECORD_KIND, _RECORD_VERSION, where=where), Owner)
     except msgspec.DecodeError as error:
         raise Damaged(f"{where}: {error}") from None
 

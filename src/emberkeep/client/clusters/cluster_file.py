@@ -9,6 +9,7 @@ import google_crc32c
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
 from emberkeep.base.process_identity import ProcessIdentity, is_alive
@@ -118,12 +119,12 @@ def read_cluster(path: Path) -> ClusterRecord | None:
         raise Fatal(f"cannot read {path}: {error.strerror or error}") from error
     hint = f"end the processes of that cluster that still run, then delete {path}"
     try:
-        file = msgspec.json.decode(data, type=_File)
+        file = from_json(data, _File)
         if (file.format, file.version) != (_FORMAT, _VERSION):
             raise Fatal(f"{path}: {file.format} version {file.version} is unknown", hint=hint)
         body = bytes(file.cluster)
         if f"{google_crc32c.value(body):08x}" != file.crc32c:
             raise Fatal(f"{path} is damaged (checksum differs)", hint=hint)
-        return msgspec.json.decode(body, type=ClusterRecord)
+        return from_json(body, ClusterRecord)
     except msgspec.MsgspecError as error:
         raise Fatal(f"{path} is damaged: {error}", hint=hint) from None

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.import_path import with_safe_path
 from emberkeep.base.log_tail import last_lines
@@ -120,7 +121,7 @@ class Daemon:
         if not newline:
             return None
         try:
-            return msgspec.json.decode(line, type=Announcement)
+            return from_json(line, Announcement)
         except msgspec.MsgspecError:
             return Announcement(error=f"{self.command.module} printed {line[:200]!r} instead of its ready line")
 

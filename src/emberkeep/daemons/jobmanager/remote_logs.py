@@ -47,19 +47,19 @@ class BlobRemoteLogs:
         )
         uploaded = await self._ask(address, request, LogUploaded, self._timeout + query.wait)
         return LogChunk(
-            data=await self._content(uploaded),
+            data=await self._content(uploaded, query.limit),
             offset=uploaded.offset,
             size=uploaded.size,
             complete=uploaded.complete,
             owner=uploaded.owner,
         )
 
-    async def _content(self, uploaded: LogUploaded) -> bytes:
+    async def _content(self, uploaded: LogUploaded, limit: int) -> bytes:
         if not uploaded.key:
             return b""
         key = parse_blob_key(uploaded.key)
         try:
-            return await read(uploaded.owner, key, await self._blobs.path(uploaded.owner, key))
+            return await read(uploaded.owner, key, await self._blobs.path(uploaded.owner, key), limit)
         except Absent as error:
             raise RetryLater(f"the part of the log was deleted before it could be read: {error.message}") from error
         finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal, NewerFormat
 from emberkeep.base.files.durable import read_record, remove_leftovers, write_record
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
@@ -70,7 +71,7 @@ def read_agent_life(path: Path) -> AgentLife | None:
     Blocks. Raises NewerFormat, Unavailable.
     """
     try:
-        return msgspec.json.decode(read_record(path, AGENT_KIND, AGENT_VERSION), type=AgentLife)
+        return from_json(read_record(path, AGENT_KIND, AGENT_VERSION), AgentLife)
     except NewerFormat:
         raise
     except (Absent, Fatal, msgspec.DecodeError):

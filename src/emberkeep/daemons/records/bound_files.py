@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
@@ -24,6 +25,6 @@ def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps 
 def read_artefacts(path: Path) -> tuple[Artefact, ...]:
     """Return the recorded artefacts. Blocks. Raises Absent, Unavailable, Fatal."""
     try:
-        return msgspec.json.decode(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION), type=tuple[Artefact, ...])
+        return from_json(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION), tuple[Artefact, ...])
     except msgspec.DecodeError as error:
         raise Fatal(f"{path}: {error}") from error

@@ -12,6 +12,7 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import TlsFiles
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.jobs.checkpoints import QueryCheckpoint
@@ -53,8 +54,8 @@ def write_spec(path: Path, spec: DriverSpec) -> None:
 def read_spec(path: Path) -> DriverSpec:
     """Return the spec of a driver. Raises Absent, Unavailable, Fatal."""
     try:
-        return msgspec.json.decode(read_record(path, SPEC_KIND, SPEC_VERSION), type=DriverSpec)
-    except msgspec.ValidationError as error:
+        return from_json(read_record(path, SPEC_KIND, SPEC_VERSION), DriverSpec)
+    except msgspec.DecodeError as error:
         raise Fatal(f"{path}: {error}") from error
 
 
@@ -68,8 +69,8 @@ def read_outcome(path: Path) -> AttemptOutcome | None:
     Raises Fatal if the outcome is damaged, NewerFormat, Unavailable.
     """
     try:
-        return msgspec.json.decode(read_record(path, OUTCOME_KIND, OUTCOME_VERSION), type=AttemptOutcome)
+        return from_json(read_record(path, OUTCOME_KIND, OUTCOME_VERSION), AttemptOutcome)
     except Absent:
         return None
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise Fatal(f"{path}: {error}") from error

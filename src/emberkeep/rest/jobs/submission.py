@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.errors import NotUploaded
@@ -104,13 +105,11 @@ async def _read(api: Api, job_id: JobId, key: BlobKey, size: int) -> JobSubmissi
         def decode() -> JobSubmission:
             if path.stat().st_size != size:
                 raise InvalidInput(f"{key} has {path.stat().st_size} bytes, not {size}", field="blob.size")
-            return msgspec.json.decode(path.read_bytes(), type=JobSubmission)
+            return from_json(path.read_bytes(), JobSubmission)
 
         return await asyncio.to_thread(decode)
     except msgspec.DecodeError as error:
         raise invalid_body(error) from None
-    except UnicodeDecodeError:
-        raise InvalidInput("the submission in the BLOB is not UTF-8", field="blob") from None
     except FileNotFoundError:
         raise Absent(f"BLOB {key} of job {job_id} has just been deleted") from None
     finally:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 import msgspec
 from aiohttp import web
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id, parse_trigger_id
 from emberkeep.blobs.model import parse_blob_key
@@ -198,10 +199,8 @@ async def _read_json(
         raise web.HTTPUnsupportedMediaType(text=f"the body is {request.content_type}, application/json is expected")
     data = await read_bounded(request, MAX_JSON_BODY)
     try:
-        if reference is not None and "blob" in msgspec.json.decode(data, type=dict[str, msgspec.Raw]):
-            return msgspec.json.decode(data, type=reference)
-        return msgspec.json.decode(data, type=kind)
+        if reference is not None and "blob" in from_json(data, dict[str, msgspec.Raw]):
+            return from_json(data, reference)
+        return from_json(data, kind)
     except msgspec.DecodeError as error:
         raise invalid_body(error) from None
-    except UnicodeDecodeError:
-        raise InvalidInput("the body is not UTF-8", field="body") from None

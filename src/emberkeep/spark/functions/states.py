@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import EmberkeepError, Fatal, NewerFormat
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.ids import JobId
@@ -122,7 +123,7 @@ class FunctionStates:
         where = f"{directory}/{numbers[-1]}"
         try:
             payload = decode_record(files.read_bytes(where), RECORD_KIND, RECORD_VERSION, where=where)
-            kept = msgspec.json.decode(payload, type=KeptStates)
+            kept = from_json(payload, KeptStates)
         except NewerFormat:
             raise
         except (Fatal, msgspec.MsgspecError) as error:

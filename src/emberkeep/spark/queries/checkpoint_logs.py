@@ -92,7 +92,7 @@ def _parts(entry: str, log: str) -> tuple[str, Mapping[str, Any], str]:
     metadata, _, rest = rest.partition("\n")
     try:
         found = json.loads(metadata)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if version not in _VERSIONS or not isinstance(found, dict):
         raise _unknown(log, entry)

@@ -97,7 +97,7 @@ def decode(text: str, where: str) -> QueryRecord:
             int(ordinal): QueryIdentity(query["sink"], query["outputMode"], query["target"])
             for ordinal, query in body.items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointIdentityError(
             f"{where} is damaged: {error}",
             hint="restore it, or remove it if the order of the script's streaming queries has not changed",

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Unavailable
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.files.errors import cannot_read, read_if_there
@@ -291,7 +292,7 @@ class Restore:
         where = f"{location}/{_RECORD}"
         try:
             payload = decode_record(files.read_bytes(where), RECORD_KIND, RECORD_VERSION, where=where)
-            return msgspec.json.decode(payload, type=RestoredCheckpoint)
+            return from_json(payload, RestoredCheckpoint)
         except Absent:
             return None
         except msgspec.MsgspecError as error:

@@ -174,7 +174,7 @@ def _take_over(directory: Path) -> set[str]:
 
 def _is_complete(path: Path) -> bool:
     try:
-        return read_record(path / RECORD_FILE, RECORD_KIND, RECORD_VERSION).decode() == boot_id()
+        return read_record(path / RECORD_FILE, RECORD_KIND, RECORD_VERSION) == boot_id().encode()
     except EmberkeepError:
         return False
 

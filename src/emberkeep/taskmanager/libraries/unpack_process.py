@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, unpack
 
@@ -66,7 +67,7 @@ def unpack_apart(archive: Path, name: str, target: Path, limits: UnpackLimits, s
     if process.returncode == -signal.SIGXCPU:
         raise Fatal(f"{name} takes more than {limits.cpu} s of processor time to unpack", hint=_WRONG_ARCHIVE)
     if out:
-        refusal = msgspec.json.decode(out, type=_Refusal)
+        refusal = from_json(out, _Refusal)
         raise Fatal(refusal.message, hint=refusal.hint)
     if process.returncode != 0:
         said = err.decode(errors="replace").strip()[-_LAST_CHARACTERS:]
@@ -85,7 +86,7 @@ def _wait(process: subprocess.Popen[bytes], stop: threading.Event) -> tuple[byte
 
 def _main(text: str) -> int:
     """Carry out an order. Print a Refusal if it fails."""
-    order = msgspec.json.decode(text, type=_Order)
+    order = from_json(text, _Order)
     archive, limits = Path(order.archive), order.limits
     refusal = None
     try:

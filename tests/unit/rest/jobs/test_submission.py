@@ -220,7 +220,7 @@ SENT = msgspec.json.encode(body())
         (msgspec.json.encode(body(jobid=str(job_id(78)))), {}, "blob"),
         (msgspec.json.encode(body(name=7)), {}, "name"),
         (b"{", {}, "body"),
-        (b'{"name": "\xff"}', {}, "blob"),
+        (b'{"name": "\xff"}', {}, "body"),
         (b"", {}, "body"),
     ],
 )
