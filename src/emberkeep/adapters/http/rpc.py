@@ -19,6 +19,7 @@ from typing import NamedTuple
 import aiohttp
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from emberkeep.adapters.http.offload import PACE, Offload, Packed, inline_limit
 from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
@@ -319,11 +320,15 @@ async def _pack_reply(offload: Offload | None, reply: Message, request: Message)
 async def _checked_body(request: web.Request, limit: int) -> bytes:
     version = request.headers.get(VERSION_HEADER)
     if version != str(PROTOCOL_VERSION):
+        shown = ascii(version or "none")[1:-1][:32]
         raise InvalidInput(
-            f"protocol version {str(version)[:16]} is not supported, this process speaks version {PROTOCOL_VERSION}",
+            f"protocol version {shown} is not supported, this process speaks version {PROTOCOL_VERSION}",
             hint="use the same release everywhere",
         )
-    body = await _read_limited(request.content, request.content_length, limit)
+    try:
+        body = await _read_limited(request.content, request.content_length, limit)
+    except (OSError, web.RequestPayloadError, aiohttp.ClientPayloadError, HttpProcessingError):
+        raise InvalidInput("the request is incomplete or malformed") from None
     if body is None:
         raise InvalidInput(f"the request is larger than {limit} bytes", hint=_SAME_MINIMUM)
     return body

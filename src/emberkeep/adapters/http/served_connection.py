@@ -6,6 +6,8 @@ aiohttp gives a client an hour for its first request, and a request's headers up
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, cast
 
 from aiohttp import hdrs, web
@@ -17,7 +19,15 @@ IDLE_SECONDS = 75.0  # between two requests: longer than clients and proxies kee
 MOST_HEAD = 32 * 1024  # bytes of a request's line and headers before the login; a browser's cookies take some
 READ_BUFFER = 256 * 1024  # bytes of a request's body that are read ahead; large pieces cost less
 
-_SETTINGS: dict[str, Any] = {"access_log": None, "keepalive_timeout": IDLE_SECONDS, "read_bufsize": READ_BUFFER}
+# Bodies are taken as they are sent: a small one could decompress to more than any limit.
+_SETTINGS: dict[str, Any] = {
+    "access_log": None,
+    "auto_decompress": False,
+    "keepalive_timeout": IDLE_SECONDS,
+    "read_bufsize": READ_BUFFER,
+}
+_Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_CONTINUE = "100-continue"
 _HEAD_END = b"\r\n\r\n"
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -110,6 +120,22 @@ def prove(request: web.Request) -> None:
     connection = request.protocol
     if isinstance(connection, ServedConnection):
         connection.prove()
+
+
+def without_expectations(handle: _Handle) -> _Handle:
+    """Return a handler of requests that refuses every expectation but "100-continue".
+
+    aiohttp would answer with the header's text, even before the access check, and fail if that is not UTF-8.
+    """
+
+    async def handle_expected(request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get(hdrs.EXPECT, _CONTINUE).lower() == _CONTINUE:
+            return await handle(request)
+        refusal = web.Response(status=HTTPStatus.EXPECTATION_FAILED)
+        refusal.force_close()
+        return refusal
+
+    return handle_expected
 
 
 async def close_unproven(request: web.Request, response: web.StreamResponse) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from emberkeep.adapters.http.listener import Listener
-from emberkeep.adapters.http.served_connection import LOGIN_SECONDS, close_unproven
+from emberkeep.adapters.http.served_connection import LOGIN_SECONDS, close_unproven, without_expectations
 from emberkeep.base.connections import ConnectionLimits, Connections, process_limits
 from emberkeep.base.errors import Fatal
 
@@ -105,6 +105,8 @@ async def set_up(app: web.Application) -> web.AppRunner:
     app.on_response_prepare.append(close_unproven)
     runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
+    if runner.server is not None:
+        runner.server.request_handler = without_expectations(runner.server.request_handler)
     return runner
 
 

@@ -91,8 +91,8 @@ async def _read_form(request: web.Request) -> dict[str, str]:
                     raise web.HTTPRequestEntityTooLarge(max_size=_MOST_BYTES, actual_size=len(data))
     except TimeoutError:
         raise web.HTTPRequestTimeout(text=f"the form did not arrive within {_SECONDS:g} s") from None
-    except (OSError, ClientPayloadError, HttpProcessingError):
-        raise web.HTTPBadRequest(text="the form is incomplete") from None
+    except (OSError, web.RequestPayloadError, ClientPayloadError, HttpProcessingError):
+        raise web.HTTPBadRequest(text="the form is incomplete or malformed") from None
     return {name: values[0] for name, values in parse_qs(data.decode("ascii", "replace")).items()}
 
 

@@ -90,8 +90,6 @@ async def put(call: CheckedRequest) -> msgspec.Struct:
     attempt = parse_attempt(request.headers.get(ATTEMPT_HEADER))
     if holders and key.is_permanent:
         raise InvalidInput("a permanent BLOB is referenced by its job alone", field="holder")
-    if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
-        raise web.HTTPUnsupportedMediaType(text="send the content itself, without a Content-Encoding")
     limit, announced = call.api.configuration[BLOB_MAX_SIZE], request.content_length
     if announced is not None and announced > limit:
         raise too_large(limit, announced)

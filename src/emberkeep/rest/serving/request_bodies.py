@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from aiohttp import ClientPayloadError, web
+from aiohttp import ClientPayloadError, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from emberkeep.base.errors import InvalidInput
@@ -29,8 +29,11 @@ async def stream_body(request: web.Request, limit: int) -> AsyncIterator[bytes]:
     """Yield the bytes that a client sends, in pieces as large as have arrived.
 
     Raises HTTPRequestEntityTooLarge as soon as there are more than ``limit`` bytes, HTTPRequestTimeout (no byte for
-    SILENCE, or after that less than SLOWEST_PACE on average), InvalidInput (the body ends early or is malformed).
+    SILENCE, or after that less than SLOWEST_PACE on average), HTTPUnsupportedMediaType (the body is compressed),
+    InvalidInput (the body ends early or is malformed).
     """
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
+        raise web.HTTPUnsupportedMediaType(text="send the content itself, without a Content-Encoding")
     received, started = 0, time.monotonic()
     while True:
         try:
@@ -41,7 +44,7 @@ async def stream_body(request: web.Request, limit: int) -> AsyncIterator[bytes]:
                     chunk = await request.content.readany()
         except TimeoutError:
             raise web.HTTPRequestTimeout(text=f"nothing arrived for {SILENCE:g} s after {received} bytes") from None
-        except (OSError, ClientPayloadError, HttpProcessingError):
+        except (OSError, web.RequestPayloadError, ClientPayloadError, HttpProcessingError):
             raise _ended_early(request, received) from None
         if not chunk:
             break
