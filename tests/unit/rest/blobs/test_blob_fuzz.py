@@ -1,53 +1,28 @@
-"""The BLOB surface under fire: requests that schemathesis makes from the OpenAPI document, and names and bodies of our
-own making. Whatever comes in, what goes out is documented, and nothing is left behind.
+"""The BLOB surface under fire, with hostile names and bodies: whatever comes in, nothing is left behind.
 
 All examples come from fixed seeds, and their number is bounded.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import itertools
 import tempfile
-import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, cast
 from urllib.parse import quote
 
-import msgspec
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
-from emberkeep.adapters.blobs.directory import DirectoryBlobs
-from emberkeep.adapters.blobs.files import BlobFiles
-from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey, BlobKind
-from emberkeep.jobmanager.blobs.server import BlobServer
-from emberkeep.rest.openapi import document
-from emberkeep.rest.table import ROUTES
 from tests.campaign import examples
-from tests.support.memory_blobs import always_leads
-from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
-from tests.unit.rest.server import TOKEN, running_site
+from tests.unit.rest.fake_gateway import job_id
+from tests.unit.rest.served import CONTENT, OWNER, Served
 
-CONTENT = b"content"
 KEY = BlobKey(kind=BlobKind.TRANSIENT, sha256=hashlib.sha256(CONTENT).hexdigest())
-OWNER = job_id(1)
 NUMBERS = itertools.count(1000)  # of jobs that no other example has
-AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 BOUNDED = settings(
     max_examples=examples(20),
     deadline=None,
@@ -55,74 +30,6 @@ BOUNDED = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-
-
-class Served:
-    """The application on loopback over a real BLOB server, in a thread of its own; ``directory`` holds both stores."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.address = ""
-        self.blobs: BlobServer
-        self._loop: asyncio.AbstractEventLoop
-        self._done = asyncio.Event()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="served")
-
-    def start(self) -> None:
-        self._thread.start()
-        assert self._ready.wait(60)
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._done.set)
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        gateway = FakeGateway()
-        gateway.add(job_view(OWNER, "flights"))
-        gateway.add_task_managers(task_manager_view(2))
-        self.blobs = BlobServer(
-            Configuration(),
-            BlobFiles(self.directory / "local"),
-            DirectoryBlobs(self.directory / "ha"),
-            confirm=always_leads,
-        )
-        await self.blobs.open([OWNER], [])
-        running = asyncio.create_task(self.blobs.run())
-        async with running_site(self.directory, gateway, blobs=self.blobs) as site:
-            self.address = site.base.removeprefix("http://")
-            await self.blobs.store_bytes(OWNER, CONTENT, ["reader"])
-            self._ready.set()
-            await self._done.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    def end(self, owner: JobId) -> None:
-        """The job has ended; returns when the server knows it."""
-        known = threading.Event()
-        self._loop.call_soon_threadsafe(self.blobs.job_ended, owner)
-        self._loop.call_soon_threadsafe(known.set)
-        assert known.wait(60)
-
-    def files(self) -> set[str]:
-        """What both stores hold, and what lies beside them."""
-        return {str(path.relative_to(self.directory)) for path in self.directory.rglob("*") if path.is_file()}
-
-    def request(self, method: str, target: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
-        """As it is: nothing quotes, follows or normalises."""
-        connection = HTTPConnection(self.address, timeout=60)
-        try:
-            connection.putrequest(method, target, skip_accept_encoding=True)
-            own = {} if body is None else {"Content-Length": str(len(body)), "Content-Type": "application/octet-stream"}
-            for name, value in {**AUTHORIZED, **own, **headers}.items():
-                connection.putheader(name, value)
-            connection.endheaders(body)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -134,43 +41,6 @@ def served() -> Iterator[Served]:
             yield server
         finally:
             server.stop()
-
-
-# --- from the document ------------------------------------------------------------------------------------------------
-
-SCHEMA = schemathesis.openapi.from_dict(msgspec.json.decode(msgspec.json.encode(document(ROUTES)))).include(tag="BLOBs")
-OPERATIONS: list[Any] = [cast(Any, found).ok() for found in SCHEMA.get_all_operations()]
-CASES = [
-    pytest.param(operation, mode, id=f"{operation.label}-{mode.value}")
-    for operation in OPERATIONS
-    for mode in GenerationMode
-    if mode is GenerationMode.POSITIVE or operation.path_parameters or operation.query or operation.body
-]
-CHECKS: list[Any] = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
-
-
-def test_the_document_has_the_whole_surface() -> None:
-    assert {operation.label for operation in OPERATIONS} == {
-        f"{route.method} {route.full_path}" for route in ROUTES if route.tag == "BLOBs"
-    }
-
-
-@pytest.mark.parametrize(("operation", "mode"), CASES)
-def test_answers_are_as_documented(served: Served, operation: Any, mode: GenerationMode) -> None:
-    @seed(20261120)
-    @BOUNDED
-    @given(case=operation.as_strategy(generation_mode=mode))
-    def check(case: Any) -> None:
-        answer = case.call(base_url=f"http://{served.address}", headers=AUTHORIZED, timeout=60, allow_redirects=False)
-        if not (answer.status_code == 400 and answer.headers["content-type"][0].startswith("text/plain")):
-            case.validate_response(answer, checks=CHECKS)  # else it was no HTTP, and aiohttp itself has refused it
-
-    check()
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
