@@ -15,6 +15,7 @@ SCRIPT = (
     COMMON
     + """
 from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.spark.stopping.batch_boundary import starting_ended
 
 story = {}
 
@@ -51,6 +52,14 @@ assert hourly.isActive and hourly.exception() is None
 hourly._jsq.stop()
 
 rates = spark.readStream.format("rate").load()
+triggers = {"late": {"processingTime": "1 second"}, "late and continuous": {"continuous": "1 second"}}
+for name, trigger in triggers.items():
+    with starting_ended(spark):
+        late = rates.writeStream.queryName(name).format("noop").trigger(**trigger).option(
+            "checkpointLocation", str(root / name)).start()
+    thread = late._jsq.streamingQuery().queryExecutionThread()
+    until(lambda: not thread.isAlive())
+    story.setdefault("late", []).append([late.lastProgress, str(late.exception())])
 continuous = rates.writeStream.queryName("continuous").format("console").trigger(continuous="1 hour").option(
     "checkpointLocation", str(root / "continuous")).start()
 until(lambda: continuous._jsq.streamingQuery().getClass().getName().endswith("ContinuousExecution"))
@@ -83,4 +92,5 @@ def test_each_kind_of_trigger(drivers: DriverRunner, tmp_path: Path) -> None:
     assert story["out"] == {name: [["a", 2], ["b", 1]] for name in ("hourly", "once", "available")}
     assert ["runs as ContinuousExecution, not in micro-batches" in words for words in story["refused"]] == [True, True]
     assert all("use another trigger than continuous" in words for words in story["refused"])
+    assert story["late"] == [[None, "None"], [None, "None"]]
     assert story["runs on"], "nothing has touched it"

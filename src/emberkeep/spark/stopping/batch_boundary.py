@@ -106,11 +106,12 @@ def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
 def starting_ended(session: Any) -> Iterator[None]:
     """Make queries that start within this context end before their first batch.
 
-    The script gets its StreamingQuery, but no batch runs. Raises ProcedureRefused.
+    The script gets its StreamingQuery, but no batch runs. A query of any kind ends: Spark reads the state once before
+    it runs anything, and only later does it matter whether the query has batches.
     """
 
     def end(event: Any) -> None:
-        state, terminated = _ending_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
+        state, terminated = _state_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
         state.set(terminated)
 
     listener = listener_of_starts(end)
@@ -205,6 +206,11 @@ def _ending_of(execution: Any) -> tuple[Any, Any]:
             f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
             hint="use another trigger than continuous and no asynchronous progress tracking, or cancel the job",
         )
+    return _state_of(execution)
+
+
+def _state_of(execution: Any) -> tuple[Any, Any]:
+    """Return the reference to the state of any StreamExecution, and the state TERMINATED."""
     state = execution.state()
     present = state.get().getClass()
     name = f"{present.getName().rpartition('.')[0]}.TERMINATED$"
