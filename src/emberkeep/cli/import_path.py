@@ -12,7 +12,7 @@ from emberkeep.cli.messages import say
 
 
 def restore_safe_path(path: Sequence[str]) -> None:
-    """Set Python's path to ``path`` without the current directory and folders that other users can write.
+    """Set Python's path to ``path`` without the current directory and folders that other users can write to.
 
     Remove such folders from ``PYTHONPATH`` too, for the processes that this command starts. A warning names them.
     """

@@ -1,7 +1,7 @@
 """Start of the ``emberkeep`` command: make the import path safe, then run the application.
 
-Before that, nothing may be imported that Python itself has not imported: any other name could be found in a folder of
-``PYTHONPATH`` that other users can write. For the same reason this module has no ``from __future__ import``.
+Before that, nothing may be imported that Python itself has not imported: any other module could come from a folder in
+``PYTHONPATH`` that other users can write to. For the same reason this module has no ``from __future__ import``.
 """
 
 import os

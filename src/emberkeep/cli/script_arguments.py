@@ -1,4 +1,4 @@
-"""Separate our options from the script and its arguments: options end at the script, as with spark-submit.
+"""Separate the command's options from the script and its arguments: options end at the script, as with spark-submit.
 
 ``emberkeep run --conf a=b app.py --conf c=d`` passes ``--conf c=d`` to app.py. Options before the script are rewritten
 as ``--name=value``, so that a value may begin with a dash.

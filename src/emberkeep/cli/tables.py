@@ -9,7 +9,7 @@ from typing import Any
 
 from emberkeep.cli.messages import inert, print_line
 
-_PIPE_WIDTH = 10_000  # columns; wide enough to shorten nothing for programs
+_PIPE_WIDTH = 10_000  # columns; so wide that no cell is shortened for programs
 
 
 class OutputFormat(Enum):

@@ -15,7 +15,7 @@ from emberkeep.blobs.model import BlobKey
 
 
 class BlobFile:
-    """A download. ``receive`` may be called again after a broken transfer; call ``clean_up`` at the end in any case."""
+    """A download. ``receive`` may be called again after a broken transfer; always call ``clean_up`` at the end."""
 
     def __init__(self, destination: Path, key: BlobKey) -> None:
         self._destination = destination

@@ -13,9 +13,9 @@ from emberkeep.base.errors import InvalidInput
 class Endpoint:
     """The address of a cluster and its token, which is never printed.
 
-    ``url`` has no trailing slash. ``source`` says how it was found. ``others`` are the URLs of the cluster's other
-    JobManagers, used when this one cannot be reached. ``ca`` is the file with the CAs that prove servers at https
-    URLs; "" for the CAs of this system.
+    ``url`` has no trailing slash. ``source`` says where the address was found. ``others`` are the URLs of the cluster's
+    other JobManagers, used when this one cannot be reached. ``ca`` is the file with the CAs that the certificates of
+    servers at https URLs come from; "" for this system's CAs.
     """
 
     url: str
@@ -30,7 +30,7 @@ class Endpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """True if a host name or address is of the loopback network."""
+    """True if a host name or address belongs to the loopback network."""
     if host == "localhost":
         return True
     try:
@@ -47,7 +47,7 @@ def join_host_port(host: str, port: int) -> str:
 def parse_url(text: str, origin: str, scheme: str = "http") -> str:
     """Return the base URL in ``text`` ("host:port" or "http://host:port"). Raises InvalidInput.
 
-    ``scheme`` is that of a text without one.
+    ``scheme`` is used if ``text`` has none.
     """
     candidate = text.strip()
     if "://" not in candidate:

@@ -10,7 +10,7 @@ class Unreachable(RetryLater):
 
 
 class Unanswered(RetryLater):
-    """The outcome is unknown: the JobManager, or a proxy before it, could not report it."""
+    """The outcome is unknown: the JobManager, or a proxy in front of it, could not report it."""
 
 
 class NoCluster(Fatal):

@@ -33,14 +33,14 @@ class FollowerOutput(Protocol):
         """
 
     def progress(self, job: JobDetailsInfo) -> None:
-        """Take the job's state. Called after each request for it."""
+        """Take the job's state. Called each time that the state has been read."""
 
     def notice(self, text: str) -> None:
         """Show the user one line of information."""
 
 
 class JobFollower:
-    """Follow one job, from the output of ``first_attempt`` on. ``run`` may be called once."""
+    """Follow one job, with its output from attempt ``first_attempt`` on. ``run`` may be called once."""
 
     def __init__(self, client: RestClient, job_id: JobId, output: FollowerOutput, *, first_attempt: int = 1) -> None:
         self._client = client
@@ -53,9 +53,10 @@ class JobFollower:
         self._told_attempt = first_attempt - 1  # the newest attempt whose failure was reported
 
     async def run(self) -> JobDetailsInfo:
-        """Return the job as it ended, after all its output was passed on.
+        """Return the ended job, once all its output has been passed on.
 
-        Raises Unreachable (no JobManager for 5 minutes), Absent (the job is unknown there), BrokenPipeError.
+        Raises Unreachable (no JobManager for 5 minutes), Absent (the JobManager does not know the job),
+        BrokenPipeError.
         """
         watching = asyncio.create_task(self._watch(), name="watch-job")
         copying = asyncio.create_task(self._copy_attempts(), name="copy-output")
@@ -117,7 +118,7 @@ class JobFollower:
         return job is not None and (job.state.is_globally_terminal or job.emberkeep.attempt > attempt)
 
     async def _wait_for_attempt(self, attempt: int) -> bool:
-        """Wait until ``attempt`` has started. False if the job ended without it."""
+        """Wait until ``attempt`` has started. False if the job ended without that attempt."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._has_started(attempt) or self._is_over(attempt))
         return self._has_started(attempt)

@@ -1,4 +1,4 @@
-"""HTTP requests to a JobManager: token, redirects to the leader, retries, errors as those of ``base.errors``."""
+"""HTTP requests to a JobManager: token, redirects to the leader, retries, and errors as classes of ``base.errors``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HttpReply:
     body: bytes
 
     def time_ms(self) -> int:
-        """Return the time of the reply by the JobManager's clock: Unix milliseconds, in whole seconds. Raises Fatal."""
+        """Return the time of the reply by the JobManager's clock: Unix milliseconds, precise to 1 s. Raises Fatal."""
         try:
             moment = parsedate_to_datetime(self.headers["Date"])
         except (KeyError, ValueError):
@@ -69,12 +69,12 @@ class HttpReply:
 
 @dataclass
 class Tries:
-    """The tries of one call. ``in_doubt``: a try that failed may have been carried out."""
+    """The tries of one call. ``in_doubt``: a failed try may have taken effect."""
 
     in_doubt: bool = False
 
     async def watch(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """Observe each sending: aiohttp automatically repeats PUT and DELETE when the connection breaks."""
+        """Observe each send of the request: aiohttp repeats PUT and DELETE by itself when the connection breaks."""
         try:
             return await send(request)
         except aiohttp.ClientConnectorError:
@@ -100,7 +100,7 @@ class HttpCalls:
         self.has_met = False  # true once a call has succeeded, or a connection that was accepted broke during a request
 
     def open(self) -> None:
-        """Create the session. Needs a running loop. Raises Fatal (the file with the CAs)."""
+        """Create the session. Needs a running loop. Raises Fatal (the file with the CAs cannot be used)."""
         token, encrypted = self._endpoint.token, self._endpoint.url.startswith("https:")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=client_context(self._endpoint.ca) if encrypted else True),
@@ -189,7 +189,7 @@ class HttpCalls:
 
 
 def decode(answer: HttpReply, kind: type[T]) -> T:
-    """Return the body decoded as ``kind``. Raises Fatal if it is anything else."""
+    """Return the body decoded as ``kind``. Raises Fatal if it has another form."""
     try:
         return from_json(answer.body, kind)
     except msgspec.MsgspecError as error:
@@ -237,7 +237,7 @@ def _raise(answer: HttpReply, method: str, url: str) -> NoReturn:
     message, hint, where = f"{method} {url} was answered with HTTP status {answer.status}", None, None
     try:
         problem = from_json(answer.body, Problem)
-    except msgspec.MsgspecError:  # not from the JobManager: from a proxy, or a reply to HEAD, which has no body
+    except msgspec.MsgspecError:  # a reply from a proxy, or a reply to HEAD, which has no body
         pass
     else:
         message, hint, where = problem.detail, problem.hint, problem.field

@@ -24,8 +24,8 @@ async def resolve_job(client: RestClient, reference: str) -> JobId:
 def choose_job(jobs: list[JobDetails], reference: str) -> JobId:
     """Return the job with the name ``reference``, else the one whose id begins with it.
 
-    If several jobs have the name and exactly one of them is unfinished, that one is meant. Raises Absent, InvalidInput
-    listing the candidates.
+    If several jobs have the name and exactly one of them is unfinished, return that job. Raises Absent, and
+    InvalidInput that lists the candidates.
     """
     matches = [job for job in jobs if job.name == reference]
     unfinished = [job for job in matches if not job.state.is_globally_terminal]

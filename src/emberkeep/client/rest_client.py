@@ -6,7 +6,7 @@ Every call here may be repeated:
 - uploads, as content is named by its hash;
 - submissions, by their idempotency key;
 - cancels, as they are level-triggered;
-- login links, as those that nobody uses expire;
+- login links, as unused ones expire;
 - changes to the blocklist, as the client reads the blocklist when it does not know the outcome.
 
 A call without a reply is therefore repeated for ``patience`` seconds, and raises Unreachable after that.
@@ -47,7 +47,7 @@ from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 T = TypeVar("T")
 
-# The time limits each read of the socket, so that a large file on a slow line does not fail.
+# Only the time of each read from the socket is limited, so a large file on a slow line does not fail.
 _TRANSFER_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT, sock_read=60.0)
 # The reply arrives when all the work is done, however long that takes.
 _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
@@ -67,8 +67,8 @@ class LogRead:
 class AnsweringLeader:
     """The JobManager that answers.
 
-    ``started_ms`` is when it became the leader, and ``now_ms`` when it replied, with a precision of one second. Both
-    are Unix milliseconds of its own clock.
+    ``started_ms`` is when it became the leader, and ``now_ms`` when it replied, precise to one second. Both are Unix
+    milliseconds by that JobManager's own clock.
     """
 
     epoch: int
@@ -104,7 +104,7 @@ def _entry_about(
 
 
 def _says(entry: rest_blocklist.BlockedTaskManagerInfo, request: rest_blocklist.BlockRequest) -> bool:
-    """True if ``entry`` is what ``request`` would have made."""
+    """True if ``entry`` is the one that ``request`` makes."""
     end = PERMANENT if request.end_timestamp is None else int(request.end_timestamp)
     return (entry.action, entry.end_timestamp, entry.cause) == (
         request.action,
@@ -116,8 +116,8 @@ def _says(entry: rest_blocklist.BlockedTaskManagerInfo, request: rest_blocklist.
 class RestClient:
     """Call one cluster's JobManager. Use it as ``async with RestClient(endpoint) as client``.
 
-    A call without a reply is repeated for ``patience`` seconds. Calls raise InvalidInput, Absent, Conflict, RetryLater
-    and Fatal as the JobManager reports them; Unreachable; NotAuthorised.
+    A call without a reply is repeated for ``patience`` seconds. Calls raise Unreachable, NotAuthorised, and what the
+    JobManager reports: InvalidInput, Absent, Conflict, RetryLater or Fatal.
 
     A facade with one method for each request of the REST API, hence its many methods.
     """
@@ -227,14 +227,14 @@ class RestClient:
         await self._http.call(Request("PATCH", f"/jobs/{job_id}", parameters))
 
     async def stop_task_manager(self, task_manager: str, *, drain: float = 0.0) -> None:
-        """Stop a task manager permanently. Its work has ``drain`` seconds to end by itself. Raises Absent."""
+        """Stop a task manager permanently. The work on it has ``drain`` seconds to end by itself. Raises Absent."""
         path = f"/taskmanagers/{quote(task_manager, safe='')}/stop"
         await self._http.call(Request("POST", path, {"drain": f"{drain:g}"}))
 
     # --- BLOBs -----------------------------------------------------------------------------------------------------
 
     async def open_blob_group(self, job_id: JobId, contents: Sequence[BlobContent]) -> list[str]:
-        """Announce the uploads for a job that does not exist yet. Return the SHA-256s of those that are missing."""
+        """Announce the uploads for a job that does not exist yet. Return the SHA-256s of the missing contents."""
         body = msgspec.json.encode(rest_blobs.BlobGroup(blobs=list(contents)))
         headers = {"Content-Type": "application/json"}
         answer = await self._http.call(Request("POST", f"/jobs/{job_id}/blobs", headers=headers, body=lambda: body))
@@ -269,7 +269,7 @@ class RestClient:
         return await self._get("/blobs" if job_id is None else f"/jobs/{job_id}/blobs", rest_blobs.BlobList)
 
     async def verify_blobs(self, job_id: JobId | None = None) -> rest_blobs.BlobCheck:
-        """Have the JobManager read all BLOBs, or one job's, in both stores. Returns when that is done."""
+        """Have the JobManager read all BLOBs, or one job's, in both stores. Returns when it has read them."""
         path = "/blobs/verify" if job_id is None else f"/jobs/{job_id}/blobs/verify"
         return decode(await self._http.call(Request("POST", path, limits=_PATIENT_LIMITS)), rest_blobs.BlobCheck)
 
@@ -285,14 +285,14 @@ class RestClient:
         return await self._get(f"/jobs/{job_id}/logs", rest_logs.LogList)
 
     async def task_manager_logs(self, task_manager: str) -> rest_logs.LogList:
-        """Return the task manager's own logs and those of processes that ran there. Raises Absent."""
+        """Return the task manager's own logs and those of the processes that ran on it. Raises Absent."""
         return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}/logs", rest_logs.LogList)
 
     async def job_manager_logs(self) -> rest_logs.LogList:
         return await self._get("/jobmanager/logs", rest_logs.LogList)
 
     async def read_log(self, job_id: JobId, log_id: str, offset: int, *, wait: float = 0.0) -> LogRead:
-        """Read from ``offset``. If there is nothing yet, wait up to ``wait`` seconds for more."""
+        """Read from ``offset`` on. If there is nothing to read yet, wait up to ``wait`` seconds for it."""
         return await self.read_log_at(job_log_path(job_id, log_id), offset, wait=wait)
 
     async def read_log_at(self, path: str, offset: int, *, wait: float = 0.0) -> LogRead:

@@ -1,4 +1,4 @@
-"""REST calls that stop jobs and that make, check and delete savepoints, and how savepoint locations are written."""
+"""REST calls that stop jobs and that make, check and delete savepoints, and the form of the locations in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT
 
 
 def savepoint_location(text: str) -> str:
-    """Return the location to send to the cluster: a URI unchanged, a path of this machine as an absolute path.
+    """Return the location to send to the cluster: a URI unchanged, a path on this machine as an absolute path.
 
     >>> savepoint_location("s3://bucket/savepoints")
     's3://bucket/savepoints'
@@ -77,7 +77,7 @@ class SavepointCalls:
         return decode(answer, SavepointInfo)
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
-        """Have ``count`` files of a savepoint checked from number ``first`` on; all by default. Returns when done."""
+        """Have ``count`` files of a savepoint checked, from number ``first`` on; by default, all. Returns when done."""
         body = SavepointFiles(savepoint_path=path, first=first, count=count)
         return await self._post("/savepoint-verification", body, SavepointCheck, _PATIENT_LIMITS)
 

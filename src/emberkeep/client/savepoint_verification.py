@@ -21,9 +21,8 @@ Look = Callable[[int, int, int, int], None]
 async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
     """Compare every file of a savepoint with its manifest.
 
-    ``look`` is called after each batch of files but the last, with the number of files read, the number of all files,
-    the bytes read and all bytes.
-    Raises Absent, RetryLater (the JobManager has been busy with other checks for 5 minutes), Fatal.
+    ``look`` is called after each batch of files but the last, with four numbers: files read, files in all, bytes read,
+    bytes in all. Raises Absent, RetryLater (the JobManager has been busy with other checks for 5 minutes), Fatal.
     """
     try:
         files = (await client.savepoints.manifest(path)).files

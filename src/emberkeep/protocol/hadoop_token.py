@@ -2,7 +2,8 @@
 
 Hadoop reads tokens from its process's variable HADOOP_TOKEN (comma-separated; ``UserGroupInformation`` of Hadoop 3.5).
 Spark passes them on to the user that an executor runs as. The client sends the token that fits the file system with
-each request, as the parameter ``delegation`` in place of ``user.name``. So the user's name stays the same.
+each request, as the parameter ``delegation`` in place of ``user.name``. Unlike a credential in the user's name, a token
+leaves that name unchanged.
 
 A token is four length-prefixed fields (identifier, password, kind, service) in URL-safe Base64 without padding. The
 credential is the password. The identifier is empty, because Hadoop writes it to its logs.

@@ -1,4 +1,4 @@
-"""Upper bounds of data that crosses a process boundary.
+"""Upper bounds for data that crosses a process boundary.
 
 Both sides check them, so that oversized data causes an error rather than exhausted memory.
 """

@@ -2,8 +2,8 @@
 
 The protocol is level-triggered. Heartbeats carry the whole state of the sender and are sent at once after a change, so
 the next heartbeat repairs a lost, repeated or late message. Each request identifies its sender's current term: the
-epoch of the JobManager, the instance of a TaskManager, the attempt of a JobMaster. A receiver that knows a newer one
-refuses with Conflict. Messages are encoded as MessagePack; wrong types are refused.
+epoch of the JobManager, the instance of a TaskManager, the attempt of a JobMaster. A receiver that knows a newer term
+refuses the request with Conflict. Messages are encoded as MessagePack; wrong types are refused.
 
 Neighbouring releases talk to each other while a cluster is upgraded (``base.compatible``): unknown fields are ignored,
 and the default of a new field means what the previous release did. PROTOCOL_VERSION changes only if that is impossible.
@@ -86,7 +86,7 @@ class BlobCacheReport(Message, frozen=True, kw_only=True):
 
 
 class LocalStateReport(Message, frozen=True, kw_only=True):
-    """One job's state on a node's disk. Slots and driver of the job's next attempt are preferably placed there."""
+    """One job's state on a node's disk. The job's next attempt preferably gets its slots and driver there."""
 
     job_id: JobId
     files: int
@@ -107,7 +107,7 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
     kept_bytes: int = 0  # part of written_bytes that has a local copy
     verify_failures: int = 0  # local copies whose bytes were wrong
     stale: int = 0  # local copies of files that another node has replaced
-    disk_failures: int = 0  # times that the disk refused a local copy or a note of a rename
+    disk_failures: int = 0  # times that the disk refused a local copy or the record of a rename
     evictions: int = 0  # local copies dropped for the quota
     purged: int = 0  # local copies dropped because their durable file no longer exists
     fenced: int = 0  # refused requests of attempts that are over
@@ -117,8 +117,8 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     """Everything that a TaskManager holds.
 
     - ``sequence`` grows within an instance, so that late reports are dropped.
-    - ``leaving``: it shuts down and accepts nothing new. Once its report is empty it counts as gone.
-    - ``draining``: what it holds must first move elsewhere, as far as there is room.
+    - ``leaving``: it is shutting down and accepts nothing new. Once its report is empty it counts as gone.
+    - ``draining``: before it stops, what it holds must move elsewhere, as far as there is room.
     - ``local_state``: the jobs with the most local state, at most LOCAL_STATE_JOBS, one entry each.
     - ``left``: jobs that no longer hold anything here but whose data is kept here; at most LEFT_JOBS. If there are
       more, successive reports list different ones.
@@ -152,15 +152,15 @@ class RegisterTaskManager(Message, frozen=True, kw_only=True):
     """First message of an instance. Answered by TaskManagerRegistered.
 
     A second instance with the same id replaces the first only if the first is lost or has the same address. Otherwise
-    two processes have one id: Conflict. ``attempts``: the newest known attempt of each of at most SEEN_JOBS
-    jobs, those about which this TaskManager has received messages last.
+    two processes have one id: Conflict. ``attempts``: the newest known attempt of each of at most SEEN_JOBS jobs: those
+    about which this TaskManager most recently received messages.
     """
 
     info: TaskManagerInfo
     report: TaskManagerReport
     attempts: tuple[AttemptKey, ...] = ()
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    known_epoch: int = 0  # the highest one of that job store
+    known_epoch: int = 0  # the highest known epoch of that job store
 
 
 class TaskManagerRegistered(Message, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
     instance: InstanceId
     report: TaskManagerReport
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    known_epoch: int = 0  # the highest one of that job store
+    known_epoch: int = 0  # the highest known epoch of that job store
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
@@ -208,8 +208,8 @@ class StartDriver(Message, frozen=True, kw_only=True):
     memory_mb: int  # reserved on the task manager: heap and overhead
     job_manager: str  # address from which to fetch artefacts and at which to register
     checkpoint_root: str  # directory for the checkpoints of queries without a checkpoint location of their own
-    checkpoints_recorded: bool = False  # checkpoint_root carries an ownership record wherever it is mounted
-    checkpoints: tuple[QueryCheckpoint, ...] = ()  # commits of earlier attempts, to check the storage against
+    checkpoints_recorded: bool = False  # checkpoint_root has an ownership record wherever it is mounted
+    checkpoints: tuple[QueryCheckpoint, ...] = ()  # commits of earlier attempts, to compare the storage with
     procedure: ProcedureRequest | None = None  # to be continued; an earlier attempt may have begun it
     lineage: str = ""  # job store to which the epoch belongs
 
@@ -229,7 +229,7 @@ class StopTaskManager(Message, frozen=True, kw_only=True):
 
     It accepts nothing new, and for ``drain`` seconds lets what it holds move elsewhere or end. Then it stops drivers
     and executors, releases everything and cleans up. Ack means that this has begun. The newest request's ``drain``
-    applies. ``instance``: the instance to stop; any other answers Conflict, so that a late message stops no other
+    applies. ``instance``: the instance to stop; any other replies with Conflict, so that a late message stops no other
     process.
     """
 
@@ -311,8 +311,8 @@ class OfferSlots(Message, frozen=True, kw_only=True):
 
     Repeated until answered, for at most ``taskmanager.slot.timeout``; slots that are not accepted are freed.
 
-    A restarted task manager offers the slots that it has recovered again, with the executors that it has adopted or
-    that ended while it was away. An allocation without an executor here has none.
+    A restarted task manager again offers the slots that it has recovered, with the executors that it has adopted or
+    that ended while it was away. An allocation that ``executors`` does not name has no executor.
     """
 
     job_id: JobId
@@ -326,7 +326,7 @@ class OfferSlotsReply(Message, frozen=True, kw_only=True, omit_defaults=True):
     """Answer to an offer.
 
     ``later``: slots not accepted because the pause before a replacement is not over yet, or because the application
-    stops. The job no longer needs the other slots, nor the data kept for them.
+    stops. The job no longer needs the slots in neither field, nor the data kept for them.
     """
 
     accepted: tuple[AllocationId, ...]
@@ -352,8 +352,8 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     """Start Spark's executor in an accepted slot. Idempotent per (allocation, executor id).
 
     ``python_path``: folders in which Python workers may find modules beside the script. ``python_path_owner``: the user
-    who may own these folders, apart from root and the task manager's user; None: a driver of the previous release,
-    whose workers find the folders only by ``PYTHONPATH``.
+    who may own these folders, apart from root and the task manager's user; None: the driver is of the previous release,
+    and its workers find the folders only by ``PYTHONPATH``.
     """
 
     job_id: JobId
@@ -448,8 +448,8 @@ class Departure(Message, frozen=True, kw_only=True):
     """Progress of an executor that is leaving.
 
     ``begun`` False: it waits for another executor that can take over its blocks. ``shuffle_blocks`` and
-    ``cached_blocks``: how many it still holds, as Spark's driver knows; -1: not known. ``at_least``: there are more map
-    outputs than were counted.
+    ``cached_blocks``: how many it still holds, according to Spark's driver; -1: not known. ``at_least``: there are more
+    map outputs than were counted.
     """
 
     begun: bool
@@ -473,7 +473,7 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     away: bool = False  # its task manager is silent, but Spark reports the executor alive
     departure: Departure | None = None  # it is leaving, and does not count towards the executors wanted
     outgoing: bool = False  # its place is blocked: it does not count either, but stays until it has no work left
-    cordoned: bool = False  # it gets no new tasks, because its replacement is there
+    cordoned: bool = False  # it gets no new tasks, because its replacement runs
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):
@@ -504,7 +504,7 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
 
     Conflict: this attempt has been superseded or the job has ended, so the JobMaster must exit.
 
-    ``in_doubt``: the JobMaster was stopped for a long time, and the answer decides whether it may commit. So the
+    ``in_doubt``: the JobMaster was stopped for a long time, and the reply decides whether it may commit. Therefore the
     JobManager first confirms that it is the leader.
     """
 
@@ -516,7 +516,7 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     status: JobMasterStatus
     in_doubt: bool = False
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    known_epoch: int = 0  # the highest one of that job store
+    known_epoch: int = 0  # the highest known epoch of that job store
 
 
 class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
@@ -524,7 +524,7 @@ class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
     attempt: int
     status: JobMasterStatus
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    known_epoch: int = 0  # the highest one of that job store
+    known_epoch: int = 0  # the highest known epoch of that job store
 
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
@@ -534,7 +534,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     - ``lost``: instances of task managers that are gone.
     - ``missing``: what the cluster cannot provide now, in words; "" if all requirements are met.
     - ``missing_blocked``: the cluster could provide it if nodes were not blocked.
-    - ``procedure``: what the job is asked to do, until its end is recorded.
+    - ``procedure``: what the job is asked to do, until the procedure's end is recorded.
     - ``procedure_recorded``: trigger id of the newest procedure whose end is recorded.
     - ``draining``: task managers that will stop once what they hold has moved elsewhere.
     """
@@ -579,7 +579,7 @@ class ReportOutcome(Message, frozen=True, kw_only=True):
     attempt: int
     outcome: AttemptOutcome
     lineage: str = ""  # job store of the JobManagers that it follows
-    known_epoch: int = 0  # the highest one of that job store
+    known_epoch: int = 0  # the highest known epoch of that job store
 
 
 REQUESTS: dict[str, type[Message]] = {

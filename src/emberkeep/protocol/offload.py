@@ -4,8 +4,8 @@ A message is a MessagePack map. Each field whose encoding is larger than the min
 message's job, stored once. If the rest is still larger than the minimum, it becomes a BLOB as well. The message that is
 sent is then a MessagePack extension with an ``OffloadedMessage``.
 
-Each delivery holds its own reference to each BLOB. The receiver fetches, decodes and releases it; the release is the
-acknowledgement. Pure: bytes come from and go to ``MessageBlobs``.
+Each delivery holds its own reference to each BLOB. The receiver fetches and decodes the BLOBs, then releases these
+references; the release is the acknowledgement. Pure: ``MessageBlobs`` reads and writes the bytes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class OffloadedMessage(Compatible, frozen=True, kw_only=True):
     """Sent in place of a large message.
 
     ``inline``: the remaining fields, as an encoded map; empty if the rest is a part. ``delivery`` is unique: the name
-    of the reference that this receiver releases is made from it. ``attempt``: the owner's attempt for which the message
-    acts; NO_ATTEMPT for none.
+    of the reference that this receiver releases is made from it. ``attempt``: the owner's attempt on whose behalf the
+    message is sent; NO_ATTEMPT for none.
     """
 
     owner: JobId
@@ -65,7 +65,7 @@ class OffloadedMessage(Compatible, frozen=True, kw_only=True):
         return sum(part.size for part in self.parts.values())
 
     def blobs(self) -> dict[BlobKey, int]:
-        """Return the keys of all parts, and the bytes that each is announced to have. Equal parts are one BLOB."""
+        """Return the keys of all parts, each with its announced size in bytes. Equal parts are one BLOB."""
         return {parse_blob_key(part.key): part.size for part in self.parts.values()}
 
 
@@ -101,7 +101,7 @@ class MessageBlobs(Protocol):
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
         """End the reference of ``holder``. Does nothing if there is none.
 
-        Raises RetryLater, Conflict (the attempt has ended: its references have ended), Fatal.
+        Raises RetryLater, Conflict (the attempt has ended, and so have its references), Fatal.
         """
 
 
@@ -170,7 +170,7 @@ def decode_offloaded(data: bytes) -> OffloadedMessage | None:
 
 
 def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
-    """Return the encoded message that ``contents`` (bytes by BLOB key) completes. Raises InvalidInput."""
+    """Return the encoded message, completed with ``contents`` (bytes by BLOB key). Raises InvalidInput."""
     for name, part in message.parts.items():
         if len(contents[part.key]) != part.size:
             raise _invalid(f"the size of {name or 'its rest'} differs from the announced size")
@@ -196,7 +196,7 @@ def owner_or_none(message: Message, otherwise: Message | None = None) -> JobId:
 
 
 def attempt_of(message: Message, otherwise: Message | None = None) -> int:
-    """Return the attempt for which ``message`` acts: the one that it names, else that of the message that it answers.
+    """Return the attempt on whose behalf ``message`` is sent: its own, else that of the request that it answers.
 
     A message that has a field ``epoch`` is sent on behalf of the leader: NO_ATTEMPT.
     """

@@ -8,7 +8,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent
 from emberkeep.protocol.rest import Kebab
 
-ATTEMPT_HEADER = "Emberkeep-Attempt"  # in requests to the BLOB server: the attempt of the job for which they act
+ATTEMPT_HEADER = "Emberkeep-Attempt"  # in requests to the BLOB server: the job's attempt on whose behalf they are made
 BLOB_PEER_HEADER = "Emberkeep-Blob-Peer"  # in downloads: the address at which the requester's own cache serves BLOBs
 
 

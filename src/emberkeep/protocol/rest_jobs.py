@@ -79,8 +79,8 @@ class DepartureInfo(Kebab, frozen=True, kw_only=True):
     """Progress of an executor that is leaving.
 
     ``begun`` false: it continues to work, and waits for another executor that can take over its blocks.
-    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that it still holds, as
-    Spark's driver knows; -1: not known. ``at-least``: there are more map outputs than were counted.
+    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that it still holds,
+    according to Spark's driver; -1: not known. ``at-least``: there are more map outputs than were counted.
     """
 
     begun: bool
@@ -99,9 +99,9 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     cores: int
     heap_mb: int
     away: bool  # its task manager is silent, but Spark reports the executor alive
-    departure: DepartureInfo | None = None  # it is leaving an evacuated node, and not counted as one of those wanted
+    departure: DepartureInfo | None = None  # it is leaving an evacuated node, and does not count towards those wanted
     outgoing: bool = False  # its node is blocked: another executor will replace it
-    cordoned: bool = False  # its replacement is there: it gets no new tasks, and keeps its blocks and running tasks
+    cordoned: bool = False  # its replacement runs: it gets no new tasks, and keeps its blocks and running tasks
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class ProcedureInfo(Kebab, frozen=True, kw_only=True):
     """Progress of a savepoint, a stop or a move.
 
     ``procedure``: null if only its savepoint is known. ``phase``: null before the start. ``detail`` and ``waiting``:
-    what is being done or waited for, in words. ``warning``: what people should know although the procedure succeeded.
+    what is being done or waited for, in words. ``warning``: what users should know although the procedure succeeded.
     """
 
     trigger_id: str
@@ -206,7 +206,7 @@ class JobDetailsInfo(Kebab, frozen=True, kw_only=True):
 
 
 class ExceptionInfo(Camel, frozen=True, kw_only=True):
-    """One entry of a job's history. ``failureLabels`` contains the attempt. ``message`` is the entry in one line."""
+    """One entry of a job's history. ``failureLabels`` contains the attempt. ``message`` is the entry as one line."""
 
     exception_name: str
     stacktrace: str

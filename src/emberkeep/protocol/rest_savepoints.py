@@ -22,9 +22,9 @@ FormatType = Literal["CANONICAL", "NATIVE", "UNALIGNED"]
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stop a job with a savepoint. ``drain``: first emit everything that its event-time state holds.
+    """Stop a job with a savepoint. ``drain``: first emit everything that event-time state holds back.
 
-    ``targetDirectory``: directory in which the savepoint gets one of its own; null or absent: the configured one.
+    ``targetDirectory``: directory in which the savepoint gets its own directory; null or absent: the configured one.
     ``triggerId``: chosen by the client (32 hex digits), so that it can repeat the request. ``timeout``: milliseconds
     that the running micro-batches may take to end; after that the operation fails and the job continues. Default:
     execution.stop.batch-timeout. ``formatType`` has no effect: there is one format.
@@ -51,7 +51,7 @@ class SavepointRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class TriggerExtension(Kebab, frozen=True, kw_only=True):
-    """``target-directory``: the savepoint gets a directory of its own below it.
+    """``target-directory``: the directory below which the savepoint gets its own.
 
     ``deadline``: time by which the running micro-batches must have ended.
     """
@@ -184,7 +184,7 @@ class SavepointQueryInfo(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointInfo(Kebab, frozen=True, kw_only=True):
-    """The contents of a savepoint's manifest. ``functions``: names of the user functions whose state is in it."""
+    """The contents of a savepoint's manifest. ``functions``: names of user functions with state in the savepoint."""
 
     path: str
     manifest_sha256: str

@@ -8,11 +8,11 @@ from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 
 
 class StorageData(Kebab, frozen=True, kw_only=True):
-    """Data of one job that no job needs.
+    """Data of one job, needed by no job any more.
 
     ``kind``: checkpoints, blobs, graph, result, or damaged (data kept from a job that failed because of it). ``known``:
     the job is known to have ended; otherwise the job store does not know the job. ``marked`` and ``due``: when the data
-    was marked and when it will be removed; -1 if it is not marked, or not known.
+    was marked and when it will be removed; -1 if it is not marked or the time is not known.
     """
 
     jobid: JobId

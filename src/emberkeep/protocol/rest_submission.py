@@ -18,8 +18,8 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Field names are those of the job graph, with underscores.
 
     ``idempotency_key`` may be sent as the Idempotency-Key header instead; requests with the same key start one job.
-    ``jobid``: chosen by the client, which uploads its files under this id first. If it is "", the job has no files to
-    upload and the JobManager chooses an id.
+    ``jobid``: chosen by the client, which first uploads the job's files under this id. If it is "", the job has no
+    files to upload and the JobManager chooses an id.
     """
 
     name: str
@@ -37,7 +37,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sent instead of a large JobSubmission: the transient BLOB of the same job that holds the submission as JSON."""
+    """Sent instead of a large JobSubmission: a transient BLOB of the job, which contains the submission as JSON."""
 
     jobid: str
     blob: BlobContent

@@ -77,10 +77,9 @@ class StateGatewayCounters(Kebab, frozen=True, kw_only=True):
 class EvacuationInfo(Kebab, frozen=True, kw_only=True):
     """What still runs on an evacuated task manager.
 
-    ``executors-waiting``: those of ``executors`` for which no other executor can take over their blocks.
-    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that are not handed over
-    yet. ``at-least``: there may be more that were not counted. ``drivers-staying``: drivers that stay until their jobs
-    end.
+    ``executors-waiting``: those of ``executors`` whose blocks no other executor can take over. ``shuffle-blocks`` and
+    ``cached-blocks``: map outputs of shuffles and cached RDD blocks that are not handed over yet. ``at-least``: there
+    may be more that were not counted. ``drivers-staying``: drivers that stay until their jobs end.
     """
 
     executors: int

@@ -63,7 +63,8 @@ def encode_message(message: Message) -> bytes:
 def decode_request(kind: str, data: bytes) -> Message:
     """Decode a request.
 
-    Raises InvalidInput: there is no such kind, or the bytes are not a message of that kind (naming the field).
+    Raises InvalidInput if there is no such kind, or if the bytes are not a message of that kind (the error names the
+    field).
     """
     request = REQUESTS.get(kind)
     if request is None:
@@ -92,7 +93,7 @@ def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
 def encode_error(error: EmberkeepError) -> bytes:
     """Encode an error. A subclass of the classes in _TRAVELLING is sent as its base class there.
 
-    An illegal transition is the receiver's own bug: the caller cannot know what the receiver did until then.
+    An illegal transition is the receiver's own bug: the caller cannot know what the receiver did before it.
     """
     if isinstance(error, IllegalTransition):
         error = internal_error()
@@ -107,7 +108,7 @@ def encode_error(error: EmberkeepError) -> bytes:
 
 
 def _travelling_name(error: EmberkeepError) -> str:
-    """Return the nearest class that every peer knows.
+    """Return the name of the nearest class that every peer knows.
 
     The class says what the caller may do, and the message says the rest.
     """
@@ -115,7 +116,7 @@ def _travelling_name(error: EmberkeepError) -> str:
 
 
 def internal_error() -> EmberkeepError:
-    """Return the error to send if the receiver failed by a bug. The details are only in the receiver's own log."""
+    """Return the error to send if a bug made the receiver fail. The details are only in the receiver's own log."""
     return UnknownOutcome("the receiver failed with an internal error", hint="see the log of that process")
 
 

@@ -28,7 +28,7 @@ def init(
     Parameters
     ----------
     hosts
-        Name or address at which this machine is called; may be repeated. Loopback names are always included.
+        Name or address at which this machine is reached; may be repeated. Loopback names are always included.
     """
     from emberkeep.base.tls.authority import Authority
 
@@ -61,7 +61,7 @@ def bundle(
     directory
         A new directory, or one with an earlier bundle.
     hosts
-        Name or address at which the other machine is called; may be repeated.
+        Name or address at which the other machine is reached; may be repeated.
     """
     from emberkeep.base.tls.authority import Authority
 

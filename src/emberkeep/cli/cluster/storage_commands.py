@@ -69,7 +69,7 @@ def purge(
 
 
 def _confirm(jobs: int) -> None:
-    """Ask for confirmation on the terminal. Raises InvalidInput unless the user types yes, or without a terminal."""
+    """Ask for confirmation on the terminal. Raises InvalidInput without a terminal, or unless the user types yes."""
     if sys.stdin.isatty():
         say(f"this permanently deletes all data of {jobs} jobs; type yes to continue")
         if sys.stdin.readline().strip() == "yes":

@@ -14,8 +14,8 @@ _POLL = 0.3  # seconds
 async def end_task_manager(client: RestClient, task_manager: str | None, *, drain: float, wait: bool) -> None:
     """Ask the JobManager to end a task manager; with ``wait``, return once its process is no longer registered.
 
-    ``task_manager``: None for the only one that is registered. ``drain``: seconds that its work has to leave. Raises
-    Absent, InvalidInput (None, and not exactly one is registered).
+    ``task_manager`` None means the only one that is registered. ``drain``: seconds that the work on it has to leave.
+    Raises Absent, and InvalidInput if ``task_manager`` is None and not exactly one is registered.
     """
     name = task_manager or await _only_one(client)
     pid = (await client.task_manager(name)).emberkeep.pid

@@ -28,8 +28,11 @@ _FOLLOW_SECONDS = 10.0  # seconds that one request waits for more output
 async def show_job_logs(
     client: RestClient, job_id: JobId, reading: LogReading, *, attempt: int | None, executor: str | None
 ) -> None:
-    """Print logs of a job's driver or executor. Raises Absent when there are none of that attempt or executor,
-    RetryLater when they may be on a task manager that does not answer."""
+    """Print logs of a job's driver, or of one of its executors.
+
+    Raises Absent if there are none of that attempt or executor, RetryLater if they may be on a task manager that does
+    not answer.
+    """
     job = await client.job(job_id)
     if reading.follow and executor is None and reading.byte_range is None and not reading.names:
         first = attempt if attempt is not None else max(1, job.emberkeep.attempt)

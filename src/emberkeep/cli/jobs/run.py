@@ -60,7 +60,7 @@ async def run_embedded(job: PreparedJob, options: EmbeddedOptions, *, quiet: boo
 async def _while_supervised(cluster: EmbeddedCluster, work: Coroutine[Any, Any, int]) -> int:
     """Return the result of ``work``; until then, restart the cluster's process whenever it ends.
 
-    An error of the supervision ends both.
+    If the process cannot be restarted, cancel ``work`` and raise the error.
     """
     supervising = asyncio.create_task(cluster.supervise(), name="supervise-embedded-cluster")
     working = asyncio.create_task(work, name="run-job")
@@ -118,7 +118,7 @@ async def _submit(submitting: JobSubmitting, job: PreparedJob, interrupts: Inter
 async def _follow(
     client: RestClient, job_id: JobId, interrupts: Interrupts, terminal: JobTerminal, kill: Kill
 ) -> JobDetailsInfo:
-    """Follow the job and return it as it ended.
+    """Follow the job and return its final state.
 
     Raises Interrupted if the user did not wait for the end, BrokenPipeError if standard output was closed (the job is
     then cancelled), EmberkeepError.

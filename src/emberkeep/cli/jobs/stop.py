@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.protocol.rest_savepoints import SavepointStatus, TriggerResponse
 
-_SHOW_AGAIN = 2.0  # seconds before the first line that differs in numbers only; doubles with each such line, up to …
+_SHOW_AGAIN = 2.0  # seconds before the first line that differs in numbers only; doubles with each such line
 _SHOW_AT_LEAST = 30.0
 
 Timeout = Annotated[str | None, Parameter(name="--timeout", metavar="DURATION")]
@@ -116,7 +116,7 @@ def with_client_waiting(
 
 
 async def _look_for(client: RestClient, location: str) -> None:
-    """Warn if the JobManager does not find the savepoint, which may be on a disk of the driver's machine alone."""
+    """Warn if the JobManager does not find the savepoint, which may then be only on a disk of the driver's machine."""
     from emberkeep.base.errors import Absent, EmberkeepError
 
     if not location:

@@ -38,15 +38,15 @@ class Quiet:
     """Decides, from successive looks at a place, when nothing is left there.
 
     A JobManager knows only what task managers report. So a missing task manager may still register: with a JobManager
-    that has just taken over, or after a restart of its own. Therefore wait UNHEARD_SECONDS for it. A request for a slot
-    or a driver that was sent before the block may arrive after it. Therefore the place counts as empty only after it
-    has stayed empty until each of its task managers has sent another heartbeat.
+    that has just taken over, or after its own restart. Therefore wait UNHEARD_SECONDS for it. A request for a slot or a
+    driver may be sent before the block and arrive after it. Therefore the place counts as empty only after it has
+    stayed empty until each of its task managers has sent another heartbeat.
     """
 
     def __init__(self, now: float) -> None:
         self._epoch: int | None = None
         self._unheard_until = now
-        self._missed_since = {"": now}  # when each task manager was last seen; "" is the start, until one is seen
+        self._missed_since = {"": now}  # when each was last seen; "": the start, until one is seen
         self._heartbeats: dict[TaskManagerId, int] = {}  # newest heartbeat at the first look with nothing left
 
     def is_certain(self, look: Look) -> bool:
@@ -87,7 +87,7 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, 
     waiting: dict[str, str] = {}
     while True:
         there = await there_now(client, name, task_manager=task_manager)
-        leader = await client.leadership()  # asked last, so it is no older than the leader that listed them
+        leader = await client.leadership()  # asked last, so this leader is no older than the one that listed them
         look = Look(
             at=time.monotonic(),
             epoch=leader.epoch,

@@ -36,7 +36,7 @@ class ClusterEnd:
         # jobs continue when the cluster is started again.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
         started = read_started(self._layout.started_task_managers)
-        # After SIGTERM, drivers and executors would continue, for the next task manager in that directory.
+        # After SIGTERM, drivers and executors would continue, for the next task manager in the same directory.
         task_managers = (*record.task_managers, *_live(started))
         self._end(task_managers, "task manager", grace, signal.SIGQUIT)
         self._end(tuple(zookeeper.daemon for zookeeper in record.zookeepers), "ZooKeeper", STOP_MARGIN)

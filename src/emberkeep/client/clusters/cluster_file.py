@@ -21,8 +21,8 @@ _FORMAT, _VERSION = "emberkeep-cluster", 1
 class DaemonRecord(Compatible, frozen=True, kw_only=True):
     """A daemon of the cluster, or a ZooKeeper server.
 
-    ``name`` is "jobmanager", "jobmanager-1", "zookeeper-1" or the task manager's id. ``directory`` is where it works
-    and has its ``logs``.
+    ``name`` is "jobmanager", "jobmanager-1", "zookeeper-1" or the task manager's id. It works in ``directory``, and its
+    logs are in ``logs`` there.
     """
 
     name: str
@@ -66,7 +66,7 @@ class ClusterRecord(Compatible, frozen=True, kw_only=True):
     standbys: tuple[DaemonRecord, ...] = ()
     standby_urls: tuple[str, ...] = ()
     zookeepers: tuple[ZooKeeperRecord, ...] = ()
-    ca: str = ""  # the file with the CAs that prove its processes; empty: the cluster does not encrypt
+    ca: str = ""  # the file with the CAs of its processes' certificates; empty: the cluster does not encrypt
 
     @property
     def job_managers(self) -> tuple[DaemonRecord, ...]:
@@ -78,11 +78,11 @@ class ClusterRecord(Compatible, frozen=True, kw_only=True):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The URLs of the JobManagers, in their order."""
+        """The URLs of the JobManagers, in the order of ``job_managers``."""
         return (self.url, *self.standby_urls)
 
     def url_of(self, address: str) -> str:
-        """Return the URL of the JobManager at ``address`` ("host:port"); the first JobManager's if none is there."""
+        """Return the URL of the JobManager at ``address`` ("host:port"); the first JobManager's if none has it."""
         return next((url for url in self.urls if urlsplit(url).netloc == address), self.url)
 
     @property
@@ -107,9 +107,9 @@ def write_cluster(path: Path, record: ClusterRecord) -> None:
 
 
 def read_cluster(path: Path) -> ClusterRecord | None:
-    """Return the recorded cluster, running or not; None if there is none.
+    """Return the recorded cluster, running or not; None if there is no record.
 
-    Raises Fatal if the file cannot be read, is damaged, or is of another release.
+    Raises Fatal if the file cannot be read, is damaged, or was written by another release.
     """
     try:
         data = path.read_bytes()

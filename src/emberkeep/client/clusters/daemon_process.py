@@ -28,7 +28,7 @@ from emberkeep.base.process_identity import ProcessIdentity, identify
 
 READY_TIMEOUT = 60.0  # seconds
 _POLL = 0.05
-_OUTLIVING: list[subprocess.Popen[bytes]] = []  # referenced until this process ends: it does not wait for them
+_OUTLIVING: list[subprocess.Popen[bytes]] = []  # kept until this process ends, which does not wait for them
 
 
 @atexit.register
@@ -81,8 +81,8 @@ class Daemon:
     async def ready(self, timeout: float = READY_TIMEOUT) -> Announcement:  # noqa: ASYNC109 - it ends the daemon too
         """Wait for the daemon's announcement.
 
-        Raises Fatal if the daemon cannot serve, has ended, or announces nothing in time. The daemon has ended by the
-        time of the error.
+        Raises Fatal if the daemon cannot serve, has ended, or announces nothing in time. In each case the daemon has
+        ended before the error is raised.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -138,7 +138,7 @@ def daemon_program(module: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment, without folders in ``PYTHONPATH`` that other users can write."""
+    """Return this process's environment, without folders in ``PYTHONPATH`` that other users can write to."""
     environ, refused = with_safe_path(os.environ, Path.cwd())
     for folder in refused:
         warnings.warn(str(folder), RuntimeWarning, stacklevel=2)

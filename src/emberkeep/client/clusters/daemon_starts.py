@@ -1,4 +1,4 @@
-"""Starts single daemons of a local cluster, each with the settings of its own."""
+"""Starts single daemons of a local cluster, each with its own settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _MEMORY_SHARE = 0.8
 class DaemonStarts:
     """Starts the daemons of one cluster.
 
-    ``config_file``: a file that the daemons read as well; None for no file. ``say`` gets each start as a line of text.
+    ``config_file``: a configuration file that the daemons read, too; None for no file. ``say`` gets each start as a
+    line of text.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class DaemonStarts:
         return daemon, DaemonRecord(name=name, identity=daemon.identity, directory=str(directory))
 
     def _high_availability(self, zookeepers: tuple[ZooKeeperRecord, ...], *, leads: bool) -> dict[str, str]:
-        """Return the settings about ZooKeeper for a daemon. ``leads``: it is a JobManager."""
+        """Return a daemon's settings for ZooKeeper. ``leads``: the daemon is a JobManager."""
         if not zookeepers:
             return {}
         quorum = quorum_of(tuple(zookeeper.server for zookeeper in zookeepers))

@@ -124,7 +124,7 @@ def _token_file(
 
 
 def _authorities(configuration: Configuration, layout: StateLayout, record: ClusterRecord | None) -> str:
-    """Return the file with the CAs that prove a server; "" to use those of this system, as for a proxy."""
+    """Return the file with the CAs to trust; "" for this system's CAs, which may have certified a proxy."""
     if configuration[TLS_CA]:
         return configuration[TLS_CA]
     if record is not None and record.ca:

@@ -43,8 +43,9 @@ _KEEP_HINT = "run with --keep-logs to keep all logs"
 class EmbeddedOptions:
     """Settings for the start of the child.
 
-    ``parent`` is the directory below which private directories are made. ``definitions`` are "key=value" of ``-D``.
-    ``stop_timeout``: seconds that the child gets to end its jobs and itself. ``storage`` is where it keeps its data.
+    ``parent`` is the directory below which private directories are made. ``definitions`` are ``-D`` settings
+    ("key=value"). ``stop_timeout``: seconds that the child gets to end its jobs and itself. ``storage`` is where the
+    child keeps its data.
     """
 
     parent: Path

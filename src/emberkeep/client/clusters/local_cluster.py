@@ -77,9 +77,9 @@ class LocalCluster:
     async def up(self, shape: ClusterShape, *, as_it_was: bool = False) -> UpResult:
         """Start what does not run yet, and wait until every task manager is registered.
 
-        ``as_it_was``: if some of the cluster's processes run, complete it in its own shape and ignore ``shape``.
+        ``as_it_was``: if some of the cluster's processes run, complete it with its own shape and ignore ``shape``.
 
-        Raises Conflict (a cluster of another shape runs, or another command works on it), Fatal. If a newly started
+        Raises Conflict (a cluster with another shape runs, or another command works on it), Fatal. If a newly started
         cluster fails, its daemons are stopped; drivers and executors of the last cluster continue.
         """
         with self._lock():
@@ -196,7 +196,7 @@ class LocalCluster:
                     token_file, ca = ready.token_file, ready.ca
                 managers.append(running[name])
         except BaseException:
-            if old is None:  # the record is not written yet, so they could not be found later
+            if old is None:  # the record is not written yet, so nothing could find these daemons later
                 for daemon in started:
                     daemon.kill()
             raise
@@ -277,7 +277,7 @@ class LocalCluster:
 
 
 async def daemon_failure(daemon: Daemon) -> EmberkeepError:
-    """Return the error of a daemon that ended too early: the one that it announced, if it announced one."""
+    """Return the error of a daemon that ended too early: its announced error, if there is one."""
     try:
         await daemon.ready()
     except EmberkeepError as error:

@@ -1,7 +1,7 @@
 """The private part of a configured storage for the cluster of one ``emberkeep run``.
 
 That cluster has its own job store, which is removed with it, so it must not take another cluster's data for data of
-jobs that have ended. It uses its own folder below the storage.
+jobs that have ended. Therefore it uses its own folder below the storage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAVEPOINTS = "savepoints"
 
 @dataclass(frozen=True)
 class PrivateStorage:
-    """The private storage for each run. ``configuration``: the cluster's, before ``definitions`` are added."""
+    """The private storage for each run. ``configuration`` is the cluster's, without ``definitions``."""
 
     configuration: Configuration
 

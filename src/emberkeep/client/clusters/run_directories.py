@@ -1,9 +1,9 @@
 """Private directories of ``emberkeep run``: created, kept for their logs, and removed when no process uses them.
 
-A directory is in use while the command, or the cluster that it started, holds the lock of its file ``lock``. A command
-that is killed removes nothing. So each next run looks for unused directories, ends the processes that still run there,
-and removes everything except what a user may need: logs for LOGS_KEPT, savepoints permanently. If such a directory's
-shared storage is unavailable, each next run tries again to remove the data there, for STORAGE_AWAITED.
+A directory is in use while the command, or the cluster that it started, holds the lock on the file ``lock`` in it. A
+command that is killed removes nothing. So each later run looks for unused directories, ends the processes that still
+run there, and removes everything except what a user may need: logs for LOGS_KEPT, savepoints permanently. If such a
+directory's shared storage is unavailable, later runs try again to remove the data there, for up to STORAGE_AWAITED.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _SAVEPOINTS = "storage/savepoints"
 
 
 def make_run_directory(parent: Path) -> tuple[Path, int]:
-    """Make a directory (0700) below ``parent``, else below the system's temporary one. Return it and its lock, held.
+    """Make and lock a directory (0700). Return its path and its lock.
 
-    Raises Fatal.
+    The directory is below ``parent``, or below the system's temporary directory if that fails. Raises Fatal.
     """
     try:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _is_lock_of(directory: Path, lock: int) -> bool:
 
 
 def keep_logs(directory: Path) -> Path:
-    """Move a run's logs to a directory beside the run's, which is never removed. Return its path. Raises OSError."""
+    """Move a run's logs to a directory of their own, which is never removed. Return its path. Raises OSError."""
     target = directory.with_name(f"logs-of-{directory.name}")
     target.mkdir(mode=0o700)
     for path in _found(directory, _LOGS):
@@ -97,9 +97,11 @@ def keep_logs(directory: Path) -> Path:
 
 
 def clear_dead_runs(parent: Path, storage: PrivateStorage, now: float) -> list[Path]:
-    """Remove what no process uses any more, logs after LOGS_KEPT. ``now`` is in seconds since the epoch. Blocks.
+    """Remove the runs that no process uses any more; their logs only after LOGS_KEPT. Blocks.
 
-    Returns the directories with logs that are found for the first time.
+    ``now`` is in seconds since the epoch.
+
+    Returns the directories that have logs and were not known as unused before.
     """
     found = []
     for directory in sorted(parent.glob(f"{_PREFIX}*")):
@@ -115,7 +117,7 @@ def clear_dead_runs(parent: Path, storage: PrivateStorage, now: float) -> list[P
 
 @contextlib.contextmanager
 def _unused(directory: Path) -> Iterator[bool]:
-    """Hold the lock of a directory. Yields False if another process holds the lock or has removed the directory."""
+    """Lock a directory and yield True. Yields False if another process holds the lock or has removed the directory."""
     try:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -135,7 +137,7 @@ def _unused(directory: Path) -> Iterator[bool]:
 
 
 def remove_run(directory: Path, storage: PrivateStorage, now: float, *, logs_kept: float = 0.0) -> None:
-    """Remove what a run has left. Its processes have ended, and the caller holds its lock.
+    """Remove what a run has left. Its processes must have ended, and the caller must hold its lock.
 
     Savepoints stay, and logs stay for ``logs_kept`` seconds after the end was first noticed. While the storage is
     unavailable, the directory keeps enough for the next run to try again.

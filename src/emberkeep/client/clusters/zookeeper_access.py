@@ -1,4 +1,4 @@
-"""The credentials of a local cluster at its own ZooKeeper, and what is left there by a release that made none.
+"""The credentials of a local cluster for its own ZooKeeper, and the rule for unsigned records of release 0.1.0.
 
 The credentials are in a file, which the daemons read: other users could read the arguments of a process.
 """
@@ -25,7 +25,7 @@ _OWN_KEYS = (ZOOKEEPER_AUTHORIZATION, ZOOKEEPER_AUTHORIZATION_FILE, ZOOKEEPER_SA
 class ZooKeeperAccess:
     """Access to the servers whose data are below ``directory``.
 
-    A user who has configured credentials keeps them, and one who has configured a rule for unsigned records, that.
+    Credentials that the user has configured are used instead of new ones. So is a configured rule for unsigned records.
     """
 
     def __init__(self, directory: Path, configuration: Configuration) -> None:
@@ -41,7 +41,7 @@ class ZooKeeperAccess:
         return self._directory.is_dir() and not self._file.exists()
 
     def prepare(self) -> None:
-        """Draw the credentials, unless there are some. Call it only while no process of the cluster runs.
+        """Create random credentials, unless there are some. Call this only while no process of the cluster runs.
 
         Raises Fatal or Unavailable.
         """

@@ -101,7 +101,7 @@ async def is_serving(server: ZooKeeperServer) -> bool:
 
 
 def _free_ports(address: str, count: int) -> list[int]:
-    """Return different ports that are free. If another program takes one before its use, that use raises an error."""
+    """Return different ports that are free. Another program may take one before it is used; using it then fails."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         try:

@@ -153,7 +153,7 @@ class _Body:
 
 
 def _changed(path: Path) -> InvalidInput:
-    """Return the error for a file that was written to between its hashing and its upload."""
+    """Return the error for a file that changed after it was hashed and before it was uploaded."""
     return InvalidInput(
         f"{path} changed while it was uploaded", hint="submit again when no process writes to the file, or send a copy"
     )

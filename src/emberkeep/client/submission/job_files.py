@@ -38,7 +38,7 @@ class JobFile:
         digest, size = hash_file(self.path)
         name, fragment = self.path.name, self.fragment
         if self.role is ArtefactRole.FILE and fragment:
-            # Outside YARN, Spark fails on an alias of a plain file, so the file is sent under the alias as its name.
+            # Outside YARN, Spark fails on an alias of a plain file, so the file is sent with the alias as its name.
             name, fragment = fragment, ""
         return Artefact(role=self.role, name=name, sha256=digest, size=size, fragment=fragment)
 
@@ -55,7 +55,7 @@ def parse_file_list(role: ArtefactRole, text: str) -> FileList:
     """Parse a comma-separated list.
 
     Raises InvalidInput if a file is missing or unreadable, is a directory, or has an ambiguous alias, or if two files
-    have one name.
+    have the same name.
     """
     local: dict[Path, JobFile] = {}
     remote = []

@@ -44,7 +44,7 @@ def job_options(definitions: Sequence[str]) -> dict[str, str]:
 
 
 def refuse_cluster_options(definitions: Sequence[str]) -> None:
-    """Raise InvalidInput for a ``-D`` that a running cluster can no longer apply."""
+    """Raise InvalidInput for a ``-D`` setting that a running cluster can no longer apply."""
     for key, _, _ in from_definitions(definitions):
         name = REGISTRY[key].key if key in REGISTRY else key
         if not is_job_key(name) and name not in _CLIENT_KEYS:

@@ -1,7 +1,7 @@
 """Submit a job to a cluster whose leader may change between the first upload and the acceptance.
 
-A new leader has what is in the HA store, but not what only the previous leader held. In that case the client announces
-the files again, uploads what is missing and posts the same job again, with the same id and idempotency key. The job is
+A new leader has what is in the HA store, but not what only the previous leader held. The client then announces the
+files again, uploads what is missing and posts the same job again, with the same id and idempotency key. The job is
 therefore accepted once, however often it is sent.
 """
 
@@ -67,7 +67,7 @@ class JobSubmitting:
                 await self._wait(error)
 
     async def _send(self) -> JobId:
-        # The reply to an earlier post may be lost. A job that has ended since then accepts no uploads.
+        # The reply to an earlier post may have been lost. A job that has ended since then accepts no uploads.
         if self.posted and await self._is_accepted():
             return self._job_id
         submission = await upload(self._client, self._job, self._progress)
@@ -82,7 +82,10 @@ class JobSubmitting:
         return True
 
     async def _wait(self, error: RetryLater) -> None:
-        """Pause before the next try. Raises ``error`` after too long, or if no JobManager was ever reached."""
+        """Pause before the next try.
+
+        Raises ``error`` instead if there has been no progress for too long, or if no JobManager was ever reached.
+        """
         if self._progress.has_moved():
             self._trouble.reset()
         told = self._trouble.is_running

@@ -23,7 +23,7 @@ _OPTION = "--archives"
 _MOST_LINKS = 40  # the kernel's limit
 
 _Member = str | int
-"""Where a link leads, or the mode of a file."""
+"""The target of a link, or the mode of a file."""
 
 
 def check_environment(conf: Mapping[str, str], files: Sequence[JobFile]) -> str | None:

@@ -23,7 +23,7 @@ _R_SUFFIXES = (".r",)
 def check_script(script: str, main_class: str | None) -> Path:
     """Return the absolute path of a script that can be sent.
 
-    Raises InvalidInput, for a syntax error in Python's words.
+    Raises InvalidInput. Its text for a syntax error is Python's own.
     """
     if main_class is not None:
         raise InvalidInput(
@@ -96,7 +96,7 @@ def _find_source(module: str, directory: Path, py_files: Sequence[Path]) -> tupl
 
 
 def _find_installed(module: str) -> bool:
-    """True if Python could import the module here. Unlike importlib.util.find_spec, this runs no parent packages."""
+    """True if Python could import the module here. Unlike importlib.util.find_spec, this imports no parent packages."""
     path: Sequence[str] | None = sys.path
     for part in module.split("."):
         spec = importlib.machinery.PathFinder.find_spec(part, path)

@@ -161,7 +161,7 @@ def _job_name(conf: dict[str, str], entry_point: EntryPoint) -> str:
 
 
 def _refuse_equal_names(artefacts: list[Artefact], files: list[JobFile]) -> None:
-    """Raise InvalidInput if two different files have one name: all files of a job are in one directory."""
+    """Raise InvalidInput if two different files have the same name: all files of a job are in one directory."""
     seen: dict[str, tuple[str, Path]] = {}
     for artefact, file in zip(artefacts, files, strict=True):
         name = artefact.fragment or artefact.name
