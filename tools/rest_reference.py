@@ -31,7 +31,8 @@ OpenAPI 3.1 document at `/v1/openapi.json` has the same content. Prometheus read
 - **Times** are Unix milliseconds, durations milliseconds; -1 means "has not happened".
 - **Errors** are `application/problem+json` (RFC 9457): `status`, `title`, `detail` (what was wrong), `field` (which
   part of the request), `hint` (what to do), and Flink's list `errors`. Any request may get 400 (bad input), 401 (no
-  valid token), 403 (a foreign Host or Origin), 404 (no such resource), 405 (with `Allow`) and 500.
+  valid token), 403 (a foreign Host or Origin, or a role that the route does not admit), 404 (no such resource), 405
+  (with `Allow`) and 500.
 - **503** means "later": nothing has changed, try again. **504** means that the outcome is unknown: read the resource
   before you repeat the request. Submissions, uploads and cancellations may always be repeated.
 - **Unknown** query parameters and unknown fields of bodies are refused. Unknown fields of the objects inside a
@@ -62,6 +63,7 @@ def _section(route: Route) -> Iterator[str]:
     yield f"### {route.method} {route.full_path}\n"
     also = f" Served as `{route.path}` as well." if route.unversioned else ""
     yield f"{route.summary}.{' ' + route.doc if route.doc else ''}{also}\n"
+    yield f"Least role: `{route.role}`.\n"
     described = parameters(route)
     if described:
         yield "| parameter | in | type | meaning |"

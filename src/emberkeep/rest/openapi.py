@@ -50,6 +50,7 @@ def _operation(route: Route, schema_of: dict[str, Json]) -> Json:
         "operationId": operation_id(route),
         "summary": route.summary,
         "tags": [route.tag],
+        "x-emberkeep-role": route.role.value,
         "parameters": parameters(route),
         "responses": _responses(route, schema_of),
     }
@@ -68,7 +69,8 @@ def _operation(route: Route, schema_of: dict[str, Json]) -> Json:
 def operation_id(route: Route) -> str:
     """Return a name for code generators: the handler's module, then the row's ``operation`` or the handler's name.
 
-    >>> operation_id(Route("GET", "/x", operation_id, "", ""))
+    >>> from emberkeep.base.identity import Role
+    >>> operation_id(Route("GET", "/x", operation_id, "", "", role=Role.VIEWER))
     'openapi_operation_id'
     """
     return f"{route.handler.__module__.rpartition('.')[2]}_{route.operation or route.handler.__name__}"

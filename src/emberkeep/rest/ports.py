@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from emberkeep.base.identity import Identity
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.lifecycle.manifest import Manifest
@@ -169,4 +170,5 @@ class LoginLinks(Protocol):
     @property
     def valid_for_ms(self) -> int: ...
 
-    def new_path(self) -> str: ...
+    def new_path(self, identity: Identity) -> str:
+        """Return a link's path on this server. The link begins a session of ``identity``."""

@@ -16,8 +16,8 @@ Leader = Callable[[], str | None]
 
 _PAGES = "/{page:(?:(?:jobs|taskmanagers|nodes|jobmanager)(?:/.*)?)?}"
 _FORMS = "/{form:login|logout}"
-# A browser has its session with the leader. A standby redirects it there without a session.
-STANDBY_PUBLIC = frozenset({"/{page}", "/{form}"})
+# Sessions and named tokens are known to the leader only. A standby sends everybody to the leader, which checks them.
+STANDBY_PUBLIC = frozenset({"/{page}", "/{form}", "/{path}"})
 
 
 def build_standby(

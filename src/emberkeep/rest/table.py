@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiohttp import web
 
+from emberkeep.base.identity import Role
 from emberkeep.rest.blobs import blobs
 from emberkeep.rest.cluster import blocklist, cluster, login, storage, task_managers
 from emberkeep.rest.jobs import jobs, savepoints, submission
@@ -29,5 +31,29 @@ ROUTES: tuple[Route, ...] = (
     *logs.ROUTES,
     *storage.ROUTES,
     *login.ROUTES,
-    Route("GET", "/openapi.json", openapi, "This API as an OpenAPI 3.1 document", "Cluster", reply=dict[str, Any]),
+    Route(
+        "GET",
+        "/openapi.json",
+        openapi,
+        "This API as an OpenAPI 3.1 document",
+        "Cluster",
+        role=Role.VIEWER,
+        reply=dict[str, Any],
+    ),
 )
+
+
+def least_roles(pages: Iterable[web.AbstractRouteDef]) -> Mapping[tuple[str, str], Role]:
+    """Return the least role for each pair of method and declared pattern: the API, ``/metrics``, and the ``pages``.
+
+    A page needs the role of a viewer. A route that is not in the result is for the cluster's own processes.
+    """
+    router = web.UrlDispatcher()
+    router.add_routes(pages)
+    shown = {(route.method, route.resource.canonical) for route in router.routes() if route.resource is not None}
+    api = {
+        (route.method, path): route.role
+        for route in ROUTES
+        for path in ([route.full_path, route.path] if route.unversioned else [route.full_path])
+    }
+    return {**dict.fromkeys(shown, Role.VIEWER), ("GET", "/metrics"): Role.METRICS, **api}

@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import ClientResponse, ClientSession
 
 from emberkeep.adapters.http.rpc import rpc_routes
-from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.security import AccessPolicy, NamedTokens, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions
 from emberkeep.adapters.http.web_login import LoginLinks, login_routes
@@ -33,6 +33,7 @@ from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
+from emberkeep.rest.table import least_roles
 from emberkeep.web.pages import web_routes
 from emberkeep.web.session_routes import session_routes
 from tests.support.seeded_ids import SeededIds
@@ -156,6 +157,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     blobs, storage = MemoryBlobs(directory), FakeStorage()
     gateway.blobs = blobs
     sessions = changes.pop("sessions", None) or WebSessions()
+    tokens: NamedTokens | None = changes.pop("tokens", None)
     port = bind_port("127.0.0.1", 0)
     parts: dict[str, Any] = {
         "login_links": LoginLinks(sessions),
@@ -174,11 +176,13 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     api = Api(**{**parts, **changes})
     pages = web_routes(gateway, system.clock, lambda: storage.info.problem)
     access = WebAccess(sessions, session_routes(pages))
-    policy = AccessPolicy(token=TOKEN, public=frozenset({"/static/{name}"}), web=access)
+    policy = AccessPolicy(
+        TOKEN, public=frozenset({"/static/{name}"}), web=access, roles=least_roles(pages), tokens=tokens
+    )
     app = build_application(
         api,
         secure=partial(secure, policy=policy),
-        routes=[*login_routes(TOKEN, sessions), *rpc_routes(ServesNoRpc()), *pages],
+        routes=[*login_routes(TOKEN, sessions, tokens), *rpc_routes(ServesNoRpc()), *pages],
     )
     server = await serve_http(app, port)
     try:

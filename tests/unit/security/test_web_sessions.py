@@ -23,6 +23,7 @@ from emberkeep.adapters.http.sessions import (
     MOST_SESSIONS,
     WebSessions,
 )
+from emberkeep.base.identity import CLUSTER
 from emberkeep.jobs.model import JobStatus
 from emberkeep.rest.table import ROUTES
 from emberkeep.web.session_routes import session_routes
@@ -291,21 +292,25 @@ def _addresses(page: str) -> list[tuple[str, str]]:
 class TestBounds:
     def test_sessions_are_bounded_and_those_in_use_stay(self) -> None:
         sessions = WebSessions(Hands())
-        first, second = sessions.begin(), sessions.begin()
+        first, second = sessions.begin(CLUSTER), sessions.begin(CLUSTER)
         for _ in range(MOST_SESSIONS - 2):
-            sessions.begin()
+            sessions.begin(CLUSTER)
         assert sessions.use(first)
-        sessions.begin()
-        assert (sessions.use(first), sessions.use(second)) == (True, False)
+        sessions.begin(CLUSTER)
+        assert (sessions.use(first), sessions.use(second)) == (CLUSTER, None)
 
     def test_codes_are_bounded_and_the_newest_stay(self) -> None:
         sessions = WebSessions(Hands())
-        codes = [sessions.new_code() for _ in range(MOST_CODES + 1)]
-        assert [sessions.redeem(codes[0]), sessions.redeem(codes[1]), sessions.redeem(codes[-1])] == [False, True, True]
+        codes = [sessions.new_code(CLUSTER) for _ in range(MOST_CODES + 1)]
+        assert [sessions.redeem(codes[0]), sessions.redeem(codes[1]), sessions.redeem(codes[-1])] == [
+            None,
+            CLUSTER,
+            CLUSTER,
+        ]
 
     def test_neither_ids_nor_codes_are_kept(self) -> None:
         sessions = WebSessions(Hands())
-        session, code = sessions.begin(), sessions.new_code()
+        session, code = sessions.begin(CLUSTER), sessions.new_code(CLUSTER)
         kept = repr(vars(sessions))
         assert session not in kept
         assert code not in kept

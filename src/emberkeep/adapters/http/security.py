@@ -4,7 +4,8 @@ Every request passes three checks, even on loopback, where any local program and
 
 - The Host header names this server (against DNS rebinding).
 - A change that comes from a web page comes from a page of this server (Origin).
-- The request carries the token as a bearer, or the cookie of a web session, with which only some routes are open.
+- The request carries a token as a bearer, or the cookie of a web session, with which only some routes are open.
+- The role of the caller permits the route.
 
 Errors are RFC 9457 problem documents.
 """
@@ -14,8 +15,11 @@ from __future__ import annotations
 import functools
 import hmac
 import ipaddress
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,6 +39,8 @@ from emberkeep.adapters.http.rpc import http_status
 from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
+from emberkeep.base.identity import CLUSTER, Identity, Role
+from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 
 CONTENT_SECURITY_POLICY = (
@@ -55,19 +61,30 @@ _READING = (hdrs.METH_GET, hdrs.METH_HEAD)
 _log = structlog.get_logger(__name__)
 
 
+class NamedTokens(Protocol):
+    """The tokens that the cluster has issued by name."""
+
+    def identify(self, credential: str) -> Identity | str:
+        """Return the identity of a token's holder; if there is none, why the token is refused, "" if it is unknown."""
+
+
 @dataclass(frozen=True)
 class AccessPolicy:
     """The callers that may use a port.
 
     ``token`` is what every caller must present. ``hosts`` are names, without ports, that this server answers to besides
     loopback ones. ``public`` are routes that need no token, by their declared pattern ("/static/{name}", or a static
-    folder's prefix). ``web``: what browsers that have logged in may do, for a port with web pages.
+    folder's prefix). ``web``: what browsers that have logged in may do, for a port with web pages. ``tokens``: the
+    named tokens. ``roles``: the least role for each pair of method and declared pattern; the routes that it does not
+    list are for holders of ``token``.
     """
 
     token: str
     hosts: frozenset[str] = frozenset()
     public: frozenset[str] = frozenset()
     web: WebAccess | None = None
+    tokens: NamedTokens | None = None
+    roles: Mapping[tuple[str, str], Role] = field(default_factory=dict)
 
 
 def secure(app: web.Application, policy: AccessPolicy) -> None:
@@ -208,34 +225,68 @@ def _is_public(request: web.Request, policy: AccessPolicy) -> bool:
 
 def _check_login(request: web.Request, policy: AccessPolicy) -> web.Response | None:
     """Return a refusal if the request may not pass, and record a valid login of its connection."""
-    has_token = _has_token(request, policy)
-    has_session = not has_token and _has_session(request, policy)
-    if has_token or has_session:
+    holder = _token_holder(request, policy)
+    by_token = isinstance(holder, Identity)
+    identity = holder if isinstance(holder, Identity) else _session_holder(request, policy)
+    if identity is not None:
         prove(request)
-    if has_token or _is_public(request, policy):
+        request[REQUEST_IDENTITY] = identity
+    if _is_public(request, policy) or (identity is CLUSTER and by_token):
         return None
-    if not has_session:
-        return _without_login(request, policy)
-    return None if policy.web is not None and policy.web.allows(request) else _beyond_session(request)
+    if identity is None:
+        return _without_login(request, policy, "" if isinstance(holder, Identity) else holder)
+    if not by_token and not (policy.web is not None and policy.web.allows(request)):
+        return _beyond_session(request)
+    return _check_role(request, policy, identity)
 
 
-def _has_token(request: web.Request, policy: AccessPolicy) -> bool:
+def _token_holder(request: web.Request, policy: AccessPolicy) -> Identity | str:
+    """Return the holder of the request's token; if there is none, the reason why a named token is refused, or ""."""
     scheme, _, credential = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    return scheme.lower() == "bearer" and same_secret(credential.strip(), policy.token)
+    if scheme.lower() != "bearer":
+        return ""
+    if same_secret(credential.strip(), policy.token):
+        return CLUSTER
+    return "" if policy.tokens is None else policy.tokens.identify(credential.strip())
 
 
-def _has_session(request: web.Request, policy: AccessPolicy) -> bool:
+def _session_holder(request: web.Request, policy: AccessPolicy) -> Identity | None:
     session_id = None if policy.web is None else session_of(request)
-    return policy.web is not None and session_id is not None and policy.web.sessions.use(session_id)
+    return None if policy.web is None or session_id is None else policy.web.sessions.use(session_id)
 
 
-def _without_login(request: web.Request, policy: AccessPolicy) -> web.Response:
+def _check_role(request: web.Request, policy: AccessPolicy, identity: Identity) -> web.Response | None:
+    resource = request.match_info.route.resource
+    if resource is None:
+        return None  # answered with 404 or 405
+    method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
+    needed = policy.roles.get((request.method, resource.canonical)) or policy.roles.get((method, resource.canonical))
+    if needed is not None and identity.role.includes(needed):
+        return None
+    what = f"{request.method} {request.path[:200]}"
+    if needed is None:
+        return problem(
+            HTTPStatus.FORBIDDEN,
+            f"{what} is for the processes of the cluster, and {identity.name!r} has a named token",
+            hint="use the cluster's token, on a machine of the cluster",
+        )
+    command = f"emberkeep token create {shlex.quote(identity.name)} --role {needed.value}"
+    return problem(
+        HTTPStatus.FORBIDDEN,
+        f"{what} needs the role {needed.value}, and {identity.name!r} has the role {identity.role.value}",
+        hint=f"an administrator can give it: `{command}`",
+    )
+
+
+def _without_login(request: web.Request, policy: AccessPolicy, reason: str) -> web.Response:
     if policy.web is not None and request.method == hdrs.METH_GET and accepts_page(request):
         return login_page(MISSING if session_of(request) is None else ENDED)
     answer = problem(
         HTTPStatus.UNAUTHORIZED,
-        "a valid token is missing",
-        hint="send it as `Authorization: Bearer …`; in a browser open /login. The token is in the file "
+        reason or "a valid token is missing",
+        hint="an administrator makes a new one with `emberkeep token create`, to be put into security.token-file"
+        if reason
+        else "send it as `Authorization: Bearer …`; in a browser open /login. The token is in the file "
         "security.token-file",
     )
     answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"

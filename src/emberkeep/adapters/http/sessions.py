@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from emberkeep.base.clock import since_boot
+from emberkeep.base.identity import Identity
 
 IDLE_SECONDS = 3600.0  # an open page asks for news every few seconds, which counts as use
 LIFETIME_SECONDS = 12 * 3600.0
@@ -26,8 +27,9 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 @dataclass(frozen=True)
 class _Session:
-    """When a session ends: without use, and at the latest. Seconds of the clock."""
+    """Whose session it is, and when it ends: without use, and at the latest. Seconds of the clock."""
 
+    identity: Identity
     idle_until: float
     until: float
 
@@ -35,46 +37,62 @@ class _Session:
         return now >= min(self.idle_until, self.until)
 
 
+@dataclass(frozen=True)
+class _Code:
+    identity: Identity
+    until: float  # seconds of the clock
+
+
 class WebSessions:
     """The sessions that are open, and the codes that have not been used yet.
 
-    If there are too many sessions, the one that was unused for longest ends; of the codes, the oldest.
+    If there are too many sessions, the one that was unused for longest ends; of the codes, the oldest. ``is_valid``
+    tells whether an identity may still log in: the sessions and codes of an identity whose tokens are revoked or have
+    expired end.
     """
 
-    def __init__(self, now: Callable[[], float] = since_boot) -> None:
+    def __init__(
+        self, now: Callable[[], float] = since_boot, is_valid: Callable[[Identity], bool] = lambda _: True
+    ) -> None:
         self._now = now
+        self._is_valid = is_valid
         self._sessions: dict[bytes, _Session] = {}  # the least recently used first
-        self._codes: dict[bytes, float] = {}  # until when each is valid, the oldest first
+        self._codes: dict[bytes, _Code] = {}  # the oldest first
 
-    def new_code(self) -> str:
-        """Return a code that begins one session within CODE_SECONDS."""
-        code, now = secrets.token_urlsafe(_RANDOM_BYTES), self._now()
-        self._codes = {key: until for key, until in self._codes.items() if now < until}
+    def new_code(self, identity: Identity) -> str:
+        """Return a code that begins one session of ``identity`` within CODE_SECONDS."""
+        secret, now = secrets.token_urlsafe(_RANDOM_BYTES), self._now()
+        self._codes = {key: code for key, code in self._codes.items() if now < code.until}
         _make_room(self._codes, MOST_CODES)
-        self._codes[_digest(code)] = now + CODE_SECONDS
-        return code
+        self._codes[_digest(secret)] = _Code(identity, now + CODE_SECONDS)
+        return secret
 
-    def redeem(self, code: str) -> bool:
-        """Use up a code. Return True if it was valid."""
-        until = self._codes.pop(_digest(code), None)
-        return until is not None and self._now() < until
+    def redeem(self, secret: str) -> Identity | None:
+        """Use up a code. Return whose session it begins, None if it is not valid."""
+        code = self._codes.pop(_digest(secret), None)
+        if code is None or self._now() >= code.until or not self._is_valid(code.identity):
+            return None
+        return code.identity
 
-    def begin(self) -> str:
+    def begin(self, identity: Identity) -> str:
         """Return the id of a new session."""
         session_id, now = secrets.token_urlsafe(_RANDOM_BYTES), self._now()
         self._sessions = {key: session for key, session in self._sessions.items() if not session.is_over(now)}
         _make_room(self._sessions, MOST_SESSIONS)
-        self._sessions[_digest(session_id)] = _Session(now + IDLE_SECONDS, now + LIFETIME_SECONDS)
+        self._sessions[_digest(session_id)] = _Session(identity, now + IDLE_SECONDS, now + LIFETIME_SECONDS)
         return session_id
 
-    def use(self, session_id: str) -> bool:
-        """Return True if the session is open. If so, it stays open for another IDLE_SECONDS, within its lifetime."""
+    def use(self, session_id: str) -> Identity | None:
+        """Return whose session it is, None if it is not open.
+
+        An open one stays open for another IDLE_SECONDS, within its lifetime.
+        """
         key, now = _digest(session_id), self._now()
         session = self._sessions.pop(key, None)
-        if session is None or session.is_over(now):
-            return False
+        if session is None or session.is_over(now) or not self._is_valid(session.identity):
+            return None
         self._sessions[key] = replace(session, idle_until=now + IDLE_SECONDS)
-        return True
+        return session.identity
 
     def end(self, session_id: str) -> None:
         """End a session. Unknown ids are ignored."""

@@ -19,16 +19,23 @@ from emberkeep.adapters.http.login_page import (
     code_page,
     login_page,
 )
-from emberkeep.adapters.http.security import problem, same_secret
+from emberkeep.adapters.http.security import NamedTokens, problem, same_secret
 from emberkeep.adapters.http.sessions import CODE_SECONDS, WebSessions, session_cookie_name, session_of
+from emberkeep.base.identity import CLUSTER, Identity
 
 _MOST_BYTES = 4096  # of a form: it holds a token or a code
 _SECONDS = 10.0  # for a form to arrive
 _FORM = "application/x-www-form-urlencoded"
 
 
-def login_routes(token: str, sessions: WebSessions) -> list[web.RouteDef]:
+def login_routes(token: str, sessions: WebSessions, tokens: NamedTokens | None = None) -> list[web.RouteDef]:
     """Return the routes of the login page, its form, and log-out. They must be reachable without a session."""
+
+    def holder_of(given: str) -> Identity | None:
+        if same_secret(given, token):
+            return CLUSTER
+        found = "" if tokens is None else tokens.identify(given)
+        return found if isinstance(found, Identity) else None
 
     async def show(request: web.Request) -> web.Response:
         code = request.query.get("code")
@@ -37,16 +44,16 @@ def login_routes(token: str, sessions: WebSessions) -> list[web.RouteDef]:
     async def log_in(request: web.Request) -> web.Response:
         form = await _read_form(request)
         if "code" in form:
-            valid, reason = sessions.redeem(form["code"]), USED
+            identity, reason = sessions.redeem(form["code"]), USED
         else:
-            valid, reason = same_secret(form.get("token", ""), token), WRONG
-        if not valid:
+            identity, reason = holder_of(form.get("token", "")), WRONG
+        if identity is None:
             return _refusal(request, reason)
         _end_session(request, sessions)
         answer = _go_to("/")
         answer.set_cookie(
             session_cookie_name(request),
-            sessions.begin(),
+            sessions.begin(identity),
             httponly=True,
             samesite="Strict",
             secure=request.secure,
@@ -73,9 +80,9 @@ class LoginLinks:
     def __init__(self, sessions: WebSessions) -> None:
         self._sessions = sessions
 
-    def new_path(self) -> str:
-        """Return the link's part below the server's address."""
-        return f"{LOGIN_PATH}?code={self._sessions.new_code()}"
+    def new_path(self, identity: Identity) -> str:
+        """Return a link's path on this server. The link begins a session of ``identity``."""
+        return f"{LOGIN_PATH}?code={self._sessions.new_code(identity)}"
 
 
 async def _read_form(request: web.Request) -> dict[str, str]:

@@ -59,6 +59,7 @@ from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_catalogue import ProcessLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.waiting import MAX_WAITING
+from emberkeep.rest.table import least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.spark.distribution import spark_version
 from emberkeep.web.pages import web_routes
@@ -217,7 +218,8 @@ async def leadership(
             certificate_expires_ms=settings.certificate_expires_ms,
         )
         pages = web_routes(gateway, system.clock, keeper.problem)
-        policy = dataclasses.replace(settings.policy, web=WebAccess(sessions, session_routes(pages)))
+        access = WebAccess(sessions, session_routes(pages))
+        policy = dataclasses.replace(settings.policy, web=access, roles=least_roles(pages))
         answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,

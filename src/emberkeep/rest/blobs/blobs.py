@@ -14,6 +14,7 @@ from msgspec import Meta, field
 
 from emberkeep.base.configuration.options import BLOB_MAX_SIZE
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.identity import Role
 from emberkeep.jobmanager.views.blobs import BlobView
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.protocol.rest_blobs import (
@@ -186,6 +187,7 @@ ROUTES = (
         open_group,
         "Announce BLOBs that belong together, before their job is submitted",
         "BLOBs",
+        role=Role.SUBMITTER,
         reply=BlobGroupOpened,
         body=BlobGroup,
         problems=(409, 413, 415, 503),
@@ -193,13 +195,16 @@ ROUTES = (
         "Once the last BLOB of the group has arrived, all of them are kept for at least `blob.retention.interval`; "
         "submit the job within that time.",
     ),
-    Route("GET", _OF_JOB, list_of_job, "The BLOBs of one job", "BLOBs", reply=BlobList, problems=(503,)),
+    Route(
+        "GET", _OF_JOB, list_of_job, "The BLOBs of one job", "BLOBs", role=Role.VIEWER, reply=BlobList, problems=(503,)
+    ),
     Route(
         "PUT",
         _ONE,
         put,
         "Upload a BLOB",
         "BLOBs",
+        role=Role.SUBMITTER,
         status=201,
         reply=BlobStored,
         raw_body="The content itself. The server refuses it if its SHA-256 differs from the key.",
@@ -215,6 +220,7 @@ ROUTES = (
         head,
         "Check whether a BLOB exists; get its size",
         "BLOBs",
+        role=Role.VIEWER,
         media="application/octet-stream",
         reply_headers=(_SIZE,),
         problems=(404, 503),
@@ -225,6 +231,7 @@ ROUTES = (
         get,
         "Download a BLOB",
         "BLOBs",
+        role=Role.OPERATOR,
         media="application/octet-stream",
         query=Download,
         headers=(_RANGE, _PEER),
@@ -240,6 +247,7 @@ ROUTES = (
         ready,
         "Report that a task manager's cache has a BLOB and serves it to other caches",
         "BLOBs",
+        role=Role.SUBMITTER,
         status=204,
         headers=(_PEER,),
         problems=(503,),
@@ -250,18 +258,29 @@ ROUTES = (
         acknowledge,
         "Give a reference back",
         "BLOBs",
+        role=Role.OPERATOR,
         status=204,
         headers=(_ATTEMPT,),
         problems=(409, 503),
         doc="It is no error if the reference does not exist.",
     ),
-    Route("GET", "/blobs", list_all, "All BLOBs that the server knows", "BLOBs", reply=BlobList, problems=(503,)),
+    Route(
+        "GET",
+        "/blobs",
+        list_all,
+        "All BLOBs that the server knows",
+        "BLOBs",
+        role=Role.VIEWER,
+        reply=BlobList,
+        problems=(503,),
+    ),
     Route(
         "POST",
         "/blobs/verify",
         verify,
         "Read every BLOB in both stores and repair damaged copies",
         "BLOBs",
+        role=Role.OPERATOR,
         reply=BlobCheck,
         problems=(503,),
         doc="The reply comes when all BLOBs have been read.",
@@ -272,6 +291,7 @@ ROUTES = (
         verify,
         "Read every BLOB of one job in both stores and repair damaged copies",
         "BLOBs",
+        role=Role.OPERATOR,
         reply=BlobCheck,
         operation="verify_job",
         problems=(503,),
@@ -282,6 +302,7 @@ ROUTES = (
         collect,
         "Run the staged clean-up once, now",
         "BLOBs",
+        role=Role.OPERATOR,
         reply=BlobCollection,
         problems=(503,),
         doc="It deletes the BLOBs that an earlier run staged, and stages those that are now unreferenced.",

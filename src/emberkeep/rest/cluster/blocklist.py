@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.identity import Role
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import (
     BlockAction,
@@ -140,6 +141,7 @@ def _routes(path: str, kind: str, reply: type[msgspec.Struct]) -> tuple[Route, R
             block,
             f"Block a {kind.replace('_', ' ')}, or change its entry",
             "Blocklist",
+            role=Role.OPERATOR,
             status=201,
             also=(202,),
             reply=reply,
@@ -156,6 +158,7 @@ def _routes(path: str, kind: str, reply: type[msgspec.Struct]) -> tuple[Route, R
             unblock,
             f"Unblock a {kind.replace('_', ' ')}",
             "Blocklist",
+            role=Role.OPERATOR,
             media="",
             problems=(404, 503, 504),
             names_empty=True,
@@ -172,6 +175,7 @@ ROUTES = (
         blocklist,
         "All blocked nodes and task managers",
         "Blocklist",
+        role=Role.VIEWER,
         reply=BlocklistInfo,
         unversioned=True,
     ),

@@ -11,6 +11,7 @@ import msgspec
 from emberkeep.base.configuration.options import ENCRYPTION
 from emberkeep.base.configuration.values import options
 from emberkeep.base.errors import RetryLater
+from emberkeep.base.identity import Role
 from emberkeep.protocol.rest import Empty
 from emberkeep.protocol.rest_cluster import ClusterOverview, ConfigurationEntry, DashboardConfiguration, Features, Probe
 from emberkeep.rest.cluster.shapes import FLINK_VERSION, JobManagerCondition, cluster_overview
@@ -83,14 +84,31 @@ async def readiness(call: CheckedRequest) -> msgspec.Struct:
 
 
 ROUTES = (
-    Route("GET", "/overview", overview, "Counts of jobs, task managers and slots", "Cluster", reply=ClusterOverview),
-    Route("GET", "/config", config, "Settings that dashboards need", "Cluster", reply=DashboardConfiguration),
+    Route(
+        "GET",
+        "/overview",
+        overview,
+        "Counts of jobs, task managers and slots",
+        "Cluster",
+        role=Role.VIEWER,
+        reply=ClusterOverview,
+    ),
+    Route(
+        "GET",
+        "/config",
+        config,
+        "Settings that dashboards need",
+        "Cluster",
+        role=Role.VIEWER,
+        reply=DashboardConfiguration,
+    ),
     Route(
         "GET",
         "/jobmanager/config",
         job_manager_config,
         "The JobManager's configuration, and where each value was set",
         "Cluster",
+        role=Role.VIEWER,
         reply=list[ConfigurationEntry],
     ),
     Route(
@@ -99,6 +117,7 @@ ROUTES = (
         shut_down,
         "Shut the JobManager down",
         "Cluster",
+        role=Role.ADMIN,
         reply=Empty,
         doc="Drivers and executors continue; the next JobManager attaches to them.",
     ),
@@ -108,9 +127,19 @@ ROUTES = (
         leader,
         "200 if this JobManager is the leader, else 503",
         "Probes",
+        role=Role.METRICS,
         reply=Probe,
         problems=(503,),
     ),
-    Route("GET", "/liveness", liveness, "200 while the process answers", "Probes", reply=Probe),
-    Route("GET", "/readiness", readiness, "200 when requests can be served", "Probes", reply=Probe, problems=(503,)),
+    Route("GET", "/liveness", liveness, "200 while the process answers", "Probes", role=Role.METRICS, reply=Probe),
+    Route(
+        "GET",
+        "/readiness",
+        readiness,
+        "200 when requests can be served",
+        "Probes",
+        role=Role.METRICS,
+        reply=Probe,
+        problems=(503,),
+    ),
 )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from emberkeep.base.identity import Role
 from emberkeep.protocol.rest_login import LoginLink
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 
 async def new_login_link(call: CheckedRequest) -> msgspec.Struct:
     links = call.api.login_links
-    return LoginLink(path=links.new_path(), job_manager=call.api.gateway.address(), valid_for=links.valid_for_ms)
+    return LoginLink(
+        path=links.new_path(call.identity), job_manager=call.api.gateway.address(), valid_for=links.valid_for_ms
+    )
 
 
 ROUTES = (
@@ -20,6 +23,7 @@ ROUTES = (
         new_login_link,
         "Make a link that logs a browser in, once",
         "Cluster",
+        role=Role.VIEWER,
         status=201,
         reply=LoginLink,
         doc="The session that begins with it can use the pages and their buttons. It cannot use this API's other "

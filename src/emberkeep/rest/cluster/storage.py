@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from emberkeep.base.identity import Role
 from emberkeep.protocol.rest_storage import StorageInfo
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
@@ -39,6 +40,7 @@ ROUTES = (
         status,
         "The owner of the shared storage, and the data there that no job needs",
         "Storage",
+        role=Role.VIEWER,
         reply=StorageInfo,
         operation="storage_status",
         problems=(503,),
@@ -49,6 +51,7 @@ ROUTES = (
         adopt,
         "Declare that the data in the storage belongs to this cluster",
         "Storage",
+        role=Role.ADMIN,
         reply=StorageInfo,
         operation="adopt_storage",
         problems=(409, 503, 507),
@@ -61,6 +64,7 @@ ROUTES = (
         purge,
         "Adopt the storage, and delete at once the data of all unknown jobs",
         "Storage",
+        role=Role.ADMIN,
         reply=StorageInfo,
         operation="purge_storage",
         query=PurgeStorage,

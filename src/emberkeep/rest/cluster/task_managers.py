@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.identity import Role
 from emberkeep.protocol.rest import Empty
 from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagers
 from emberkeep.rest.cluster.shapes import task_manager_details, task_manager_summary
@@ -45,13 +46,22 @@ async def task_manager(call: CheckedRequest) -> msgspec.Struct:
 
 
 ROUTES = (
-    Route("GET", "/taskmanagers", task_managers, "All registered task managers", "Task managers", reply=TaskManagers),
+    Route(
+        "GET",
+        "/taskmanagers",
+        task_managers,
+        "All registered task managers",
+        "Task managers",
+        role=Role.VIEWER,
+        reply=TaskManagers,
+    ),
     Route(
         "GET",
         "/taskmanagers/{taskmanagerid}",
         task_manager,
         "One task manager with its allocated slots",
         "Task managers",
+        role=Role.VIEWER,
         reply=TaskManagerDetails,
         problems=(404,),
     ),
@@ -61,6 +71,7 @@ ROUTES = (
         stop,
         "End a task manager permanently",
         "Task managers",
+        role=Role.OPERATOR,
         status=202,
         reply=Empty,
         query=StopParameters,

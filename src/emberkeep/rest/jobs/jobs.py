@@ -9,6 +9,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.identity import Role
 from emberkeep.protocol.rest import Empty
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.protocol.rest_jobs import (
@@ -86,15 +87,24 @@ async def events(call: CheckedRequest) -> web.StreamResponse:
 
 
 ROUTES = (
-    Route("GET", "/jobs", jobs, "Ids and states of all jobs", "Jobs", reply=JobIdsWithStatus),
-    Route("GET", "/jobs/overview", jobs_overview, "All jobs, newest first", "Jobs", reply=MultipleJobsDetails),
-    Route("GET", "/jobs/{jobid}", job, "One job", "Jobs", reply=JobDetailsInfo, problems=(404,)),
+    Route("GET", "/jobs", jobs, "Ids and states of all jobs", "Jobs", role=Role.VIEWER, reply=JobIdsWithStatus),
+    Route(
+        "GET",
+        "/jobs/overview",
+        jobs_overview,
+        "All jobs, newest first",
+        "Jobs",
+        role=Role.VIEWER,
+        reply=MultipleJobsDetails,
+    ),
+    Route("GET", "/jobs/{jobid}", job, "One job", "Jobs", role=Role.VIEWER, reply=JobDetailsInfo, problems=(404,)),
     Route(
         "PATCH",
         "/jobs/{jobid}",
         cancel,
         "Cancel a job",
         "Jobs",
+        role=Role.SUBMITTER,
         status=202,
         reply=Empty,
         query=TerminateJob,
@@ -108,6 +118,7 @@ ROUTES = (
         exceptions,
         "Why attempts and executors were lost, newest first",
         "Jobs",
+        role=Role.VIEWER,
         reply=JobExceptions,
         query=ReadExceptions,
         problems=(404,),
@@ -118,6 +129,7 @@ ROUTES = (
         checkpoints,
         "What the job's streaming queries have committed, and its savepoints",
         "Jobs",
+        role=Role.VIEWER,
         reply=CheckpointStatistics,
         problems=(404,),
         doc="These are the stored records, which the next leader and the next attempt read. A query may be some "
@@ -129,6 +141,7 @@ ROUTES = (
         config,
         "What the job was submitted with; secret values are hidden",
         "Jobs",
+        role=Role.VIEWER,
         reply=JobConfigInfo,
         problems=(404,),
     ),
@@ -138,6 +151,7 @@ ROUTES = (
         events,
         "Live view of a job (server-sent events)",
         "Jobs",
+        role=Role.VIEWER,
         media="text/event-stream",
         problems=(404, 503),
         doc="First, and after each change, comes an event `job` with the body of `/jobs/{jobid}`; the last event is "

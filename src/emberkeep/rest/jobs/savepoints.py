@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
+from emberkeep.base.identity import Role
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.rest_savepoints import (
     DisposalStatus,
@@ -182,6 +183,7 @@ ROUTES = (
         stop,
         "Stop a job with a savepoint: suspend it, or drain it",
         "Savepoints",
+        role=Role.SUBMITTER,
         status=202,
         reply=TriggerResponse,
         body=StopRequest,
@@ -194,6 +196,7 @@ ROUTES = (
         make_savepoint,
         "Make a savepoint of a job, which continues to run",
         "Savepoints",
+        role=Role.SUBMITTER,
         status=202,
         reply=TriggerResponse,
         body=SavepointRequest,
@@ -206,17 +209,21 @@ ROUTES = (
         savepoint_of_job,
         "Progress of a savepoint or stop",
         "Savepoints",
+        role=Role.VIEWER,
         reply=SavepointStatus,
         problems=(404, 503),
         doc="Also 404 for a request that failed under an earlier leader. Completed savepoints stay known.",
     ),
-    Route("GET", "/savepoints", savepoints, "Savepoints of all jobs", "Savepoints", reply=SavepointList),
+    Route(
+        "GET", "/savepoints", savepoints, "Savepoints of all jobs", "Savepoints", role=Role.VIEWER, reply=SavepointList
+    ),
     Route(
         "GET",
         "/savepoints/manifest",
         manifest,
         "Contents of a savepoint",
         "Savepoints",
+        role=Role.VIEWER,
         reply=SavepointInfo,
         query=ReadSavepoint,
         problems=(404, 503),
@@ -229,6 +236,7 @@ ROUTES = (
         verify,
         "Read all of a savepoint and compare it with its manifest",
         "Savepoints",
+        role=Role.SUBMITTER,
         reply=SavepointCheck,
         body=SavepointFiles,
         problems=(404, 503),
@@ -240,6 +248,7 @@ ROUTES = (
         dispose,
         "Delete a savepoint",
         "Savepoints",
+        role=Role.OPERATOR,
         reply=TriggerResponse,
         body=SavepointPath,
         problems=(503,),
@@ -252,6 +261,7 @@ ROUTES = (
         disposal,
         "Progress of a deletion",
         "Savepoints",
+        role=Role.OPERATOR,
         reply=DisposalStatus,
         problems=(404,),
     ),

@@ -8,6 +8,7 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
+from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobKey, BlobKind
@@ -132,6 +133,7 @@ ROUTES = (
         submit,
         "Submit a job",
         "Jobs",
+        role=Role.SUBMITTER,
         status=202,
         reply=JobSubmitted,
         body=JobSubmission,

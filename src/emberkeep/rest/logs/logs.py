@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
 from emberkeep.protocol.rest_logs import LogInfo, LogList
@@ -130,6 +131,7 @@ def _log(path: str, serve: Handler, title: str) -> Route:
         serve,
         title,
         "Logs",
+        role=Role.VIEWER,
         media="text/plain",
         query=ReadLog,
         reply_headers=LOG_REPLY_HEADERS,
@@ -139,7 +141,9 @@ def _log(path: str, serve: Handler, title: str) -> Route:
 
 
 ROUTES = (
-    Route("GET", "/jobmanager/logs", job_manager_logs, "The JobManager's logs", "Logs", reply=LogList),
+    Route(
+        "GET", "/jobmanager/logs", job_manager_logs, "The JobManager's logs", "Logs", role=Role.VIEWER, reply=LogList
+    ),
     _log("/jobmanager/logs/{name}", job_manager_log, "A log of the JobManager"),
     Route(
         "GET",
@@ -147,6 +151,7 @@ ROUTES = (
         task_manager_logs,
         "Logs that a task manager holds: its own, and those of drivers and executors that ran there",
         "Logs",
+        role=Role.VIEWER,
         reply=LogList,
         problems=(404, 503),
     ),
@@ -157,6 +162,7 @@ ROUTES = (
         job_logs,
         "Logs of a job's drivers and executors, newest attempt first",
         "Logs",
+        role=Role.VIEWER,
         reply=LogList,
         problems=(404,),
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
@@ -15,7 +15,9 @@ from aiohttp import web
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id, parse_trigger_id
+from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.blobs.model import parse_blob_key
 from emberkeep.blocklist.model import parse_node_id
 from emberkeep.protocol.rest import API_PREFIX
@@ -58,6 +60,11 @@ class CheckedRequest:
     query: Any
     body: Any
 
+    @property
+    def identity(self) -> Identity:
+        """The caller, which the access checks have recorded."""
+        return self.request[REQUEST_IDENTITY]
+
 
 Handler = Callable[[CheckedRequest], Awaitable[msgspec.Struct | list[Any] | web.StreamResponse]]
 
@@ -66,6 +73,7 @@ Handler = Callable[[CheckedRequest], Awaitable[msgspec.Struct | list[Any] | web.
 class Route:
     """One row of the route table.
 
+    - ``role``: the least role that may call it.
     - ``reply``: type of the JSON reply; None if ``media`` names another kind of body.
     - ``also``: statuses of further replies that are not errors.
     - ``problems``: statuses of errors that this route adds to those that every route may return.
@@ -80,6 +88,7 @@ class Route:
     handler: Handler
     summary: str
     tag: str
+    role: Role = field(kw_only=True)
     status: int = 200
     also: tuple[int, ...] = ()
     reply: Any = None

@@ -18,6 +18,7 @@ from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions, session_cookie_name
 from emberkeep.adapters.http.web_login import login_routes
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.identity import Role
 from emberkeep.protocol.rest import Problem
 
 TOKEN = "tok-" + "x" * 40
@@ -69,6 +70,7 @@ async def site() -> AsyncIterator[Site]:
         hosts=frozenset({"spark.example"}),
         public=frozenset({"/static/{name}"}),
         web=WebAccess(sessions, frozenset({("GET", "/"), ("POST", "/")})),
+        roles={("GET", "/"): Role.VIEWER, ("POST", "/"): Role.VIEWER},
     )
     app = web.Application()
     secure(app, policy)

@@ -1,0 +1,38 @@
+"""Who calls a cluster, and what its role permits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What an identity may do. Each role may do what those before it may do."""
+
+    METRICS = "metrics"  # read /metrics
+    VIEWER = "viewer"  # see jobs, logs, nodes and settings
+    SUBMITTER = "submitter"  # submit jobs; stop, cancel and save its own ones
+    OPERATOR = "operator"  # act on all jobs, nodes, BLOBs and savepoints
+    ADMIN = "admin"  # make tokens, take over storage, end the cluster
+
+    def includes(self, needed: Role) -> bool:
+        """Return True if this role may do what ``needed`` may do."""
+        order = list(Role)
+        return order.index(self) >= order.index(needed)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The caller of a request.
+
+    ``name``: the name of its token. ``namespace``: the one whose jobs it sees and may act on, or "" for all jobs.
+    """
+
+    name: str
+    role: Role
+    namespace: str = ""
+
+
+CLUSTER_NAME = "cluster"
+# Whoever holds the cluster's own token: its daemons, its drivers, and people on its machines. Only it may use RPC.
+CLUSTER = Identity(CLUSTER_NAME, Role.ADMIN)
