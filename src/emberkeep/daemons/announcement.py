@@ -11,9 +11,9 @@ from emberkeep.base.errors import EmberkeepError
 
 
 def announce_ready(url: str, token_file: Path, ca: str) -> None:
-    """Announce that the process serves at ``url``. Callers authenticate with the token in ``token_file``.
+    """Announce that the process serves at ``url``. Callers must authenticate with the token in ``token_file``.
 
-    ``ca``: the file with the CAs that prove the process; "" if it does not encrypt.
+    ``ca``: the file with the CAs that verify the process; "" if it does not encrypt.
     """
     _write({"url": url, "token_file": str(token_file), "ca": ca})
 

@@ -16,7 +16,7 @@ from emberkeep.base.configuration.values import Configuration
 def parse_arguments(daemon: str, arguments: list[str]) -> tuple[Configuration, StateLayout]:
     """Read ``--state-dir DIR``, ``--config FILE`` and any number of ``-D key=value``.
 
-    Raises InvalidInput (a wrong setting, or a place that differs from process to process), SystemExit (wrong
+    Raises InvalidInput (a wrong setting, or a location that would differ from process to process), SystemExit (wrong
     arguments).
     """
     parser = argparse.ArgumentParser(prog=f"emberkeep {daemon}", allow_abbrev=False)

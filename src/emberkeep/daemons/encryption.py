@@ -1,4 +1,4 @@
-"""Opens the TLS of a daemon, and keeps the certificate that its cluster's own CA has issued."""
+"""Opens a daemon's TLS, and renews the certificate that the cluster's own CA has issued."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def encrypts(configuration: Configuration) -> bool:
 
 
 def announced_ca(configuration: Configuration, layout: StateLayout) -> str:
-    """Return the file with the CAs that prove a daemon to its callers; "" if the cluster does not encrypt."""
+    """Return the file with the CAs with which callers verify a daemon; "" if the cluster does not encrypt."""
     return layout.tls_files.ca if encrypts(configuration) else ""
 
 
 @dataclass(frozen=True)
 class NodeTls:
-    """The TLS of one daemon, which is called at ``hosts``.
+    """The TLS of one daemon, which other processes reach at ``hosts``.
 
     ``directory`` has the cluster's own CA and what it has issued; None if others issue the certificates.
     """
@@ -43,7 +43,7 @@ class NodeTls:
     directory: Path | None
 
     def expires_ms(self) -> int | None:
-        """Return when the certificate ends (Unix ms); None if it cannot be read now."""
+        """Return when the certificate expires (Unix ms); None if it cannot be read now."""
         from emberkeep.base.tls.authority import read_certificate
 
         try:
@@ -73,9 +73,9 @@ class NodeTls:
 
 
 def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str) -> NodeTls | None:
-    """Return the TLS of a daemon that is called at ``hosts``; None if the cluster does not encrypt. Blocks.
+    """Return the TLS of a daemon that is reached at ``hosts``; None if the cluster does not encrypt. Blocks.
 
-    Unless other certificates are configured, make what is missing: the cluster's CA, and a certificate for ``hosts``.
+    Unless other certificates are configured, create what is missing: the cluster's CA, and a certificate for ``hosts``.
     Raises InvalidInput (settings), Fatal or Unavailable (files).
     """
     if not encrypts(configuration):

@@ -48,7 +48,7 @@ def is_highly_available(configuration: Configuration) -> bool:
 def locate_by_zookeeper(
     configuration: Configuration, token: str, services: Services, stack: contextlib.AsyncExitStack
 ) -> ZooKeeperLocator:
-    """Return the locator of a node's only process with a ZooKeeper session. ``token``: the cluster's.
+    """Return the locator for the only process of a node that has a ZooKeeper session. ``token``: the cluster's token.
 
     Raises InvalidInput (settings).
     """
@@ -61,10 +61,10 @@ def locate_by_zookeeper(
 
 
 async def tell_drivers(path: Path, known: LeaderLocator, services: Services) -> None:
-    """Keep the file at ``path`` that the node's drivers read.
+    """Keep up to date the file at ``path``, from which the node's drivers learn who the leader is.
 
-    Take the JobManagers' addresses from the previous task manager process's file, but not the leader: the file may be
-    of another cluster, whose epochs mean nothing in this cluster. The JobManagers report the leader themselves.
+    Take the JobManagers' addresses from the previous task manager process's file, but not the leader: the file may come
+    from another cluster, whose epochs mean nothing in this cluster. The JobManagers report the leader themselves.
     """
     earlier = await asyncio.to_thread(read_leader_file, path)
     known.hear(LeaderNews(job_managers=earlier.job_managers))
@@ -89,7 +89,7 @@ def follow_leader(
 ) -> None:
     """Make ``follower`` follow each new leader, and ask other processes while the leader does not reply.
 
-    ``is_informed``: True if new leaders become known without asking. ``others``: addresses to ask besides the
+    ``is_informed`` returns true if new leaders become known without asking. ``others``: addresses to ask besides the
     JobManagers.
     """
     known.hear(LeaderNews(job_managers=(follower.job_manager,)))

@@ -1,7 +1,7 @@
 """JobManager and task manager on one event loop: ``python -m emberkeep.daemons.local``.
 
-``emberkeep run`` starts this process if there is no cluster. It stops, with all its jobs and processes, on SIGTERM and
-when its standard input closes, because its parent has ended. If it is started again in the same directory after a
+``emberkeep run`` starts this process if there is no cluster. It stops, with all its jobs and processes, on SIGTERM, and
+when its standard input closes because its parent has ended. If it is started again in the same directory after a
 SIGKILL, it takes over its jobs, with the drivers and executors that are still alive.
 """
 
@@ -64,7 +64,7 @@ def _own_blobs(configuration: Configuration, role: str) -> Configuration:
 
 
 def _stop_at_end_of_input(stop: asyncio.Event) -> None:
-    """Set ``stop`` when the parent closes its end of the pipe. The parent writes nothing to it."""
+    """Set ``stop`` when the parent closes its end of the pipe. The parent writes nothing to the pipe."""
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
 

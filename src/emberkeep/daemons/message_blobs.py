@@ -19,7 +19,7 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 class ServerMessageBlobs:
     """Implements MessageBlobs in the BLOB server's process.
 
-    ``attempt`` is ignored: that process is the leader, and acts for no attempt.
+    ``attempt`` is ignored: that process is the leader, and acts on behalf of no attempt.
     """
 
     def __init__(self, server: BlobServerGateway) -> None:

@@ -45,7 +45,7 @@ class Services:
         self._tasks.append(asyncio.create_task(work, name=name))
 
     def watch(self, task: asyncio.Task[Any]) -> None:
-        """Supervise a task that ``cancel`` does not end: its owner does."""
+        """Supervise a task that ``cancel`` leaves to its owner."""
         self._watched.append(task)
 
     async def run_until(self, stop: asyncio.Event) -> None:

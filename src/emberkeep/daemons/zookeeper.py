@@ -1,4 +1,4 @@
-"""A ZooKeeper server: ``python -m emberkeep.daemons.zookeeper``. Replaces itself with the Java process, same pid."""
+"""A ZooKeeper server: ``python -m emberkeep.daemons.zookeeper``. Becomes the Java process, with the same pid."""
 
 from __future__ import annotations
 

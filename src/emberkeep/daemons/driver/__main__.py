@@ -140,7 +140,7 @@ class _Driver:
         return outcome.exit_code
 
     def _end_sources(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
-        """Note that the script's sources have ended, unless the script failed or was asked to end.
+        """Report to the user functions that their sources have ended, unless the script failed or was asked to end.
 
         Return the script's outcome: a failure if its functions fail at the end of their sources.
         """
@@ -153,7 +153,7 @@ class _Driver:
             return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
         except Cancelled:
             return CANCELLED
-        # A script that its own handler ended cleanly was still asked to end: its sources have not ended.
+        # A script whose own handler ended it cleanly was still asked to end: its sources have not ended.
         return CANCELLED if self._told_to_end and not runtime.procedures.ended_on_request() else script
 
     def _job_environment(self) -> Mapping[str, str]:
@@ -250,14 +250,14 @@ class _Driver:
         # JobManager knows whether it was a cancellation.
         if script.kind is OutcomeKind.CANCELLED:
             return FailureKind.LOST
-        # An earlier attempt wrote a last entry while this one ran: the next attempt continues after that entry.
+        # An earlier attempt wrote a last entry to a checkpoint while this one ran: the next continues after that entry.
         if self._spec.attempt > 1 and was_overtaken(f"{script.message} {script.traceback_text}"):
             return FailureKind.LOST
         return FailureKind.SCRIPT
 
 
 def _cannot_start(error: BaseException) -> AttemptOutcome:
-    """Return the outcome after an error for which no class of ours exists, such as a failing import."""
+    """Return the outcome after an error that is no EmberkeepError, such as a failing import."""
     return AttemptOutcome(
         exit_code=1,
         kind=FailureKind.SETUP,

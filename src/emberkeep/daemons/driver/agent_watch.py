@@ -1,4 +1,4 @@
-"""A driver's watch on its task manager: a driver without a task manager for too long is an orphan.
+"""A driver's watch on its task manager: a driver that has had no task manager for too long is an orphan.
 
 An orphan cannot be restarted, cleaned up or cancelled. The watch checks the task manager's process, not the network: a
 task manager that is cut off or busy is not a reason to end.
@@ -41,7 +41,7 @@ class AgentWatch:
         return self._away_since is not None
 
     async def orphaned(self) -> float:
-        """Return once the driver is an orphan: the seconds for which there has been no task manager process."""
+        """Wait until the driver is an orphan. Return for how many seconds there has been no task manager process."""
         while True:
             away = self.look(await asyncio.to_thread(self.lives))
             if away > self._timeout:

@@ -1,7 +1,7 @@
 """Hands over a driver's outcome: in a file for its task manager, and in a report to the JobManager.
 
-Either is enough. An outcome that reaches neither counts as a lost attempt, and a script that succeeded would run again.
-So a driver whose disk is full keeps its process until one of the two has succeeded.
+Either is enough. An attempt whose outcome reaches neither counts as lost, and a script that succeeded would run again.
+So a driver whose disk is full does not exit until one of the two has succeeded.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ REPORT_SECONDS = 10.0  # the outcome is usually on disk for the task manager, so
 
 
 class SparkBridge:
-    """The SparkDriver port over the runtime in the main thread. JVM calls run on a thread of their own."""
+    """Implements SparkDriver with the runtime in the main thread. JVM calls run on a thread of their own."""
 
     def __init__(self, configuration: Configuration, on_failure: Callable[[AttemptOutcome], None]) -> None:
         self._configuration = configuration
@@ -153,8 +153,8 @@ class JobMasterThread:
         self._loop = asyncio.new_event_loop()
         # The name marks the threads as ours, so that the script's end does not wait for idle ones.
         self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
-        # A successor starts only after this attempt was silent for the whole lease. A stop of half the lease is thus
-        # detected in time.
+        # A successor starts only after this attempt has been silent for the whole lease. A stop of half that time is
+        # thus detected early enough.
         self.lease = AttemptLease(configuration[DRIVER_LEASE] / 2)
         self._registered = threading.Event()
         self._failed_start: BaseException | None = None
@@ -165,9 +165,9 @@ class JobMasterThread:
     def start(self) -> None:
         """Start the thread and wait until a JobManager has accepted this attempt.
 
-        Waits without limit if no JobManager replies: the next leader may need time. A refusal ends the process, and so
-        does the task manager when the JobManager reports that the attempt has ended. Raises the error with which the
-        thread has ended before that.
+        Waits without limit if no JobManager replies: the next leader may need time. The process ends if the JobManager
+        refuses the attempt, or if the task manager stops it because the attempt has ended. Raises the thread's error if
+        the thread ends before it has registered.
         """
         self._thread.start()
         StopWatch(self.lease, self._jvm_pid, self._ask).start()
@@ -187,7 +187,7 @@ class JobMasterThread:
         return None if runtime is None else runtime.jvm_pid()
 
     def _ask(self) -> None:
-        """Make the JobMaster ask the JobManager at once."""
+        """Make the JobMaster ask the JobManager at once to confirm this attempt."""
         service = self._service
         if service is not None:
             self._loop.call_soon_threadsafe(service.master.link.ask)
@@ -318,7 +318,7 @@ class JobMasterThread:
         services: Services,
         stack: contextlib.AsyncExitStack,
     ) -> Offload:
-        """Return the offload of large messages. They come only from the BLOB server, so the HA store is not asked."""
+        """Return the offload of large messages. They come only from the BLOB server, so the HA store is not used."""
         places = BlobPlaces(Path(self._spec.directory) / "blobs", ha="", server=self._job_manager)
         link = await stack.enter_async_context(
             blob_link(

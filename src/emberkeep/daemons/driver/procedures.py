@@ -31,8 +31,8 @@ from emberkeep.spark.stopping.savepoint_copy import CopyProgress
 log = structlog.get_logger(__name__)
 
 _PAUSE = 0.1
-_GRACE = 120.0  # seconds beyond its limit in which a step may detect the limit itself and interrupt a batch
-_DISCARD_SECONDS = 60.0  # the longest wait for a failed store when a savepoint is discarded
+_GRACE = 120.0  # seconds beyond a step's limit, in which the step itself may detect the limit and interrupt a batch
+_DISCARD_SECONDS = 60.0  # the longest wait for a store that does not answer when a savepoint is discarded
 _LEFT_BY = 20  # attempts before this one whose leftovers are removed
 
 
@@ -99,7 +99,7 @@ class DriverProcedures:
     def _bound(self, step: Step, request: ProcedureRequest) -> float | None:
         """Return the seconds after which a step counts as hanging; None for a step that keeps the request's deadline.
 
-        A step with a time limit of its own ends before that.
+        A step with its own time limit ends earlier by itself.
         """
         match step:
             case Step.FINISH_BATCHES | Step.PAUSE:
@@ -185,8 +185,8 @@ class DriverProcedures:
     def _remove_leftovers(self, request: ProcedureRequest, queries: QueryProcedures) -> None:
         """Delete the files that earlier attempts may have written for this savepoint.
 
-        No job store records them, or this attempt would not have the request. Only the last _LEFT_BY attempts are
-        checked, because each costs some calls.
+        The job store does not record them, or else this attempt would not have the request. Only the last _LEFT_BY
+        attempts are checked, because each costs some calls.
         """
         before = self._spec.procedure
         if before is not None and before.trigger_id == request.trigger_id:

@@ -1,7 +1,7 @@
 """The program of an attempt: the job's script or module, and the folders in which it finds modules beside it.
 
 Python would import from the script's folder, or from the current directory with ``-m``. The program does so, too, but
-not from folders that other users can write: a module planted there would run as this user. Such a folder is named on
+not from folders that other users can write to: a module planted there would run as this user. Such a folder is named on
 the job's standard error.
 """
 
@@ -30,7 +30,7 @@ class Program:
     """A job's script (``source`` is its checked text) or module, and where its modules may come from.
 
     - ``name``: the script's path, or the module's name.
-    - ``beside``: True if the driver may import modules from the script's folder, or for a module from the current
+    - ``beside``: True if the driver may import modules from the script's folder or, for a module, from the current
       directory.
     - ``folders``: folders that the Python workers may import from, where these exist on their nodes.
     - ``owner``: the user who owns the script or the module.
@@ -50,7 +50,7 @@ class Program:
 
 
 def find_program(spec: DriverSpec, directory: Path) -> Program:
-    """Return the attempt's program, and name the folders that it does not use. ``directory``: the current one.
+    """Return the attempt's program, and report the folders that it must not use. ``directory``: the current one.
 
     Raises OSError if the script's copy cannot be read.
     """
@@ -67,7 +67,7 @@ def find_program(spec: DriverSpec, directory: Path) -> Program:
 
 
 def _safe_folders(folders: Sequence[Path], owner: int) -> tuple[str, ...]:
-    """Return the folders that nobody but root, this user and ``owner`` can write. Name the others."""
+    """Return the folders to which only root, this user and ``owner`` can write. Report the others on standard error."""
     safe = []
     for folder in dict.fromkeys(map(str, folders)):
         reason = why_unsafe(folder, {owner})
@@ -82,7 +82,7 @@ def _safe_folders(folders: Sequence[Path], owner: int) -> tuple[str, ...]:
 def _owner_of_module(module: str, directory: Path) -> int:
     """Return the owner of the module's file in ``directory``; root if the module is elsewhere.
 
-    Whoever runs a module of another user trusts that user.
+    A user who runs another user's module trusts that user.
     """
     first = directory / module.partition(".")[0]
     for path in (first, first.with_suffix(".py")):

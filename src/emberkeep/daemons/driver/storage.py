@@ -1,4 +1,4 @@
-"""Checks for a driver that the shared storage, with the directory of all jobs' checkpoints, is present on this node."""
+"""Checks, for a driver, that the shared storage with the directory of all jobs' checkpoints is present on this node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def require_checkpoints(spec: DriverSpec) -> None:
 def require_own_place(spec: DriverSpec) -> None:
     """Raise Unavailable if the storage is missing here. Call before reading or writing below the job's own root.
 
-    Without the storage, existing files look absent, and new files would be hidden once it is back.
+    Without the storage, existing files look absent, and new files would be hidden once it is mounted again.
     """
     place = Path(spec.checkpoint_root).parent
     require_checkpoint_place(place, spec.host, is_recorded=spec.checkpoints_recorded)

@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 _CONNECTING_SECONDS = 5.0  # after this time, a start continues without ZooKeeper
 _LEAVING_SECONDS = 10.0  # on an orderly exit, the longest wait for leaving the election
-_RETIRING_SECONDS = 2.0  # before that, the longest wait for closing the BLOB server: a next leader is more urgent
+_RETIRING_SECONDS = 2.0  # before that, the longest wait for closing the BLOB server: the next leader is more urgent
 
 
 @contextlib.asynccontextmanager
@@ -152,7 +152,7 @@ class _Front:
         return None if leader is None or leader.address == self._settings.address else leader.address
 
     async def serve(self, request: Message) -> Message:
-        """Refuse a request as RpcService of a standby. Raises RetryLater."""
+        """Refuse a request, as the RpcService of a standby. Raises RetryLater."""
         leader = self.other_leader()
         raise RetryLater(
             f"the JobManager at {self._settings.address} is not the leader and refuses {type(request).__name__}",
@@ -233,7 +233,7 @@ class _Turn:
             self._leadership.service.resume()
 
     async def retire(self) -> None:
-        """Close the BLOB server of this leader, if it leads; abandon that after _RETIRING_SECONDS.
+        """Close the BLOB server if this JobManager leads; wait at most _RETIRING_SECONDS for that.
 
         The next leader, or the next start of this process, cleans up what remains; see ``BlobServer.close``.
         """

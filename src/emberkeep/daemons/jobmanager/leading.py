@@ -70,7 +70,7 @@ PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/stat
 
 
 def names(configuration: Configuration) -> tuple[str, ...]:
-    """Return the host names and addresses at which clients call this JobManager."""
+    """Return the host names and addresses at which clients reach this JobManager."""
     extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
     return (configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra))
 
@@ -138,7 +138,7 @@ def _surroundings(settings: JobManagerSettings, rpc: RpcClient) -> Surroundings:
 
 
 def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:
-    """Open the BLOB storage, which refuses to work while it may be another cluster's. Raises Fatal."""
+    """Open the BLOB storage, which refuses to work while it may belong to another cluster. Raises Fatal."""
     storage, place = open_blob_storage(settings.layout.ha_blobs), settings.owned_storage.blobs
     return OwnedBlobs(storage, place) if place.location else WatchedBlobs(storage, lambda: settings.storage.problem)
 
@@ -159,7 +159,7 @@ class Leadership:
     _storage: StorageWatch
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
-        """Recover the jobs. Return when requests are served.
+        """Recover the jobs. Return when requests can be served.
 
         ``epoch``: that of the store, if the store is open already. Raises the error of a service that ends before that.
         """
@@ -182,8 +182,8 @@ async def leadership(
 ) -> AsyncIterator[Leadership]:
     """Build the parts of a leader without starting them. On leaving, close its connections.
 
-    ``steps_aside``: see JobManagerService. ``known``: the leader, for processes that ask; None without high
-    availability. ``overtook``: see BlobServer. Raises Fatal (storage), InvalidInput (settings).
+    ``steps_aside``: see JobManagerService. ``known``: knows the leader, for replies to processes that ask; None without
+    high availability. ``overtook``: see BlobServer. Raises Fatal (storage), InvalidInput (settings).
     """
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:

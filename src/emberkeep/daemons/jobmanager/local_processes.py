@@ -109,7 +109,7 @@ class LocalProcesses:
     """Implements ResourceManagerDriver. ``job_manager``: where its task managers register, "host:port"."""
 
     def __init__(self, configuration: Configuration, layout: StateLayout, job_manager: str) -> None:
-        """Write the settings of the task managers. Raises InvalidInput, Fatal (its directory cannot be written)."""
+        """Write the settings of the task managers. Raises InvalidInput, Fatal (they cannot be written)."""
         self._configuration = configuration
         self._layout = layout
         self._job_manager = job_manager
@@ -266,7 +266,7 @@ class LocalProcesses:
 
 
 def _processes(record: StartedRecord) -> list[ProcessIdentity]:
-    """Return the processes that run as this task manager: the one of its start, and a later one in its directory.
+    """Return the processes that run as this task manager: the one that was started, and a later one in its directory.
 
     Blocks.
     """
@@ -279,7 +279,7 @@ def _processes(record: StartedRecord) -> list[ProcessIdentity]:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without settings, which are in the file."""
+    """Return the environment without Emberkeep's settings, which are in the settings file."""
     settings = {CONFIG_FILE_VARIABLE, *(environment_variable(option.key) for option in all_options())}
     return {name: value for name, value in environ.items() if name not in settings}
 

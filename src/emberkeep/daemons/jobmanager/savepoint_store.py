@@ -1,4 +1,4 @@
-"""Savepoints as the JobManager reaches them: in a directory or an object store, without Spark."""
+"""The JobManager's access to savepoints, in a directory or an object store, without Spark."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Deletes data that no job needs from the shared storage, and reports who owns the storage.
 
-Default checkpoints live as long as their job may run again. Once the job is FINISHED or CANCELED, they are marked, and
-deleted after a delay. Those of a FAILED job stay with its result. Data of jobs that the job store does not know is
-marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy does not know the
-newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the job store are
-deleted after a warning (``jobs.damaged_leftovers``).
+Default checkpoints are kept for as long as their job may run again. Once the job is FINISHED or CANCELED, they are
+marked, and deleted after a delay. Those of a FAILED job stay with its result. Data of jobs that the job store does not
+know is marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy does not
+know the newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the job store
+are deleted after a warning (``jobs.damaged_leftovers``).
 
 While task managers of another job store are in contact, their jobs may use data that this job store does not know. In
 that case, the waiting periods for data of unknown jobs start over.
@@ -59,7 +59,7 @@ class StoreOfStorage(Protocol):
         """See ``JobStore.remove_damaged``."""
 
     async def graphs_without_handle(self) -> set[JobId]:
-        """Return the jobs that have graphs in this store's place but no handle, and of which nothing damaged is kept.
+        """Return the jobs that have graphs in this store's place, but no handle and no damaged data that is kept.
 
         The result is also empty if the graphs cannot be listed now.
         """
@@ -139,7 +139,7 @@ class StorageKeeper:
     async def clean(self) -> None:
         """Inspect the storage once, mark what no job needs, and delete what is due.
 
-        Raises an EmberkeepError if nothing may be deleted, or if that is unknown.
+        Raises an EmberkeepError if nothing may be deleted, or if it is unknown whether anything may be.
         """
         async with self._turn:
             try:

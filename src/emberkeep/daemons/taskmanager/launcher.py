@@ -1,4 +1,4 @@
-"""Starts drivers and executors as processes of their own session: the task manager's Launcher port."""
+"""Starts drivers and executors as processes in sessions of their own. Implements the task manager's port Launcher."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ProcessLauncher:
         await self._ends.leave()
 
     async def run(self) -> NoReturn:
-        """Wait until cancelled. Raises the error that made an end impossible to report."""
+        """Wait until cancelled. Raises an error that prevented the report of a process's end."""
         await self._ends.run()
 
     async def start_driver(self, request: StartDriver) -> int:

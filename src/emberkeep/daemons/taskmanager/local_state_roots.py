@@ -6,8 +6,9 @@
 <root>/copies/, <root>/staging/    of the previous release: of all task managers there, without a record
 ```
 
-``place`` is the id of the working directory's own record: a task manager that has lost its disk does not take the
-copies of its predecessor for its own. Files of others below the root are never changed; they count against the quota.
+``place`` is the id of the working directory's own record, so a task manager that has lost its disk does not take the
+copies of its predecessor for its own. Other task managers' files below the root are never changed; they count against
+the quota.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def local_state_root(configuration: Configuration, place: WorkingPlace, clock: C
 
 @contextlib.contextmanager
 def held_copies(root: LocalStateRoot) -> Iterator[LocalCopies]:
-    """Hold this task manager's own directory and yield its copies; no copies if its record cannot be used.
+    """Lock this task manager's own directory and yield its copies; NoCopies if the directory's record cannot be used.
 
     A missing disk does not keep a task manager from starting: the disk is tried again later. Raises Conflict if another
     process with a copy of this working directory uses the directory, or if it belongs to another cluster.
@@ -156,8 +157,8 @@ def _move(source: Path, target: Path) -> None:
 def share_of(root: LocalStateRoot, quota: int) -> int:
     """Return how many bytes of ``quota`` this task manager may use. Blocks.
 
-    Bytes kept there by task managers that are not alive are subtracted; those that are alive get equal shares of the
-    rest.
+    Bytes kept there by task managers that are not alive are subtracted. The live ones, this one included, get equal
+    shares of the rest.
     """
     if root.shared is None:
         return quota
@@ -172,7 +173,7 @@ def share_of(root: LocalStateRoot, quota: int) -> int:
 
 
 def _others(shared: Path, own: Path) -> list[Path]:
-    """Return the directories of other task managers there, and those of the previous release."""
+    """Return the directories of other task managers below ``shared``, and those of the previous release."""
     found = [shared / name for name in ("copies", "staging")]
     with contextlib.suppress(OSError):
         found += [path for path in shared.iterdir() if path != own and _is_local_state(path)]

@@ -101,13 +101,13 @@ class TaskManagerProcess:
 async def task_manager_process(
     system: System, configuration: Configuration, layout: StateLayout, place: WorkingPlace, services: Services
 ) -> AsyncIterator[TaskManagerProcess]:
-    """Start a task manager with what the previous process left in ``place``, which the caller holds.
+    """Start a task manager with what the previous process left in ``place``, which the caller must hold.
 
     On leaving, drivers and executors continue to run and keep their slots for the next task manager process. If
     ``retiring`` is set by then, they end, and everything that the task manager has kept is deleted.
 
     Raises Fatal (no Java, port in use, working directory not writable), InvalidInput, Conflict (its local state is in
-    use or of another cluster).
+    use or belongs to another cluster).
     """
     check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
     java = await asyncio.to_thread(find_java, os.environ)
@@ -197,7 +197,7 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
 
 
 async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExitStack) -> TaskManagerService:
-    """Return the service, which serves and runs already."""
+    """Start the service, its port included, and return it."""
     configuration, directory, gateway = site.configuration, site.directory, holdings.gateway
     cache, uploads = holdings.blobs.cache, holdings.blobs.uploads
     offload = Offload(CacheMessageBlobs(cache, uploads), site.system, minimum=configuration[OFFLOAD_MIN_SIZE])
@@ -264,7 +264,7 @@ async def _leave(holdings: _Holdings) -> None:
 
 
 def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
-    """Bind the configured port; if any will do, the previous process's, which JobMasters know. Raises Fatal."""
+    """Bind the configured port. For port 0, try the previous process's port first: JobMasters know it. Raises Fatal."""
     if configured == 0 and earlier is not None:
         try:
             return bind_port(host, earlier.port, port_option=TASK_MANAGER_PORT.key)

@@ -39,7 +39,7 @@ class ProcessEnds:
         task.add_done_callback(lambda done: self._told(end.name, done))
 
     async def run(self) -> NoReturn:
-        """Wait until cancelled. Raises the error that made an end impossible to report.
+        """Wait until cancelled. Raises an error that prevented the report of a process's end.
 
         The next task manager process reads that end again.
         """

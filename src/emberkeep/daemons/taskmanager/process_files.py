@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProcessFiles:
-    """Binds files to processes (see ``LibraryCache``) and releases them, at most once at a time for each process."""
+    """Binds files to processes (see ``LibraryCache``) and releases them. Each process has one binding at a time."""
 
     def __init__(self, places: ProcessPlaces, libraries: LibraryCache) -> None:
         self._places = places
@@ -33,7 +33,7 @@ class ProcessFiles:
 
     @contextlib.asynccontextmanager
     async def holding(self, key: ProcessKey) -> AsyncIterator[None]:
-        """Release the files that are bound to a process if its start fails."""
+        """Release the files that are bound to a process if the body, which starts the process, fails."""
         try:
             yield
         except BaseException:
@@ -67,7 +67,7 @@ class ProcessFiles:
             binding.cancel()
 
     def release(self, key: ProcessKey) -> None:
-        """Let go of the files of a process that has ended or does not start."""
+        """Release the files of a process that has ended or does not start."""
         self._libraries.release(key.job_id, process_name(key))
 
     def take_back(self, key: ProcessKey, still_runs: Callable[[], bool]) -> None:

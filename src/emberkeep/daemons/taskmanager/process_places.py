@@ -1,4 +1,4 @@
-"""Where the files of a task manager's processes are, by key, and how to read what ended drivers left there."""
+"""Where the files of a task manager's processes are, by key, and how to read what ended drivers have left there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProcessPlaces:
         self._root = root
 
     def directory(self, key: ProcessKey) -> Path:
-        """Return the directory of a process. It lasts as long as the process; a driver's until the job is forgotten."""
+        """Return a process's directory. It exists as long as the process; a driver's until the job is forgotten."""
         attempt = self._root.attempt(key.job_id, key.attempt)
         if isinstance(key, ExecutorKey):
             return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
@@ -45,7 +45,7 @@ class ProcessPlaces:
         return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
 
     def written_outcome(self, key: DriverKey) -> AttemptOutcome | None:
-        """Return the outcome that a driver wrote; None if it wrote none or it is damaged.
+        """Return the outcome that a driver wrote; None if it wrote none or the outcome is damaged.
 
         Raises Unavailable, NewerFormat.
         """
@@ -58,7 +58,7 @@ class ProcessPlaces:
             return None
 
     def written_outcomes(self) -> dict[DriverKey, AttemptOutcome]:
-        """Return the outcomes that drivers wrote, of all drivers that have a directory here.
+        """Return the written outcomes of all drivers that have a directory here.
 
         Blocks. Raises Unavailable, NewerFormat.
         """

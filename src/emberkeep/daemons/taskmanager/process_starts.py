@@ -31,12 +31,12 @@ log = structlog.get_logger(__name__)
 
 # Not passed on to jobs: these variables configure this process.
 _PRIVATE_PREFIX = "EMBERKEEP_"
-_SHORTEST_SECRET = 8  # characters; a shorter text occurs in values that have nothing to do with it
+_SHORTEST_SECRET = 8  # characters; a shorter text may occur in unrelated values by chance
 
 
 @dataclass(frozen=True)
 class LaunchNode:
-    """The node on which the launcher starts processes, and the task manager that it belongs to."""
+    """The node on which the launcher starts processes, and the launcher's task manager."""
 
     task_manager: str
     host: str
@@ -56,14 +56,14 @@ class ProcessStarts:
         self._environment = environment
 
     def added_environment(self, key: ProcessKey) -> dict[str, str]:
-        """Return the variables that this process adds for a process with this key."""
+        """Return the variables that ``environment`` adds to the process with this key."""
         if self._environment is None:
             return {}
         allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else DRIVER
         return self._environment.environ(key.job_id, key.attempt, allocation_id)
 
     def driver(self, key: DriverKey, request: StartDriver, files: tuple[BoundFile, ...]) -> StartRequest:
-        """Prepare a driver's directory, with the spec that it reads at its start. Raises Fatal."""
+        """Prepare a driver's directory, with the spec that the driver reads at its start. Raises Fatal."""
         directory = self._places.directory(key)
         try:
             spec_file = self._write_spec(request, directory, files)
@@ -176,7 +176,7 @@ class ProcessStarts:
 
 
 def _working_directory(request: StartDriver) -> Path | None:
-    """Return the directory in which the job was submitted, if it exists here."""
+    """Return the directory from which the job was submitted, if it exists here."""
     wanted = Path(request.graph.working_directory)
     return wanted if request.graph.working_directory and wanted.is_dir() else None
 
@@ -202,12 +202,12 @@ def _environment(
 
 
 def _without_secrets(configuration: Configuration) -> dict[str, str]:
-    """Return the settings that a driver gets: it reaches ZooKeeper only through its task manager, so no secrets."""
+    """Return a driver's settings, without secrets: a driver reaches ZooKeeper only through its task manager."""
     return {key: text for key, text in configuration.texts().items() if not REGISTRY[key].secret}
 
 
 def _secrets(configuration: Configuration) -> tuple[str, ...]:
-    """Return the cluster's secrets in a configuration: the whole texts, and the passwords at their ends."""
+    """Return the cluster's secrets in a configuration: the whole values, and the passwords at their ends."""
     texts = [text for key, text in configuration.texts().items() if REGISTRY[key].secret]
     found = {part for text in texts for part in (text, text.rpartition(":")[2])}
     return tuple(secret for secret in found if len(secret) >= _SHORTEST_SECRET)
@@ -226,7 +226,10 @@ def _import_folders(request: StartExecutor) -> tuple[str | None, ...]:
 
 
 def _of_the_previous_release(request: StartExecutor) -> tuple[str, ...]:
-    """Return the folders to put into ``PYTHONPATH`` for a driver that does not send its workers links to them."""
+    """Return the folders for ``PYTHONPATH`` if the driver is of the previous release.
+
+    Such a driver gives its workers no links to the folders.
+    """
     if request.python_path_owner is not None:
         return ()
     return tuple(folder for folder in request.python_path if not why_unsafe(folder))

@@ -1,4 +1,4 @@
-"""Wires a task manager's state gateway: the node's copies, the durable stores, a port for the job's processes."""
+"""Wires a task manager's state gateway: the node's copies, the durable stores, a port for jobs' processes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def _open_state(closed: ClosedPlaces, location: str) -> DurableState:
 
 
 def closed_places(configuration: Configuration, layout: StateLayout, directory: WorkingDirectory) -> ClosedPlaces:
-    """Return the places that hold files of the cluster or of this task manager, shared storage included."""
+    """Return the places that the gateway must not open to jobs.
+
+    They hold files of the cluster or of this task manager, the shared storage included.
+    """
     kinds = ("graphs", "blobs", "checkpoints", "savepoints", "clusters")  # of all clusters in the storage
     options = (BLOB_DIRECTORY, LOCAL_STATE_DIRECTORY, ZOOKEEPER_AUTHORIZATION_FILE, ZOOKEEPER_KEY_FILE)
     places = (
@@ -120,9 +123,10 @@ async def state_gateway_link(
     """Open the gateway with the copies on the disk and serve it. Yield None if local recovery is off.
 
     Copies in places where this task manager no longer keeps any are deleted in the background. ``open_state``
-    opens the durable store of a location; without it, places of the cluster and the system stay closed to jobs.
+    opens the durable store of a location; the default keeps places of the cluster and the system closed to jobs.
 
-    Raises Fatal (the port cannot be used), Conflict (the directory of its copies is in use or of another cluster).
+    Raises Fatal (the port cannot be used), Conflict (the directory of its copies is in use or belongs to another
+    cluster).
     """
     directory = place.directory
     root = local_state_root(configuration, place, system.clock)
@@ -167,7 +171,7 @@ async def state_gateway_link(
 
 
 async def _keep_share(gateway: StateGateway, root: LocalStateRoot, quota: int) -> None:
-    """Adapt this task manager's share of the quota. All task managers with this root directory share one quota."""
+    """Adapt this task manager's share of the quota once a minute. All task managers with this root share one quota."""
     while True:
         await asyncio.sleep(_SHARE_INTERVAL)
         gateway.disk.limit(await asyncio.to_thread(share_of, root, quota))

@@ -49,12 +49,12 @@ class WorkingPlace:
 def held_working_place(
     configuration: Configuration, layout: StateLayout, cluster: str, clock: Clock
 ) -> Iterator[WorkingPlace]:
-    """Create the working directory if needed, hold it and check its owner.
+    """Create the working directory if needed, lock it and check its owner.
 
     If this raises, nothing in the directory has changed except the lock file.
 
-    Raises Conflict (in use, of another task manager or cluster, or with data of an unknown owner), InvalidInput (the
-    id), Unavailable, Damaged, NewerFormat, Fatal.
+    Raises Conflict (in use, owned by another task manager or cluster, or with data of an unknown owner), InvalidInput
+    (the id), Unavailable, Damaged, NewerFormat, Fatal.
     """
     wanted = configuration[TASK_MANAGER_ID]
     default = parse_task_manager_id(wanted or f"tm-{configuration[TASK_MANAGER_HOST]}")
@@ -77,7 +77,7 @@ def _id_of(root: Path) -> str:
 
 
 def _life_in(directory: WorkingDirectory) -> str:
-    """Return a name for a lock holder that does not name itself, as in the previous release."""
+    """Return a name for a lock holder that does not name itself, such as a process of the previous release."""
     try:
         life = read_agent_life(directory.agent_record)
     except (NewerFormat, Unavailable):
