@@ -12,7 +12,7 @@ from emberkeep.spark.notices import Notices
 
 log = structlog.get_logger(__name__)
 
-_PAUSE = 1.0  # seconds between looks
+_PAUSE = 1.0  # seconds between tries
 
 
 def wait_until_available(look: Callable[[], None], what: str, notices: Notices) -> None:

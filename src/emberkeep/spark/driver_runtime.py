@@ -66,7 +66,7 @@ __all__ = [
 
 
 class DriverRuntime:
-    """Interface of the running driver for Emberkeep's own threads.
+    """Access to the running driver for Emberkeep's own threads.
 
     Any thread may call the methods, which block while they call the JVM. Make all calls from one thread if possible:
     PySpark creates a connection and a JVM thread for each calling thread.
@@ -117,7 +117,8 @@ class DriverRuntime:
         """Make Spark drop an executor, and stop it if it still runs; unknown ids are ignored.
 
         Spark retries the executor's tasks at once. With ``caused_by_app`` the loss counts against
-        ``spark.task.maxFailures``: for example if the job's own memory use killed it. Raises SparkUnavailable.
+        ``spark.task.maxFailures``: set it if, for example, the job's own memory use killed the executor. Raises
+        SparkUnavailable.
         """
         scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
         self.functions.executor_removed(executor_id)
@@ -146,7 +147,7 @@ class DriverRuntime:
         return None if jvm is None else jvm.pid
 
     def jvm_died(self) -> JvmExit | None:
-        """Return how the JVM ended on its own or by a signal; None before its start, while it runs, after shutdown."""
+        """Return how the JVM ended on its own or by a signal; None before start, while it runs and after shutdown."""
         jvm = self._contexts.jvm
         return None if jvm is None else jvm.died()
 
@@ -233,7 +234,7 @@ def install(
     functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
     FunctionHooks(functions, REGISTRY).install()
     functions.follow()
-    add_to_path(settings.job_files)  # last, so that no file of the job replaces a module that was imported until here
+    add_to_path(settings.job_files)  # last, so that no file of the job replaces a module that is imported above
     return DriverRuntime(contexts, queries, placement, procedures, functions)
 
 

@@ -14,7 +14,7 @@ class JavaTooOld(Fatal):
 
 
 class SparkInternalsMissing(Fatal):
-    """This PySpark lacks an internal that Emberkeep needs."""
+    """This PySpark lacks an internal function or field that Emberkeep needs."""
 
 
 class JvmStartFailed(Fatal):

@@ -145,7 +145,7 @@ class SparkJobs:
 
 @dataclass(frozen=True)
 class JvmExit:
-    """The end of a JVM that we did not request: by ``signal`` or with ``exit_code``."""
+    """The end of a JVM that Emberkeep did not request: by ``signal`` or with ``exit_code``."""
 
     exit_code: int | None
     signal: int | None

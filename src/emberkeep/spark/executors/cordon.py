@@ -1,8 +1,8 @@
 """Cordon executors: they get no new task, but finish their running tasks and keep their blocks.
 
 Spark's scheduler offers no task to executors that it considers decommissioned. To cordon, tell the scheduler that an
-executor decommissions itself, without telling the executor: Spark has such a call. It has no call to undo this. So to
-uncordon, remove the executor from the scheduler's two tables of decommissioned executors, each under the lock that
+executor decommissions itself, without telling the executor: Spark has a call for that, but none to undo it. Therefore,
+to uncordon, remove the executor from the scheduler's two tables of decommissioned executors, each under the lock that
 Spark itself holds when it uses that table. Spark's choice of block replicas excludes the executor permanently.
 """
 

@@ -70,7 +70,7 @@ def silent_executors(context: Any, executor_ids: Collection[str]) -> frozenset[s
 def _last_heard(context: Any) -> Any:
     """Return Spark's table of last heartbeats, a Scala map from executor id to ms since 1970.
 
-    It is a field of the heartbeat receiver, which can be reached only through Spark's listener bus.
+    The table is a field of the heartbeat receiver, which can be reached only through Spark's listener bus.
     """
     listeners = context._jsc.sc().listenerBus().listeners()
     receiver = next((one for one in listeners if one.getClass().getName() == HEARTBEAT_RECEIVER), None)

@@ -32,7 +32,7 @@ def path_on_disk(location: str, *, paths_are_local: bool) -> str | None:
 
 
 def copy_on_disk(source: str, target: str, *, lasting: bool) -> SavepointFile:
-    """Copy a file, replacing ``target``. The checksum is of the bytes that were read.
+    """Copy a file, replacing ``target``. The checksum covers the bytes that were read.
 
     ``lasting``: sync the file before this returns; the caller must sync the directory. Raises OSError if ``source``
     cannot be opened, Fatal if reading or writing fails later.

@@ -1,8 +1,8 @@
 """Files of checkpoints and savepoints, on any file system that Hadoop in the driver's JVM can access.
 
-Files are copied inside the JVM; if source and target are on this node's disks, without the JVM. On the local file
-system, ``write`` and ``copy`` sync the file. ``write`` also syncs its directory; ``sync_tree`` does so for copies. Log
-entries are not synced, like Spark's own. On other file systems, a file counts as durable once it is closed.
+Files are copied inside the JVM or, if source and target are on this node's disks, without it. On the local file system,
+``write`` and ``copy`` sync the file. ``write`` also syncs its directory; ``sync_tree`` does so for copies. Log entries
+are not synced, like Spark's own. On other file systems, a file counts as durable once it is closed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class HadoopFiles:
             return found
 
     def numbered(self, directory: str) -> list[int]:
-        """Return the names in a directory that are numbers, in ascending order; an empty list without a directory."""
+        """Return the names in a directory that are numbers, in ascending order; an empty list if there is none."""
         with _translated(directory):
             path, system = self._reach(directory)
             if not system.exists(path):
@@ -158,7 +158,7 @@ class HadoopFiles:
     def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
         """Copy a file to ``target``, replacing an existing one. The result's path is ``target``.
 
-        The checksum is of the bytes that were read. If ``lasting`` is false, the copy is not synced: a power loss may
+        The checksum covers the bytes that were read. If ``lasting`` is false, the copy is not synced: a power loss may
         remove it.
         """
         read, written = self.path_on_disk(source), self.path_on_disk(target)
@@ -270,7 +270,7 @@ class HadoopFiles:
 
 @contextmanager
 def _translated(location: str) -> Iterator[None]:
-    """Translate exceptions from Hadoop and Py4J into ours."""
+    """Translate exceptions from Hadoop and Py4J into EmberkeepErrors."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:

@@ -19,7 +19,7 @@ _SUBMIT_PY_FILES = "spark.submit.pyFiles"
 def add_to_path(files: JobFiles) -> None:
     """Make ``--py-files`` importable before a SparkContext exists: add packages, and the folders of modules.
 
-    They come behind the directory of the started program, which ``-P`` leaves out.
+    They come after the directory of the started program, unless ``-P`` leaves that directory out.
     """
     packages = [str(path) for name, path in files.py_files.items() if not _is_module(name)]
     folders = [str(path.parent) for name, path in files.py_files.items() if _is_module(name)]
@@ -39,9 +39,9 @@ def attach(context: Any, files: JobFiles) -> None:
     for name, path in {**files.files, **files.py_files, **folders}.items():
         if not (root / name).exists():
             (root / name).symlink_to(path)
-    # Python workers add these packages in their working directory to their paths; they find modules in it anyway.
+    # Python workers add these packages in their working directory to their paths; they find modules there anyway.
     known = context._python_includes
-    # A worker puts each of these first, so that the last one wins: packages win over folders.
+    # A worker puts each of these first, so the last one takes precedence: packages over folders.
     known[:0] = [name for name in reversed(folders) if name not in known]
     known += [name for name in files.py_files if not _is_module(name) and name not in known]
     submitted = [*filter(None, [context._conf.get(_SUBMIT_PY_FILES, "")]), *map(str, files.py_files.values())]
@@ -52,7 +52,7 @@ def attach(context: Any, files: JobFiles) -> None:
 def folder_links(folders: Sequence[str | None]) -> dict[str, Path]:
     """Return these folders by the names that they get in the Python workers' directory of files; leave out None.
 
-    Unlike ``PYTHONPATH``, a name there counts only once a worker has imported what it needs itself.
+    Unlike ``PYTHONPATH``, a name there takes effect only after a worker has imported what it needs itself.
     """
     return {f".emberkeep-imports-{number}": Path(folder) for number, folder in enumerate(folders) if folder is not None}
 

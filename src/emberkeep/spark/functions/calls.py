@@ -1,4 +1,4 @@
-"""Calls of user functions in the driver with a time limit: a hanging call blocks neither a stop nor other functions."""
+"""Calls to user functions in the driver, with a time limit: a hanging call blocks no stop and no other function."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _SNAPSHOT = "snapshot_state"
 class ExecutorFunctions:
     """Registry of the instances on executors; one per driver process, any thread may use it.
 
-    Each instance has a thread that reads from it. There are as many workers as cores.
+    For each instance, a thread reads from its connection. There are as many workers as cores.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ExecutorFunctions:
         self._changed = threading.Condition()
         self._remotes: list[RemoteInstance] = []
         self._waiting = WaitingStates(restored)
-        self._in_snapshot: list[RemoteInstance] = []  # instances whose state the newest snapshot has
+        self._in_snapshot: list[RemoteInstance] = []  # instances whose state the newest snapshot contains
         self._losses = InstanceLosses()
         self._numbers = 0
         self._link: Link | None = None
@@ -139,7 +139,7 @@ class ExecutorFunctions:
         return numbered(found)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Notify the instances whose state the savepoint has. Raises UserFunctionFailed."""
+        """Notify the instances whose state the savepoint contains. Raises UserFunctionFailed."""
         with self._changed:
             self._losses.savepoint_complete()
             remotes = [remote for remote in self._in_snapshot if not remote.is_gone]
@@ -206,7 +206,8 @@ class ExecutorFunctions:
                 remote.asked = call
             reached = [remote for remote in remotes if remote.is_welcome]  # others get the call after the handshake
         for remote in reached:
-            # If sending fails, the instance's reading thread finds its farewell, or that its connection is broken.
+            # If sending fails, the thread that reads from the instance gets its farewell, or finds the connection
+            # broken.
             with suppress(EmberkeepError):
                 remote.channel.send(call)
         deadline = time.monotonic() + seconds

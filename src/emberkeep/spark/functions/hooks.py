@@ -1,4 +1,4 @@
-"""Hooks in PySpark that find user functions when the script passes them to Spark, and see queries start and Spark stop.
+"""Hooks in PySpark that find the user functions passed to Spark, and notice when queries start and when Spark stops.
 
 A worker that was forked from the driver has the hooks as well; there they do nothing.
 """
@@ -18,7 +18,7 @@ from emberkeep.spark.functions.user_functions import DriverFunctions
 
 
 class FunctionHooks:
-    """Puts the functions that it finds in ``registry``; notifies ``functions`` of query starts and of Spark's stop."""
+    """Adds the functions that it finds to ``registry``; notifies ``functions`` of query starts and of Spark's stop."""
 
     def __init__(self, functions: DriverFunctions, registry: Registry) -> None:
         self._functions = functions

@@ -8,7 +8,7 @@ _MOST_KEPT = 20
 
 
 class InstanceLosses:
-    """The losses that no complete savepoint has reported. Not thread-safe: the caller holds a lock.
+    """The losses that no complete savepoint has reported. Not thread-safe: the caller must hold a lock.
 
     A savepoint reports the losses that occurred before its snapshot; the next savepoint reports later ones.
     """

@@ -5,7 +5,7 @@ copy of the newest states is kept because a savepoint may be removed, or be slow
 no savepoint, so the driver keeps the current states of its functions.
 
 ```
-<root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the highest number is valid
+<root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the one with the highest number counts
 ```
 """
 
@@ -86,13 +86,13 @@ class FunctionStates:
             return self._begun
 
     def keep(self, session: Any, savepoint: str, created_ms: int, states: Mapping[str, bytes]) -> None:
-        """Keep the states of a savepoint that this job has completed. If that fails, only warn: the savepoint stays."""
+        """Keep the states of a savepoint that this job has completed. A failure causes only a warning."""
         kept = KeptStates(job_id=self._job_id, savepoint=savepoint, created_ms=created_ms, states=dict(states))
         with self._lock:
             self._try_to_write(session, kept)
 
     def keep_for_move(self, session: Any, now_ms: int, states: Mapping[str, bytes]) -> None:
-        """Keep the states before this attempt ends for a move of its driver; they are durable when this returns.
+        """Keep the states before this attempt ends because its driver moves; they are durable when this returns.
 
         Raises EmberkeepError if they were not kept; in that case the attempt must not end.
         """

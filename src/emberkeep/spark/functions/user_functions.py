@@ -31,8 +31,8 @@ _NAMES_SHOWN, _NAME_SHOWN = 20, 200  # maximum number of names shown, and of cha
 class DriverFunctions:
     """Implements lifecycle.ports.UserFunctions; one per process, any thread may use it.
 
-    Functions on executors are called before those in this process, because their rows flow to the latter. A function
-    gets its state and is opened when it is found, before the query that it belongs to starts.
+    Functions on executors are called before those in this process, because rows flow from the former to the latter. A
+    function gets its state and is opened when it is found, before the query that it belongs to starts.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DriverFunctions:
         self._begun: set[str] = set()
         self._asked: set[str] = set()  # functions whose state the newest snapshot asked for
         self._ended: set[str] = set()
-        self._ending = threading.RLock()  # only one thread at a time runs the end of the sources
+        self._ending = threading.RLock()  # only one thread at a time runs the steps at the sources' end
         self._ended_badly = False
 
     def follow(self) -> None:
@@ -154,13 +154,13 @@ class DriverFunctions:
         """Take the steps at the sources' end while Spark still runs, then close the functions on executors.
 
         ``failed``: Spark stops because of an exception. In that case, or if a query has failed, the sources have not
-        ended: skip their steps.
+        ended: skip these steps.
         """
         if self._has_any():
             if failed or self._query_failed():
                 self.ended_badly()
             self.sources_ended()
-            self._executors.close()  # after any kind of end: executors end with Spark
+            self._executors.close()  # in every case: executors end with Spark
 
     # --- finding and calling ------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class DriverFunctions:
     def _call_all(self, entries: list[Registered], method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method of each function that has it; return results by name.
 
-        The first failure is raised and ends the calls: the caller repeats all of them, or continues the job.
+        The first failure is raised and ends the calls. The caller must then repeat all of them, or continue the job.
         """
         results = {}
         for entry in entries:
@@ -250,7 +250,7 @@ class DriverFunctions:
         return results
 
     def _has_ended(self, entry: Registered) -> bool:
-        """True if the function was closed: by us, or by the script if it is a RichFunction."""
+        """True if the function was closed: by Emberkeep, or by the script if it is a RichFunction."""
         with self._changed:
             return entry.name in self._ended or getattr(entry.function, "_life", "") == "closed"
 

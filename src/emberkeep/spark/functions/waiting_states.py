@@ -26,7 +26,7 @@ class WaitingStates:
         return {name: list(states) for name, states in self._states().items()}
 
     def take(self, name: str) -> list[bytes]:
-        """Hand over all states of a function to a new instance."""
+        """Remove and return all states of a function, for a new instance."""
         return self._states().pop(name, [])
 
     def keep(self, name: str, states: Iterable[bytes]) -> None:

@@ -54,7 +54,7 @@ def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str)
 
 
 def defaults(settings: DriverSettings) -> dict[str, str]:
-    """Return our defaults, which the JVM gets at its start; every setting of the user overrides them."""
+    """Return Emberkeep's defaults, which the JVM gets at its start; every setting of the user overrides them."""
     return {
         "spark.ui.enabled": "false",  # saves start-up time and a port; the cluster's own page shows progress
         "spark.ui.port": "0",

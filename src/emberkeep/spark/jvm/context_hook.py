@@ -91,7 +91,7 @@ class ContextHook:
         return stop
 
     def _prepare(self, context: Any, conf: Any, master: str | None) -> Any:
-        """Return the configuration for the context: a copy, the script's own object stays unchanged."""
+        """Return the configuration for the context: a copy, so that the script's own object stays unchanged."""
         from pyspark.conf import SparkConf
 
         merged = SparkConf(_jvm=context._jvm)

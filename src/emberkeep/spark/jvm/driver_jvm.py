@@ -83,7 +83,10 @@ def split_submit_arguments(text: str) -> SubmitArguments:
 def launch_configuration(
     code: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings
 ) -> dict[str, str]:
-    """Return the JVM's settings, in rising precedence: defaults, ``--conf``, ``PYSPARK_SUBMIT_ARGS``, the script's."""
+    """Return the JVM's settings.
+
+    Each of these sources overrides those before it: defaults, ``--conf``, ``PYSPARK_SUBMIT_ARGS``, the script's code.
+    """
     conf = {**defaults(settings), **settings.spark_conf, **arguments.conf, **code}
     conf.pop("spark.master", None)
     return conf

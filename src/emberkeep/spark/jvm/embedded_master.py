@@ -58,7 +58,7 @@ def _start(jvm: Any, conf: Any) -> tuple[Any, int]:
     rpc_env = spark.rpc.RpcEnv.create(_SYSTEM_NAME, _LOOPBACK, 0, conf, security, False)
     master = spark.deploy.master.Master(rpc_env, rpc_env.address(), 0, security, conf)
     endpoint = rpc_env.setupEndpoint(_ENDPOINT_NAME, master)
-    # The Master replies only after its own start, so after this its web page exists and can be closed.
+    # The Master replies only after its own start, so after this reply its web page exists and can be closed.
     request = getattr(getattr(spark.deploy.master, "MasterMessages$BoundPortsRequest$"), "MODULE$")
     endpoint.askSync(request, jvm.scala.reflect.ClassTag.Any())
     getattr(master, "org$apache$spark$deploy$master$Master$$webUi")().stop()

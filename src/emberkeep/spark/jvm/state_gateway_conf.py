@@ -27,8 +27,9 @@ _ANSWER_WAIT = "300s"  # the gateway acknowledges a large file only once the dur
 
 _LOCALITY_WAIT = "spark.locality.wait"
 # These make tasks run on the nodes with their state. Spark prefers an executor by its id even after the executor is
-# lost, so tasks wait only for its node. The wait is long enough for a replacement executor there, because Spark has
-# fixed the preferred places of the running batch. It is bounded, because the replacement may start on another node.
+# lost, so tasks wait only for the executor's node. The wait is long enough for a replacement executor there, because
+# Spark has fixed the preferred places of the running batch. It is bounded, because the replacement may start on another
+# node.
 PLACEMENT_DEFAULTS = {
     "spark.locality.wait.process": "0",
     "spark.locality.wait.node": "15s",

@@ -98,7 +98,7 @@ def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], around: _A
 
 
 class _AskingFiles:
-    """CheckpointFileManager that calls ``may_commit`` before it creates or deletes a file; the JVM calls it."""
+    """CheckpointFileManager for the JVM that calls ``may_commit`` before it creates or deletes a file."""
 
     def __init__(self, files: Any, may_commit: Callable[[], None], around: _Around) -> None:
         self._files = files

@@ -25,7 +25,7 @@ _COMMITS = "commits"  # directory of Spark's commit log in a checkpoint
 
 
 class CheckpointPlaces:
-    """Waits for the directories of checkpoints. Any thread may call.
+    """Waits for the directories of checkpoints. Any thread may use it.
 
     ``require_own``: raises Unavailable while the directory of all jobs' checkpoints is unavailable. ``committed``:
     locations of checkpoints to which earlier attempts have committed.
@@ -65,7 +65,7 @@ class CheckpointPlaces:
 
 def _require(checkpoint: Path) -> None:
     """Raise Unavailable if this checkpoint on a local disk has no commit log."""
-    # A directory alone proves nothing: it may be the mount point, or have been made in the mount point.
+    # A directory alone proves nothing: it may be the mount point, or have been made inside the mount point.
     if not is_directory(checkpoint / _COMMITS):
         raise _without_commits(str(checkpoint), "has no commit log" if is_directory(checkpoint) else "does not exist")
 

@@ -1,4 +1,4 @@
-"""Choose the checkpoint of a streaming query that sets no location, and check that it is the same query. Pure.
+"""Choose the checkpoint of a streaming query that sets no location, and check that it belongs to that query. Pure.
 
 A named query is identified by its name. An unnamed one is identified by its position among the script's unnamed
 queries, in the order of their starts. Its output is recorded next to the checkpoints, to detect a changed order.

@@ -1,4 +1,4 @@
-"""Detect a checkpoint that is older than the batches committed to it before (an old copy put back, lost data).
+"""Detect a checkpoint that lacks batches committed to it earlier: an old copy was restored, or data was lost.
 
 Emberkeep warns about such a query and does not refuse it. An older checkpoint may be intended, a refusal would fail
 every attempt, and Spark repeats the missing batches if its sources still have the data.

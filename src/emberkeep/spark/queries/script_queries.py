@@ -152,7 +152,7 @@ class ScriptQueries:
 
 
 def check_not_failed(query: ScriptQuery, handle: Any) -> None:
-    """Raise Fatal if the query has failed; the error has the first line of the query's exception.
+    """Raise Fatal if the query has failed; the error contains the first line of the query's exception.
 
     ``handle``: the StreamingQuery of the run to check.
     """

@@ -287,7 +287,7 @@ def _field(java: Any, name: str) -> Any:
 
 
 def _remember_function(original: Any) -> Any:
-    """Wrap `foreach` or `foreachBatch` to record the function's name, which distinguishes queries that use one."""
+    """Wrap `foreach` or `foreachBatch` to record the function's name, which distinguishes such queries."""
 
     @functools.wraps(original)
     def with_function(writer: Any, function: Any) -> Any:

@@ -35,7 +35,7 @@ from emberkeep.spark.queries.listening import listener_of_starts
 
 log = structlog.get_logger(__name__)
 
-_EXECUTORS_WAIT = 30.0  # seconds; minimum limit of a start's wait for executors on the nodes with the query's state
+_EXECUTORS_WAIT = 30.0  # seconds; a start may wait at least this long for executors on the nodes with the query's state
 _OTHERS_SHARE = 5  # a start waits 1/5 of spark.locality.wait.node for missing slots, which may never become available
 _PAUSE = 0.25
 

@@ -39,7 +39,7 @@ def raise_no_more() -> None:
 
 
 def _tell_before_handlers(told: Callable[[], None]) -> None:
-    """Patch ``signal`` so that every SIGTERM handler set from now on calls ``told`` first; the script cannot see it."""
+    """Patch ``signal`` so that every SIGTERM handler set from now on calls ``told`` first, unseen by the script."""
     own, set_handler, get_handler = os.getpid(), signal.signal, signal.getsignal
     standing: tuple[Any, Any] = (None, None)  # (the installed wrapper, the handler that the script has set)
 

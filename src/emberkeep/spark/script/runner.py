@@ -153,8 +153,8 @@ def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
     with _outcome() as late:
         ended(collected[-1])
         _wait_for_threads(before)
-        # The script's exit handlers may use Spark, so run them before the driver stops Spark. Our own handlers would
-        # run here, too, so the driver process must not have any.
+        # The script's exit handlers may use Spark, so run them before the driver stops Spark. Emberkeep's own handlers
+        # would run here, too, so the driver process must not have any.
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()

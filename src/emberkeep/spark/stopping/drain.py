@@ -1,4 +1,4 @@
-"""Drain streaming queries: run planned micro-batches that emit all rows which event-time state holds back.
+"""Drain streaming queries: run planned micro-batches that emit all rows held back by event-time state.
 
 To drain a query whose last committed batch is N, plan a batch N + 1 in its offset log with the same offsets and the
 highest watermark. Spark runs it as it would after a crash, without reading a row. A driver that finds such a batch
@@ -95,7 +95,7 @@ class QueryDrains:
 
         Return True if all rows were emitted, False if functions were still setting timers.
 
-        Raises ProcedureRefused if the query cannot be drained (this batch was not planned); Conflict if another writer
+        Raises ProcedureRefused if the query cannot be drained (its batch was not planned); Conflict if another writer
         has planned the batch; DrainGivenUp if a batch fails or has not ended at the limit; Fatal if it fails and stays
         planned, or if no batch was planned before the limit; StepHangs.
         """

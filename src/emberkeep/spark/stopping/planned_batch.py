@@ -54,8 +54,8 @@ def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, 
 def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
     """Interrupt the query, and wait until its thread has ended. Raises StepHangs.
 
-    Spark's own stop blocks until the batch's code ends, and that code may ignore the interruption. So call it on a
-    thread of its own.
+    Spark's own stop blocks until the batch's code ends, and that code may ignore the interruption. So call ``stop`` on
+    a thread of its own.
     """
 
     def stop() -> None:

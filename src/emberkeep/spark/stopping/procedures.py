@@ -52,8 +52,8 @@ _TRIAL_SECONDS = 60.0  # minimum time limit of the test write to a savepoint's d
 class QueryProcedures:
     """The query steps of procedures, one instance per driver process.
 
-    - ``asked_before``: the procedure that an earlier attempt was asked to run. If it was to end the job, the script's
-      queries start ended, and only batches that were already planned run.
+    - ``asked_before``: the procedure that an earlier attempt was asked to run. If that procedure ends the job, the
+      script's queries start ended, and only batches that were already planned run.
     - ``may_commit``: returns once this attempt may write.
     - ``states``: keeps the states of user functions for later attempts; None to keep none.
     - ``step_seconds``: time limit of the planned batches of one step, and of a savepoint's copy.
@@ -95,7 +95,7 @@ class QueryProcedures:
     def before_start(self, query: ScriptQuery) -> bool:
         """Finish what a crash left of a drain; return True if the query may run, False if it must start ended.
 
-        Call it when the script starts a query and the query's checkpoint is in place. A query that may run continues
+        Call this when the script starts a query and the query's checkpoint is in place. A query that may run continues
         with the watermark from before the drain.
         """
         ending = self.takes_starts
@@ -118,7 +118,7 @@ class QueryProcedures:
         """Check that a savepoint can be made and that its own ``directory`` is writable. Change no query.
 
         Raises ProcedureRefused if no query runs, no query has a checkpoint, a query has no batch boundaries, the
-        directory is not writable, or the script has not started its queries at the limit.
+        directory is not writable, or the script has not started its queries by the limit.
         """
         self._await_script(note, limit)
         queries = self._ending()

@@ -59,7 +59,7 @@ class RestoredCheckpoint(Compatible, frozen=True, kw_only=True):
 
     job_id: JobId  # the job that the checkpoint was restored for
     manifest_sha256: str
-    key: str  # key of the query in the savepoint; "" if the savepoint did not have it and it started empty
+    key: str  # key of the query in the savepoint; "" if the savepoint did not contain the query, which started empty
     complete: bool
 
 

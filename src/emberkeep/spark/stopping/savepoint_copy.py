@@ -1,6 +1,6 @@
 """Write a savepoint: copies of the files that each query's last committed batch needs, then the manifest.
 
-Several files are copied at a time; each checksum is of the bytes as they were copied. Queries may run during the copy,
+Several files are copied at a time; each checksum covers the bytes as they were copied. Queries may run during the copy,
 within the bounds of ``plan_gate``: what the copied batch needs stays. Other listed files may disappear, such as the
 entries of a source's log that Spark compacts; in that case the files are listed again.
 """
@@ -40,7 +40,7 @@ _TRIES = 3  # a running query may remove files after they were listed
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """Number of files and bytes copied so far, and in total."""
+    """Numbers of files and bytes copied so far, and in total."""
 
     files: int
     files_total: int
@@ -90,8 +90,8 @@ class SavepointWriter:
     ) -> Written:
         """Write the savepoint, replacing what is at its location.
 
-        ``heading``: the manifest without queries, files and functions. ``batches``: by query key, the batch that
-        ``functions`` belong to; for a query without an entry, the last committed batch is copied.
+        ``heading``: the manifest without queries, files and functions. ``batches``: by query key, the batch to which
+        the states in ``functions`` belong; for a query without an entry, the last committed batch is copied.
 
         Raises RetryLater or Absent (Spark removes files faster than they are copied), Fatal.
         """

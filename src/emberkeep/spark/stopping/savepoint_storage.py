@@ -24,16 +24,16 @@ from emberkeep.spark.files.hadoop import HadoopFiles
 class SavepointStorage(Protocol):
     """The files of one savepoint, by name relative to its directory or prefix. Results have the name as their path.
 
-    Any number of threads may call. Methods raise Absent (no such file), RetryLater, Fatal.
+    Any number of threads may call the methods, which raise Absent (no such file), RetryLater, Fatal.
     """
 
     def prepare(self, names: Iterable[str]) -> None:
-        """Prepare for files of these names, which are about to be saved: make directories where they are needed."""
+        """Prepare for saving files with these names: make directories where they are needed."""
 
     def save(self, source: str, name: str) -> SavepointFile:
         """Copy a checkpoint's file to ``name``, replacing any such file. ``source``: a location that Hadoop accepts.
 
-        The checksum is of the bytes that were read from ``source``.
+        The checksum covers the bytes that were read from ``source``.
         """
 
     def write(self, name: str, data: bytes) -> SavepointFile:
@@ -49,7 +49,7 @@ class SavepointStorage(Protocol):
         """Return size and checksum of the stored file."""
 
     def fetch(self, name: str, target: str) -> SavepointFile:
-        """Copy a file to ``target``, a location that Hadoop accepts. The checksum is of the bytes that were copied."""
+        """Copy a file to ``target``, a location that Hadoop accepts. The checksum covers the bytes that were copied."""
 
     def remove(self) -> None:
         """Delete all files, the manifest first: without a manifest there is no savepoint."""
