@@ -102,7 +102,7 @@ class Connections:
 
         Return False, and add nothing, if all places are taken by connections with a login.
         """
-        network, limits = _network(peer.address), self._limits
+        network, limits = network_of(peer.address), self._limits
         with self._lock:
             if len(self._unproven.get(network, ())) >= limits.unproven_of_address:
                 self._displace(network)
@@ -145,7 +145,7 @@ class Connections:
 
     def _forget_unproven(self, peer: Peer) -> bool:
         """Return False if ``peer`` is not an unproven connection."""
-        network = _network(peer.address)
+        network = network_of(peer.address)
         peers = self._unproven.get(network, {})
         if peer not in peers:
             return False
@@ -171,7 +171,7 @@ class Connections:
             )
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the network that counts as one client: an IPv4 address, or an IPv6 prefix."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from emberkeep.cli.messages import inert, print_line
+from emberkeep.base.inert_text import inert
+from emberkeep.cli.messages import print_line
 
 _PIPE_WIDTH = 10_000  # columns; so wide that no cell is shortened for programs
 

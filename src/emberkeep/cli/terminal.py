@@ -8,7 +8,8 @@ import shutil
 import sys
 import time
 
-from emberkeep.cli.messages import inert, say
+from emberkeep.base.inert_text import inert
+from emberkeep.cli.messages import say
 from emberkeep.cli.wording import SHORT_ID, status_text
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 

@@ -28,6 +28,7 @@ from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent, BlobKey
 from emberkeep.blocklist.model import PERMANENT
+from emberkeep.client.audit_calls import AuditCalls
 from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
@@ -127,6 +128,7 @@ class RestClient:
         self._http = HttpCalls(endpoint, patience)
         self.savepoints = SavepointCalls(self._http)
         self.storage = StorageCalls(self._http)
+        self.audit = AuditCalls(self._http)
 
     async def __aenter__(self) -> RestClient:
         self._http.open()

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from emberkeep.base.identity import Role
 from emberkeep.rest.blobs import blobs
-from emberkeep.rest.cluster import blocklist, cluster, login, storage, task_managers
+from emberkeep.rest.cluster import audit, blocklist, cluster, login, storage, task_managers
 from emberkeep.rest.jobs import jobs, savepoints, submission
 from emberkeep.rest.logs import logs
 from emberkeep.rest.openapi import document
@@ -31,6 +31,7 @@ ROUTES: tuple[Route, ...] = (
     *logs.ROUTES,
     *storage.ROUTES,
     *login.ROUTES,
+    *audit.ROUTES,
     Route(
         "GET",
         "/openapi.json",
@@ -46,7 +47,8 @@ ROUTES: tuple[Route, ...] = (
 def least_roles(pages: Iterable[web.AbstractRouteDef]) -> Mapping[tuple[str, str], Role]:
     """Return the least role for each pair of method and declared pattern: the API, ``/metrics``, and the ``pages``.
 
-    A page needs the role of a viewer. A route that is not in the result is for the cluster's own processes.
+    A page needs the role of a viewer, the page of the audit log that of an administrator. A route that is not in the
+    result is for the cluster's own processes.
     """
     router = web.UrlDispatcher()
     router.add_routes(pages)
@@ -56,4 +58,5 @@ def least_roles(pages: Iterable[web.AbstractRouteDef]) -> Mapping[tuple[str, str
         for route in ROUTES
         for path in ([route.full_path, route.path] if route.unversioned else [route.full_path])
     }
-    return {**dict.fromkeys(shown, Role.VIEWER), ("GET", "/metrics"): Role.METRICS, **api}
+    others = {("GET", "/audit"): Role.ADMIN, ("GET", "/metrics"): Role.METRICS}
+    return {**dict.fromkeys(shown, Role.VIEWER), **others, **api}

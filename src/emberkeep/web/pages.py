@@ -8,8 +8,11 @@ from http import HTTPStatus
 from typing import Any
 
 import jinja2
+import msgspec
 from aiohttp import web
 
+from emberkeep.audit.entry import Outcome
+from emberkeep.audit.selection import AuditTrail, Selection
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id
@@ -22,6 +25,7 @@ from emberkeep.web.static_files import static_route
 from emberkeep.web.templates import make_environment
 
 JOBS_PER_PAGE = 100
+AUDIT_PER_PAGE = 100
 _ENDED_ON_OVERVIEW = 10
 _LOG_PATHS = (
     "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
@@ -33,13 +37,13 @@ Page = Callable[[web.Request], Awaitable[web.Response]]
 
 
 def web_routes(
-    gateway: JobManagerGateway, clock: Clock, storage_problem: Callable[[], str]
+    gateway: JobManagerGateway, clock: Clock, storage_problem: Callable[[], str], audit: AuditTrail
 ) -> list[web.AbstractRouteDef]:
     """Return the routes of all pages and static files, to serve behind the access checks; static files may be public.
 
     ``storage_problem`` returns why nothing is deleted in the shared storage, "" if the storage is this cluster's.
     """
-    pages = _Pages(gateway, clock, make_environment(), storage_problem)
+    pages = _Pages(gateway, clock, make_environment(), storage_problem, audit)
     shown: list[tuple[str, Page]] = [
         ("/", pages.overview),
         ("/jobs", pages.jobs),
@@ -47,6 +51,7 @@ def web_routes(
         ("/taskmanagers", pages.task_managers),
         ("/nodes", pages.nodes),
         ("/taskmanagers/{taskmanagerid}", pages.task_manager),
+        ("/audit", pages.audit),
         *((path, pages.log) for path in _LOG_PATHS),
     ]
     return [*(web.get(path, pages.guarded(page)) for path, page in shown), static_route()]
@@ -59,8 +64,10 @@ class _Pages:
         clock: Clock,
         environment: jinja2.Environment,
         storage_problem: Callable[[], str],
+        audit: AuditTrail,
     ) -> None:
         self._storage_problem = storage_problem
+        self._audit = audit
         self._gateway = gateway
         self._clock = clock
         self._environment = environment
@@ -139,6 +146,15 @@ class _Pages:
         blocklist = await self._gateway.blocklist()
         lines = node_lines(blocklist, await self._gateway.task_managers())
         return self._render("nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
+
+    async def audit(self, request: web.Request) -> web.Response:
+        given = {name: request.query.get(name, "")[:200] for name in ("identity", "job", "outcome", "before")}
+        if given["outcome"] not in ("", *Outcome):
+            raise InvalidInput(f"{given['outcome'][:40]!r} is not an outcome", field="outcome")
+        page = await self._audit.read(msgspec.convert({**given, "limit": AUDIT_PER_PAGE}, Selection))
+        outcomes = [outcome.value for outcome in Outcome]
+        shown = {**given, "entries": page.entries, "next": page.next, "outcomes": outcomes}
+        return self._render("audit.html", "audit", HTTPStatus.OK, **shown)
 
     async def log(self, request: web.Request) -> web.Response:
         owner, _, name = request.path.rpartition("/logs/")

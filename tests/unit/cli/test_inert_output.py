@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.cli.messages import inert, print_line, say_error
+from emberkeep.base.inert_text import inert
+from emberkeep.cli.messages import print_line, say_error
 from emberkeep.cli.tables import print_fields, print_table
 
 HOSTILE = "a\x1b]0;title\x07b\x9b2Jc\rd\u202ee\x7f"

@@ -24,6 +24,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol import (
     rest,
+    rest_audit,
     rest_blobs,
     rest_blocklist,
     rest_cluster,
@@ -206,6 +207,8 @@ class FakeJobManager:
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
         self._heartbeats = 0
         self._blocklist = BlocklistTracker(Blocklist())
+        self.audit: list[rest_audit.AuditEntry] = []  # newest first
+        self.audit_queries: list[dict[str, str]] = []
         self.storage = rest_storage.StorageInfo(location="/s", cluster="c", owned=True, problem="", hint="", data=[])
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
@@ -272,6 +275,7 @@ class FakeJobManager:
             ("GET", "/blocklist", self._listed),
             ("PUT", "/blocklist/{kind}/{name}", self._block),
             ("DELETE", "/blocklist/{kind}/{name}", self._unblock),
+            ("GET", "/audit", self._audit),
             ("GET", "/storage", self._storage),
             ("POST", "/storage/{what}", self._settle_storage),
             ("GET", "/jobmanager/logs", self._own_logs),
@@ -314,6 +318,13 @@ class FakeJobManager:
         if status == 0 and request.transport is not None:
             request.transport.close()
         return problem(status or 504, "who knows")
+
+    async def _audit(self, request: web.Request) -> web.Response:
+        self.audit_queries.append(dict(request.query))
+        before = request.query.get("before", "~")
+        older = [entry for entry in self.audit if entry.id < before]
+        page = older[:10]
+        return reply(rest_audit.AuditList(entries=page, next=page[-1].id if len(older) > len(page) else ""))
 
     async def _storage(self, _request: web.Request) -> web.Response:
         return reply(self.storage)

@@ -7,13 +7,15 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientResponse, ClientSession, web
 
+from emberkeep.adapters.audit.files import AuditFiles
+from emberkeep.adapters.audit.log import AuditLog
+from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.rpc import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, NamedTokens, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
@@ -159,6 +161,8 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     sessions = changes.pop("sessions", None) or WebSessions()
     tokens: NamedTokens | None = changes.pop("tokens", None)
     port = bind_port("127.0.0.1", 0)
+    audit = AuditLog(AuditFiles(directory / "audit", 1024**2, 3), system.clock.now_ms)
+    audit.open()
     parts: dict[str, Any] = {
         "login_links": LoginLinks(sessions),
         "gateway": gateway,
@@ -168,20 +172,26 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "remote_logs": remote_logs,
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
+        "audit": audit,
         "shut_down": lambda: shutdowns.append(None),
         "metrics": Metrics(port.connections),
         "blobs": blobs,
         "poll_interval": 0.01,
     }
     api = Api(**{**parts, **changes})
-    pages = web_routes(gateway, system.clock, lambda: storage.info.problem)
+    pages = web_routes(gateway, system.clock, lambda: storage.info.problem, audit)
     access = WebAccess(sessions, session_routes(pages))
     policy = AccessPolicy(
         TOKEN, public=frozenset({"/static/{name}"}), web=access, roles=least_roles(pages), tokens=tokens
     )
+
+    def guard(app: web.Application) -> None:
+        app.middlewares.append(auditing(audit.record))
+        secure(app, policy)
+
     app = build_application(
         api,
-        secure=partial(secure, policy=policy),
+        secure=guard,
         routes=[*login_routes(TOKEN, sessions, tokens), *rpc_routes(ServesNoRpc()), *pages],
     )
     server = await serve_http(app, port)
@@ -192,3 +202,4 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
             )
     finally:
         await server.close()
+        await audit.close()

@@ -32,10 +32,11 @@ from emberkeep.base.errors import (
     RetryLater,
     UnknownOutcome,
 )
+from emberkeep.base.request_context import name_target
 from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
 from emberkeep.blobs.errors import CannotStore, NotUploaded
 from emberkeep.protocol.first_release import for_first_release
-from emberkeep.protocol.messages import PROTOCOL_VERSION, Message
+from emberkeep.protocol.messages import PROTOCOL_VERSION, Message, RegisterJobMaster, RegisterTaskManager, ReportOutcome
 from emberkeep.protocol.transport import ReplyT, RpcService
 from emberkeep.protocol.wire import (
     check_address,
@@ -52,6 +53,9 @@ VERSION_HEADER = "Emberkeep-Protocol"
 # A sender of this header ignores fields that it does not know. The value has no meaning.
 LENIENT_HEADER = "Emberkeep-Unknown-Fields"
 _LENIENT = {LENIENT_HEADER: "ignored"}
+# Requests of daemons and drivers that add a process to the cluster or end an attempt are in the audit log. The others
+# repeat, every few seconds, what their senders hold.
+AUDITED_RPC = frozenset({"RegisterTaskManager", "RegisterJobMaster", "ReportOutcome"})
 CONTENT_TYPE = "application/vnd.emberkeep.rpc+msgpack"
 
 _CONNECTIONS = 512
@@ -291,6 +295,8 @@ def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.
         try:
             body = await _checked_body(request, limit)
             message = decode_request(kind, body if offload is None else await offload.unpack(body))
+            if kind in AUDITED_RPC:
+                name_target(request, **_about(message))
             reply = await service.serve(message)
             if LENIENT_HEADER not in request.headers:
                 reply = for_first_release(reply)
@@ -307,6 +313,15 @@ def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.
         return web.Response(body=packed.body, content_type=CONTENT_TYPE, headers=_LENIENT)
 
     return [web.post(RPC_PATH + "{kind}", handle)]
+
+
+def _about(message: Message) -> dict[str, str]:
+    """Return what a message is about, for the audit log."""
+    if isinstance(message, RegisterTaskManager):
+        return {"taskmanagerid": message.info.id}
+    if isinstance(message, RegisterJobMaster | ReportOutcome):
+        return {"jobid": message.job_id, "attempt": str(message.attempt)}
+    return {}
 
 
 async def _pack_reply(offload: Offload | None, reply: Message, request: Message) -> Packed:

@@ -40,6 +40,7 @@ from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
 from emberkeep.base.identity import CLUSTER, Identity, Role
+from emberkeep.base.request_context import REQUEST_LOGIN, Login
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 
@@ -231,6 +232,7 @@ def _check_login(request: web.Request, policy: AccessPolicy) -> web.Response | N
     if identity is not None:
         prove(request)
         request[REQUEST_IDENTITY] = identity
+        request[REQUEST_LOGIN] = Login.TOKEN if by_token else Login.SESSION
     if _is_public(request, policy) or (identity is CLUSTER and by_token):
         return None
     if identity is None:

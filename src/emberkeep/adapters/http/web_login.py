@@ -22,6 +22,8 @@ from emberkeep.adapters.http.login_page import (
 from emberkeep.adapters.http.security import NamedTokens, problem, same_secret
 from emberkeep.adapters.http.sessions import CODE_SECONDS, WebSessions, session_cookie_name, session_of
 from emberkeep.base.identity import CLUSTER, Identity
+from emberkeep.base.request_context import REQUEST_LOGIN, Login
+from emberkeep.base.request_identity import REQUEST_IDENTITY
 
 _MOST_BYTES = 4096  # of a form: it holds a token or a code
 _SECONDS = 10.0  # for a form to arrive
@@ -50,6 +52,7 @@ def login_routes(token: str, sessions: WebSessions, tokens: NamedTokens | None =
         if identity is None:
             return _refusal(request, reason)
         _end_session(request, sessions)
+        request[REQUEST_IDENTITY], request[REQUEST_LOGIN] = identity, Login.SESSION
         answer = _go_to("/")
         answer.set_cookie(
             session_cookie_name(request),

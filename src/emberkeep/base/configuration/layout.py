@@ -5,7 +5,7 @@
 <state>/token                       bearer token (0600)
 <state>/tls/                        the cluster's CA, and this node's certificate with its key (0700)
 <state>/cluster.json                address of the local cluster, and its processes
-<state>/jobmanager/                 job store, logs; jobmanagers/<id>/ if there are several
+<state>/jobmanager/                 job store, logs, audit log; jobmanagers/<id>/ if there are several
 <state>/cluster-id                  id of this cluster in ownership records, without ZooKeeper
 <state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, and the ownership
                                     record. If ZooKeeper is used, each of the four has one folder per cluster, and
@@ -87,6 +87,11 @@ class StateLayout:
     def job_manager(self) -> Path:
         name = self.configuration[JOB_MANAGER_ID]
         return self.root / "jobmanagers" / name if name else self.root / "jobmanager"
+
+    @property
+    def audit(self) -> Path:
+        """Directory of a JobManager's audit log."""
+        return self.job_manager / "audit"
 
     @property
     def storage(self) -> Path:

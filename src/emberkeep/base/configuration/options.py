@@ -146,6 +146,25 @@ ALLOWED_HOSTS = define(
     )
 )
 
+AUDIT_MAX_SIZE = define(
+    Option(
+        "security.audit.max-size",
+        32 * 1024**2,
+        size,
+        "size",
+        "Size at which a JobManager rotates its audit log.",
+    )
+)
+AUDIT_FILES = define(
+    Option(
+        "security.audit.files",
+        20,
+        integer(1, 1000),
+        "integer",
+        "Number of rotated files of the audit log that are kept. The oldest one is deleted first.",
+    )
+)
+
 # --- BLOBs: artefacts, off-loaded messages, logs ----------------------------------------------------------------------
 
 BLOB_DIRECTORY = define(

@@ -18,7 +18,7 @@ from emberkeep.base.configuration.options import REST_BIND_ADDRESS, REST_PORT, T
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import open_tls
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, leadership, names
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, audit_log, leadership, names
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 
@@ -52,7 +52,8 @@ async def job_manager_process(
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
         storage = StorageWatch(layout, owned)
-        settings = JobManagerSettings(system, configuration, layout, token, port, stop, storage, owned, tls)
+        audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
+        settings = JobManagerSettings(system, configuration, layout, token, port, stop, storage, owned, audit, tls)
         services.start("storage watch", storage.run(lambda _: None))
         present = await stack.enter_async_context(leadership(settings, store))
         await present.start(services)

@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from emberkeep.adapters.http.rpc import rpc_routes
-from emberkeep.adapters.http.security import check_bind_address, secure
+from emberkeep.adapters.http.security import check_bind_address
 from emberkeep.adapters.http.server import bind_port
 from emberkeep.adapters.http.switch import SwitchedPort
 from emberkeep.adapters.http.token_file import load_or_create_token
@@ -42,7 +42,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import open_tls
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, leadership, names
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, audit_log, leadership, names
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
@@ -72,6 +72,7 @@ async def contending_job_manager(
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
+        audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         session = ZooKeeperSession(zookeeper)
         readers = StorageReaders(session, nodes)
         owned = ClusterStorage(layout, system.clock.now_ms)
@@ -85,6 +86,7 @@ async def contending_job_manager(
             stop,
             storage,
             owned,
+            audit,
             tls,
         )
         if tls is not None:
@@ -164,7 +166,7 @@ class _Front:
         policy = dataclasses.replace(policy, public=policy.public | STANDBY_PUBLIC)
         return build_standby(
             self.other_leader,
-            secure=lambda app: secure(app, policy),
+            secure=lambda app: self._settings.guard(app, policy),
             routes=rpc_routes(TellsLeader(self.locator, self)),
             problem=self._problem,
         )

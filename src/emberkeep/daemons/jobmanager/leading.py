@@ -13,10 +13,13 @@ from typing import Protocol
 
 from aiohttp import web
 
+from emberkeep.adapters.audit.files import AuditFiles
+from emberkeep.adapters.audit.log import AuditLog
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
+from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
@@ -29,6 +32,8 @@ from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     ALLOWED_HOSTS,
+    AUDIT_FILES,
+    AUDIT_MAX_SIZE,
     BLOB_DIRECTORY,
     OFFLOAD_MIN_SIZE,
     RESOURCE_MANAGER_TYPE,
@@ -80,7 +85,7 @@ class JobManagerSettings:
     """Settings that are the same for all terms of leadership of a process.
 
     ``port``: where this process serves. ``stop``: set when a client asks the process to end. ``storage``: tells whether
-    the shared storage is readable. ``owned_storage``: tells who owns it.
+    the shared storage is readable. ``owned_storage``: tells who owns it. ``audit``: the audit log, which is open.
     """
 
     system: System
@@ -91,6 +96,7 @@ class JobManagerSettings:
     stop: asyncio.Event
     storage: StorageWatch
     owned_storage: ClusterStorage
+    audit: AuditLog
     tls: NodeTls | None = None
 
     @property
@@ -101,6 +107,11 @@ class JobManagerSettings:
     @property
     def policy(self) -> AccessPolicy:
         return AccessPolicy(self.token, hosts=frozenset(names(self.configuration)), public=PUBLIC_ROUTES)
+
+    def guard(self, app: web.Application, policy: AccessPolicy) -> None:
+        """Put the access checks before the routes of ``app``, and the audit log before these."""
+        app.middlewares.append(auditing(self.audit.record))
+        secure(app, policy)
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:
@@ -116,6 +127,22 @@ class JobManagerSettings:
     @property
     def url(self) -> str:
         return f"{'http' if self.tls is None else 'https'}://{self.address}"
+
+
+@contextlib.asynccontextmanager
+async def audit_log(
+    system: System, configuration: Configuration, layout: StateLayout, services: Services
+) -> AsyncIterator[AuditLog]:
+    """Open this process's audit log; write what is queued on leaving. Raises Fatal."""
+    audit = AuditLog(
+        AuditFiles(layout.audit, configuration[AUDIT_MAX_SIZE], configuration[AUDIT_FILES]), system.clock.now_ms
+    )
+    await asyncio.to_thread(audit.open)
+    services.start("audit log", audit.run())
+    try:
+        yield audit
+    finally:
+        await audit.close()
 
 
 def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
@@ -212,18 +239,19 @@ async def leadership(
             savepoints=SavepointStore(spark_version()),
             login_links=LoginLinks(sessions),
             storage=keeper,
+            audit=settings.audit,
             shut_down=settings.stop.set,
             problem=lambda: service.problem,
-            metrics=Metrics(settings.port.connections, settings.certificate_expires_ms),
+            metrics=Metrics(settings.port.connections, settings.certificate_expires_ms, lambda: settings.audit.lost),
             certificate_expires_ms=settings.certificate_expires_ms,
         )
-        pages = web_routes(gateway, system.clock, keeper.problem)
+        pages = web_routes(gateway, system.clock, keeper.problem, settings.audit)
         access = WebAccess(sessions, session_routes(pages))
         policy = dataclasses.replace(settings.policy, web=access, roles=least_roles(pages))
         answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,
-            secure=lambda application: secure(application, policy),
+            secure=lambda application: settings.guard(application, policy),
             routes=[
                 *login_routes(settings.token, sessions),
                 *rpc_routes(answering, offload),

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.identity import Role
+from emberkeep.base.request_context import name_target
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.rest_savepoints import (
     DisposalStatus,
@@ -138,6 +139,7 @@ async def verify(call: CheckedRequest) -> msgspec.Struct:
 async def dispose(call: CheckedRequest) -> msgspec.Struct:
     body: SavepointPath = call.body
     check_location(body.savepoint_path, "savepoint-path")
+    name_target(call.request, path=body.savepoint_path)
     trigger_id = call.api.system.ids.hex32()
     call.api.disposals.start(trigger_id, _dispose(call.api, body.savepoint_path))
     return TriggerResponse(request_id=trigger_id)

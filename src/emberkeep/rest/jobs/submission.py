@@ -10,6 +10,7 @@ from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.base.request_context import name_target
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobKey, BlobKind
 from emberkeep.jobmanager.views.cluster import Submission
@@ -34,6 +35,7 @@ async def submit(call: CheckedRequest) -> msgspec.Struct:
         api.metrics.submitted("refused")
         raise
     api.metrics.submitted("created" if accepted.created else "repeated")
+    name_target(call.request, jobid=accepted.job_id)
     return JobSubmitted(jobid=accepted.job_id, job_url=f"{API_PREFIX}/jobs/{accepted.job_id}", created=accepted.created)
 
 

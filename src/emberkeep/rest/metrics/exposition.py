@@ -42,9 +42,18 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class Metrics:
     """All metrics of a JobManager, in a registry of their own."""
 
-    def __init__(self, port: PortConnections, certificate_expires_ms: Callable[[], int | None] = lambda: None) -> None:
-        """``certificate_expires_ms`` returns when this JobManager's certificate ends, None if it has none."""
+    def __init__(
+        self,
+        port: PortConnections,
+        certificate_expires_ms: Callable[[], int | None] = lambda: None,
+        audit_lost: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """``certificate_expires_ms`` returns when this JobManager's certificate ends, None if it has none.
+
+        ``audit_lost`` returns how many entries of the audit log could not be written.
+        """
         self._certificate_expires_ms = certificate_expires_ms
+        self._audit_lost = audit_lost
         self.registry = registry = CollectorRegistry()
         prometheus.ProcessCollector(registry=registry)
         prometheus.GCCollector(registry=registry)
@@ -83,6 +92,9 @@ class Metrics:
         self._certificate = gauge(
             "emberkeep_certificate_expiry_timestamp_seconds",
             "When the JobManager's certificate ends; NaN without encryption.",
+        )
+        self._audit = gauge(
+            "emberkeep_audit_entries_lost", "Entries of the audit log that this process could not write."
         )
         self._executors = gauge("emberkeep_executors", "Executors registered with Spark.")
         self._submissions = counter("emberkeep_submissions_total", "Submissions by outcome.", ["outcome"])
@@ -123,6 +135,7 @@ class Metrics:
         self._storage_unneeded.set(condition.unneeded)
         expires = self._certificate_expires_ms()
         self._certificate.set(math.nan if expires is None else expires / 1000)
+        self._audit.set(self._audit_lost())
         return prometheus.generate_latest(self.registry)
 
     def _show_jobs(self, jobs: Sequence[JobView], started_ms: int) -> None:

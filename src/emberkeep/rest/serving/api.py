@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from emberkeep.audit.selection import AuditTrail
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
@@ -44,6 +45,7 @@ class Api:
     savepoints: Savepoints
     login_links: LoginLinks
     storage: Storage
+    audit: AuditTrail
     shut_down: Callable[[], None]
     metrics: Metrics
     problem: Callable[[], str] = str

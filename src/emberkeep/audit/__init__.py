@@ -1,0 +1,1 @@
+"""What the audit log records, and which entries a reader gets. Pure."""

@@ -1,0 +1,17 @@
+"""Text that cannot act on the terminal, page or file in which it is shown."""
+
+from __future__ import annotations
+
+_CONTROLS = (*range(0x20), 0x7F, *range(0x80, 0xA0))  # C0, DEL, C1
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # Unicode's bidi controls
+_LAYOUT = frozenset(map(ord, "\n\t"))
+_INERT = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (*_CONTROLS, *_DIRECTIONS)
+    if code not in _LAYOUT
+}
+
+
+def inert(text: str) -> str:
+    """Return the text with control characters, except newlines and tabs, as escapes: ``\\x1b`` is shown, not obeyed."""
+    return text.translate(_INERT)

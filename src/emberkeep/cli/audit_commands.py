@@ -1,0 +1,157 @@
+"""``audit``: who changed what, and who was refused."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.parameters import Job, Output
+from emberkeep.cli.tables import OutputFormat, print_table
+
+if TYPE_CHECKING:
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.rest_audit import AuditEntry
+
+_POLL_SECONDS = 1.0
+_COLUMNS = ("TIME", "IDENTITY", "FROM", "ACTION", "TARGET", "OUTCOME")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AuditChoice:
+    """Options that select entries."""
+
+    since: Annotated[str | None, Parameter(metavar="TIME")] = None
+    "Oldest entries: how long ago, such as 30min or 2d, or a time, such as 2026-01-31T18:00 (local time)."
+    until: Annotated[str | None, Parameter(metavar="TIME")] = None
+    "Newest entries, in the same form."
+    identity: Annotated[str | None, Parameter(metavar="NAME")] = None
+    "Only entries of this identity; `cluster` is the holder of the cluster's token."
+    job: Job | None = None
+    outcome: Literal["done", "failed", "refused", "unknown"] | None = None
+    "Only entries with this outcome."
+    limit: Annotated[int, Parameter(metavar="NUMBER")] = 100
+    "The most entries: the newest ones."
+
+    def parameters(self, now_ms: int) -> dict[str, str]:
+        """Return the query parameters, without the job. Raises InvalidInput."""
+        if self.limit < 1:
+            raise InvalidInput(f"--limit {self.limit}: must be at least 1", field="--limit")
+        given = {
+            "since": _moment("--since", self.since, now_ms),
+            "until": _moment("--until", self.until, now_ms),
+            "identity": self.identity,
+            "outcome": self.outcome,
+            "limit": str(min(self.limit, 1000)),
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+_DEFAULT_CHOICE = AuditChoice()
+
+
+def audit(
+    *,
+    choice: AuditChoice = _DEFAULT_CHOICE,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Show who changed what in the cluster, and who was refused: the newest entries of the audit log, oldest first.
+
+    With -o json, each entry is a line. Needs the role admin.
+
+    Parameters
+    ----------
+    follow
+        Show further entries as they are written, until interrupted.
+    """
+    from emberkeep.base.clock import SystemClock
+    from emberkeep.client.job_reference import resolve_job
+
+    parameters = choice.parameters(SystemClock().now_ms())
+
+    async def show(client: RestClient) -> None:
+        if choice.job is not None:
+            parameters["jobid"] = await resolve_job(client, choice.job)
+        entries = await _newest(client, parameters, choice.limit)
+        _print(entries, output, is_first=True)
+        while follow:
+            await asyncio.sleep(_POLL_SECONDS)
+            last = entries[-1].id if entries else ""
+            if last:
+                parameters["since"] = str(int(last[:13]))
+            further = [one for one in await _newest(client, parameters, 1000) if one.id > last]
+            _print(further, output, is_first=False)
+            entries = further or entries
+
+    with_client(cluster.require(), show)
+    return ExitCode.OK
+
+
+async def _newest(client: RestClient, parameters: dict[str, str], limit: int) -> list[AuditEntry]:
+    """Return the newest selected entries, oldest first."""
+    found: list[AuditEntry] = []
+    async for entry in client.audit.newest(parameters):
+        found.append(entry)
+        if len(found) == limit:
+            break
+    return found[::-1]
+
+
+def _print(entries: list[AuditEntry], output: OutputFormat, *, is_first: bool) -> None:
+    if output is OutputFormat.JSON:
+        import msgspec
+
+        for entry in entries:
+            sys.stdout.write(msgspec.json.encode(entry).decode() + "\n")
+    elif is_first:
+        if entries:
+            print_table(_COLUMNS, [_row(entry) for entry in entries])
+        else:
+            say("the audit log has no such entries")
+    else:
+        for entry in entries:
+            print_line("  ".join(_row(entry)))
+    sys.stdout.flush()
+
+
+def _row(entry: AuditEntry) -> tuple[str, ...]:
+    count = f"{entry.count} × " if entry.count > 1 else ""
+    status = f" {entry.status}" if entry.status else ""
+    reason = f": {entry.reason}" if entry.reason else ""
+    return (
+        entry.time[:19].replace("T", " ") + "Z",
+        entry.identity or "-",
+        f"{entry.address or '-'} ({entry.login})" if entry.login != "none" else entry.address or "-",
+        count + entry.action,
+        " ".join(f"{name}={value}" for name, value in (*entry.target.items(), *entry.parameters.items())) or "-",
+        f"{entry.outcome}{status}{reason}",
+    )
+
+
+def _moment(option: str, text: str | None, now_ms: int) -> str | None:
+    """Return a time in Unix milliseconds: a duration before now, or a time. Raises InvalidInput."""
+    from datetime import datetime
+
+    from emberkeep.base.configuration.option_types import duration
+
+    if text is None:
+        return None
+    try:
+        return str(max(0, now_ms - round(duration(text) * 1000)))
+    except ValueError:
+        pass
+    try:
+        return str(max(0, round(datetime.fromisoformat(text).timestamp() * 1000)))
+    except (ValueError, OverflowError, OSError):
+        hint = "for example 2h, 2026-01-31T18:00 or 2026-01-31T17:00:00Z"
+        raise InvalidInput(f"{option} {text}: not a duration or a time", field=option, hint=hint) from None
