@@ -21,7 +21,7 @@ _CLEAR = "\r\x1b[2K"
 class JobTerminal:
     """Implements ``client.follow.FollowerOutput`` on this process's standard output and error.
 
-    If standard error is a terminal, one line shows the job's state and is redrawn. Otherwise, and if $TERM is "dumb",
+    If standard error is a terminal, one line shows the job's state and is redrawn. Otherwise, or if $TERM is "dumb",
     each change of state is printed as a plain line. ``quiet``: print only the job's own output, and errors.
     """
 

@@ -14,8 +14,8 @@ class Endpoint:
     """The address of a cluster and its token, which is never printed.
 
     ``url`` has no trailing slash. ``source`` says where the address was found. ``others`` are the URLs of the cluster's
-    other JobManagers, used when this one cannot be reached. ``ca`` is the file with the CAs that the certificates of
-    servers at https URLs come from; "" for this system's CAs.
+    other JobManagers, used when this one cannot be reached. ``ca`` is the file with the CAs by which servers at https
+    URLs are verified; "" for this system's CAs.
     """
 
     url: str

@@ -103,7 +103,7 @@ class JobFollower:
         self._output.progress(job)
 
     def _tell_failures(self, job: JobDetailsInfo) -> None:
-        """Report why a further attempt is made. The caller reports how the job ended."""
+        """Report why a further attempt is made. How the job ended is left to the caller."""
         for attempt in job.emberkeep.attempts:
             if attempt.attempt <= self._told_attempt or attempt.end_time < 0 or job.state.is_globally_terminal:
                 continue

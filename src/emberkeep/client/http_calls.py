@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True)
 class HttpReply:
-    """A reply. ``HttpCalls.call`` returns only those with a status below 400."""
+    """A reply. ``HttpCalls.call`` returns only replies with a status below 400."""
 
     status: int
     headers: Mapping[str, str]
@@ -207,7 +207,7 @@ def _may_be_done(error: RetryLater) -> bool:
 
 
 def _broke_off(error: RetryLater) -> bool:
-    """True if a connection that was accepted has broken."""
+    """True if the error is that an accepted connection has broken."""
     cause = error.__cause__
     broken = isinstance(cause, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError)
     return broken and not isinstance(cause, aiohttp.ClientConnectorError)

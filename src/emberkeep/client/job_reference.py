@@ -22,7 +22,7 @@ async def resolve_job(client: RestClient, reference: str) -> JobId:
 
 
 def choose_job(jobs: list[JobDetails], reference: str) -> JobId:
-    """Return the job with the name ``reference``, else the one whose id begins with it.
+    """Return the id of the job with the name ``reference``, else of the job whose id begins with it.
 
     If several jobs have the name and exactly one of them is unfinished, return that job. Raises Absent, and
     InvalidInput that lists the candidates.

@@ -44,7 +44,7 @@ async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
 
 
 def _piece(files: list[SavepointFileInfo]) -> int:
-    """Return how many of ``files``, from the first one on, the next request for a check covers."""
+    """Return how many of ``files``, counted from the first, the next request for a check must cover."""
     size = 0
     for count, file in enumerate(files[:_PIECE_FILES]):
         size += file.size

@@ -27,7 +27,7 @@ def encrypts(configuration: Configuration) -> bool:
 
 
 def announced_ca(configuration: Configuration, layout: StateLayout) -> str:
-    """Return the file with the CAs with which callers verify a daemon; "" if the cluster does not encrypt."""
+    """Return the file with the CAs by which callers verify a daemon; "" if the cluster does not encrypt."""
     return layout.tls_files.ca if encrypts(configuration) else ""
 
 

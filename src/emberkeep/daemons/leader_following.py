@@ -2,7 +2,7 @@
 
 A node has one ZooKeeper session, that of its task manager. Drivers read a file that the task manager writes. A process
 that gets no reply from the leader asks the other processes that it knows. Of two replies, the one with the higher epoch
-is right, whatever its source.
+counts, whatever its source.
 """
 
 from __future__ import annotations

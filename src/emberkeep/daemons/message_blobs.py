@@ -72,7 +72,7 @@ class CacheMessageBlobs:
 async def read(owner: JobId, key: BlobKey, path: Path, limit: int) -> bytes:
     """Return the file's content.
 
-    Raises InvalidInput (it has more than ``limit`` bytes; it is not read), Absent (deleted in the meantime), Fatal.
+    Raises InvalidInput (it has more than ``limit`` bytes, and is not read), Absent (deleted in the meantime), Fatal.
     """
 
     def load() -> bytes:

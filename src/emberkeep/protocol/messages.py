@@ -183,8 +183,8 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     - ``known`` False: register again.
     - ``acknowledged``: exited drivers that need not be reported again, because the consequences of their ends are
       stored.
-    - ``stale``: attempts that have ended, and with each all older attempts of the job. Free their slots and end their
-      drivers; keep reporting how the drivers ended until that is acknowledged.
+    - ``stale``: attempts that have ended; each also stands for all older attempts of its job. Free their slots and end
+      their drivers; keep reporting how the drivers ended until that is acknowledged.
     - ``ended``: those of the ``left`` jobs in the report that have ended. Their data need not be kept.
     """
 
@@ -326,7 +326,7 @@ class OfferSlotsReply(Message, frozen=True, kw_only=True, omit_defaults=True):
     """Answer to an offer.
 
     ``later``: slots not accepted because the pause before a replacement is not over yet, or because the application
-    stops. The job no longer needs the slots in neither field, nor the data kept for them.
+    stops. The job no longer needs the slots that are in neither field, nor the data kept for them.
     """
 
     accepted: tuple[AllocationId, ...]
@@ -573,7 +573,7 @@ class LeaderTold(Message, frozen=True, kw_only=True):
 
 
 class ReportOutcome(Message, frozen=True, kw_only=True):
-    """The script has ended and Spark is stopped; the process exits next. The first report of an attempt decides."""
+    """The script has ended and Spark is stopped; the process exits next. The first report of an attempt counts."""
 
     job_id: JobId
     attempt: int

@@ -90,7 +90,7 @@ class FailureCause(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointOutcome(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of a completed operation: one of the two fields."""
+    """Result of a completed operation: one of the two fields is set."""
 
     location: str | None = None
     failure_cause: FailureCause | None = None
@@ -150,7 +150,7 @@ class SavepointEntry(Kebab, frozen=True, kw_only=True):
 class SavepointList(Kebab, frozen=True, kw_only=True):
     """Savepoints of running jobs and of jobs whose results are kept, newest first.
 
-    Other savepoints are only found in their directories.
+    Other savepoints can be found only in their directories.
     """
 
     savepoints: list[SavepointEntry]

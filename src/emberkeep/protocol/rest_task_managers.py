@@ -92,7 +92,7 @@ class EvacuationInfo(Kebab, frozen=True, kw_only=True):
 
 
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
-    """Our own fields of a task manager.
+    """Emberkeep's own fields of a task manager.
 
     ``adopted``: drivers and executors that this process has taken over from the previous one. ``state-gateway``: null
     if ``state.backend.local-recovery`` is off. ``evacuation``: null if nothing has to leave.

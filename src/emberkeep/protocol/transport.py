@@ -23,7 +23,7 @@ class RpcClient(Protocol):
 
 
 class RpcService(Protocol):
-    """Receives requests. One per process address."""
+    """Receives requests. Each process address has one."""
 
     async def serve(self, request: Message) -> Message:
         """Answer one request.

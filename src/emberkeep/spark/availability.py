@@ -18,7 +18,7 @@ _PAUSE = 1.0  # seconds between tries
 def wait_until_available(look: Callable[[], None], what: str, notices: Notices) -> None:
     """Return once ``look`` no longer raises Unavailable; call it once a second until then.
 
-    Tell the user and the log what the script waits for. The wait has no limit: a user can cancel the job.
+    Report to the user and the log what the script waits for. The wait has no limit: a user can cancel the job.
     """
     waits = False
     while True:

@@ -94,7 +94,7 @@ class DriverRuntime:
         return registered
 
     def silent_executors(self, executor_ids: Collection[str]) -> frozenset[str]:
-        """Return executors that have sent Spark no heartbeat for several intervals. Raises SparkUnavailable."""
+        """Return the executors that have sent Spark no heartbeat for several intervals. Raises SparkUnavailable."""
         return scheduler_control.silent_executors(self._context(), executor_ids)
 
     def block_takers(self) -> frozenset[str]:
@@ -133,7 +133,7 @@ class DriverRuntime:
         return progress.spark_jobs(self._context())
 
     def executors_changed(self) -> None:
-        """Tell Spark again where the state of running queries is, after executors have come or gone; log failures."""
+        """Report to Spark again where the state of running queries is, after executors came or went; log failures."""
         if self._placement is not None:
             self._placement.executors_changed()
 

@@ -1,4 +1,4 @@
-"""Errors between Emberkeep and Spark."""
+"""Errors at the boundary between Emberkeep and Spark."""
 
 from __future__ import annotations
 

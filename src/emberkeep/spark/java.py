@@ -62,7 +62,7 @@ def jvm_open_options() -> list[str]:
 
 
 def find_java(environ: Mapping[str, str]) -> JavaRuntime:
-    """Return the Java of ``JAVA_HOME``, else the first ``java`` on ``PATH``. Raises JavaNotFound, JavaTooOld."""
+    """Return the Java in ``JAVA_HOME``, else the first ``java`` on ``PATH``. Raises JavaNotFound, JavaTooOld."""
     executable, origin = _locate(environ)
     major = _major_of(executable)
     if major < MINIMUM_JAVA:

@@ -69,7 +69,7 @@ def stop_task_manager(
 
 
 def prepare() -> int:
-    """Build the class-data archive that about halves the start-up time of Spark's JVMs. Once per installation."""
+    """Build the class-data archive that about halves the start-up time of Spark's JVMs. Run once per installation."""
     _replace("prepare", [])
 
 

@@ -23,7 +23,7 @@ def init(
     hosts: Annotated[tuple[str, ...], Parameter(name="--host", metavar="NAME")] = (),
     config: ConfigOptions = DEFAULT_CONFIG,
 ) -> int:
-    """Make the cluster's CA and a certificate for this machine, below the state directory. Keep what is valid.
+    """Make the cluster's CA and a certificate for this machine, below the state directory. Valid ones are kept.
 
     Parameters
     ----------

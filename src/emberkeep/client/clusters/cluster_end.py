@@ -71,7 +71,7 @@ class ClusterEnd:
 
 
 def is_left(record: ClusterRecord, layout: StateLayout) -> bool:
-    """True if a daemon of the cluster still runs. If so, the others must start at their previous addresses."""
+    """True if a daemon of the cluster still runs. If so, start the others at their previous addresses."""
     return any(daemon.is_running for daemon in record.daemons) or bool(
         _live(read_started(layout.started_task_managers))
     )

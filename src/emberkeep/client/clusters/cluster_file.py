@@ -21,8 +21,8 @@ _FORMAT, _VERSION = "emberkeep-cluster", 1
 class DaemonRecord(Compatible, frozen=True, kw_only=True):
     """A daemon of the cluster, or a ZooKeeper server.
 
-    ``name`` is "jobmanager", "jobmanager-1", "zookeeper-1" or the task manager's id. It works in ``directory``, and its
-    logs are in ``logs`` there.
+    ``name`` is "jobmanager", "jobmanager-1", "zookeeper-1" or the task manager's id. The daemon works in ``directory``,
+    and its logs are in ``logs`` there.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Start one of our daemons as a process, and wait until it is ready.
+"""Start one of Emberkeep's daemons as a process, and wait until it is ready.
 
 A daemon writes one line of JSON to its standard output: ``{"url": …, "token_file": …, "ca": …}`` once it serves, or
 ``{"error": …, "hint": …}`` before it ends because it cannot serve. Its output goes to files, which outlive this

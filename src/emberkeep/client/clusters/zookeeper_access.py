@@ -58,7 +58,7 @@ class ZooKeeperAccess:
         self._unsigned.unlink(missing_ok=True)
 
     def settings(self, *, leads: bool) -> dict[str, str]:
-        """Return the settings for a daemon. ``leads``: it may become the leader."""
+        """Return the settings for a daemon. ``leads``: the daemon may become the leader."""
         found: dict[str, str] = {}
         if self._makes_login and self._file.exists():
             found[ZOOKEEPER_AUTHORIZATION_FILE.key] = str(self._file)

@@ -118,7 +118,7 @@ class SparkBridge:
         end_session()
 
     def crashed(self, error: BaseException) -> None:
-        """Record that the JobMaster has crashed. The caller ends this process, and the attempt counts as lost."""
+        """Record that the JobMaster has crashed. The caller must end this process; the attempt counts as lost."""
         text = "".join(traceback.format_exception(error))
         message = f"the driver's JobMaster crashed: {type(error).__name__}: {in_one_line(str(error))}"
         self._on_failure(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message, traceback=text))

@@ -99,7 +99,7 @@ class DriverProcedures:
     def _bound(self, step: Step, request: ProcedureRequest) -> float | None:
         """Return the seconds after which a step counts as hanging; None for a step that keeps the request's deadline.
 
-        A step with its own time limit ends earlier by itself.
+        A step with its own time limit ends by itself before that.
         """
         match step:
             case Step.FINISH_BATCHES | Step.PAUSE:
@@ -233,7 +233,7 @@ class DriverProcedures:
 
 
 def _new_thread() -> ThreadPoolExecutor:
-    """Return a thread for one step at a time, apart from the thread that reads Spark's state in the meantime."""
+    """Return a thread that runs one step at a time, while another thread reads Spark's state."""
     return ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-procedure")
 
 

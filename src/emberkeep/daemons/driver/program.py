@@ -50,9 +50,9 @@ class Program:
 
 
 def find_program(spec: DriverSpec, directory: Path) -> Program:
-    """Return the attempt's program, and report the folders that it must not use. ``directory``: the current one.
+    """Return the attempt's program, and report the folders that it must not use.
 
-    Raises OSError if the script's copy cannot be read.
+    ``directory``: the current directory. Raises OSError if the script's copy cannot be read.
     """
     entry_point = spec.graph.entry_point
     if entry_point.kind is EntryPointKind.MODULE:

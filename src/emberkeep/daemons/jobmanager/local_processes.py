@@ -2,8 +2,8 @@
 
 A node's task manager always has the same id, hence the same working directory. The directory's lock admits only one
 process, whatever starts it, and the process takes over what its predecessor left there. Records tell the next leader
-what was started. If something else has started the task manager again, its own record in the working directory names
-the new process.
+what was started. If something else has started the task manager again, the task manager's own record in the working
+directory names the new process.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class LocalProcesses:
         await asyncio.to_thread(self._start, node)
 
     def _start(self, node: LocalNode) -> None:
-        """Start a node's task manager. Raises Fatal; after an error no process runs."""
+        """Start a node's task manager. Raises Fatal; in that case no process runs."""
         directory = WorkingDirectory(self._working_directory(node))
         mark = secrets.token_hex(16)
         record = StartedRecord(

@@ -34,7 +34,7 @@ class SavepointStore:
     async def manifest(self, path: str) -> tuple[Manifest, str]:
         """Return the manifest and its SHA-256.
 
-        Raises Absent, InvalidInput (damaged, of a newer release), RetryLater, Fatal.
+        Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, Fatal.
         """
         return await asyncio.to_thread(_with_store, path, lambda store: _manifest(store, path))
 
@@ -46,7 +46,7 @@ class SavepointStore:
     async def dispose(self, path: str) -> tuple[str, ...]:
         """Delete the savepoint, see ``rest.ports.Savepoints``.
 
-        Raises Absent, InvalidInput (damaged, of a newer release), RetryLater, UnknownOutcome, Fatal.
+        Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, UnknownOutcome, Fatal.
         """
         return await asyncio.to_thread(_with_store, path, lambda store: dispose(store, path, _manifest(store, path)[0]))
 

@@ -183,7 +183,7 @@ class DriverFunctions:
         return [entry for entry in self._registry.entries() if entry.name in begun]
 
     def _closings(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yield each function's name and close method once, those on executors as one.
+        """Yield each function's name and close method once; all functions on executors are one entry.
 
         Mark a function as ended when it is yielded, so that it gets no further call even if its close hangs.
         """

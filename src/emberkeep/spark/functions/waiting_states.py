@@ -44,5 +44,5 @@ class WaitingStates:
 
 
 def numbered(states: Mapping[str, list[bytes]]) -> dict[str, bytes]:
-    """Return states of functions by their names in a savepoint, which contain the function and a number."""
+    """Return the states under their names in a savepoint: the name of the function, and a number."""
     return {f"{name}{_SEPARATOR}{n}": state for name, found in states.items() for n, state in enumerate(found)}

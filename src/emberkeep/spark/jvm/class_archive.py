@@ -1,8 +1,8 @@
 """Class-data archives: Spark's classes, parsed and linked once per installation, then mapped into every JVM.
 
 A Spark JVM spends most of its start-up loading thousands of classes from jars. The JVM itself checks that an archive
-matches it and the jars on its class path, and starts without the archive if not. A truncated archive would crash the
-JVM, so this module records and checks the archive's size, and the JVM's options make it verify checksums.
+matches the JVM and the jars on its class path, and starts without the archive if not. A truncated archive would crash
+the JVM, so this module records and checks the archive's size, and the JVM's options make it verify checksums.
 """
 
 from __future__ import annotations

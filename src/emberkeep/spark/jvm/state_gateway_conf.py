@@ -66,7 +66,7 @@ def gateway_settings(present: Mapping[str, str], nameservices: str) -> dict[str,
 
 
 def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return defaults for settings that the job has not made, and a warning for each that it has set differently."""
+    """Return defaults for settings that the job leaves unset, and a warning for each that it sets to another value."""
     values, warnings = {}, []
     for key, value in PLACEMENT_DEFAULTS.items():
         general = key.startswith(_LOCALITY_WAIT) and _LOCALITY_WAIT in present

@@ -240,7 +240,7 @@ class _Hook:
     def _unless_held(self, wait: Any, deadline: float | None) -> Any:
         """Call ``wait`` and return its result.
 
-        If it raises, raise the error once the gate is released or ``deadline`` (``time.monotonic()``) has passed.
+        If it raises, raise its error only once the gate is released or ``deadline`` (``time.monotonic()``) has passed.
         """
         try:
             return wait()

@@ -2,9 +2,9 @@
 
 Spark writes its logs (planned batches, committed batches, the file sink's log) through the interface
 CheckpointFileManager. This module replaces the implementation with one in Python that first calls ``may_commit`` and
-then the original. It calls ``may_commit`` when a file is begun and, if Spark writes temporary files and renames them,
-just before the rename. Spark's own "create only if absent" still decides whether a file is created. A query's very
-first entry may be written before its logs are guarded; that is safe, because the start of the query also calls
+then the original. It calls ``may_commit`` when Spark begins a file and, if Spark writes temporary files and renames
+them, just before the rename. Spark's own "create only if absent" still decides whether a file is created. A query's
+very first entry may be written before its logs are guarded; that is safe, because the start of the query also calls
 ``may_commit``.
 """
 
@@ -170,7 +170,7 @@ def _freely(path: Any) -> AbstractContextManager[None]:
 
 
 def _batch_of(path: Any) -> int:
-    """Return the batch of an offset log entry by its path; -1 for another file."""
+    """Return the batch of the offset log entry at ``path``; -1 for any other file."""
     name = str(path.getName())
     return int(name) if name.isdecimal() else -1
 

@@ -43,7 +43,7 @@ Surveyor = Callable[[], Survey]  # blocks for one RPC; raises EmberkeepError
 
 
 class StatePlacement:
-    """Reports the places of state to Spark. One per process.
+    """Reports to Spark where state is. One per process.
 
     ``own_root``: location of the job's own checkpoints. ``survey``: returns which state the job's nodes hold.
     """

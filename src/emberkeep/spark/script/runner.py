@@ -166,7 +166,7 @@ def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
 def _outcome() -> Iterator[list[ScriptOutcome]]:
     """Yield a list whose last element is the script's outcome, once the block has ended.
 
-    Catch every exception of the block, and print it as plain Python does.
+    Catch every exception in the block, and print it as plain Python does.
     """
     collected = [ScriptOutcome(0, OutcomeKind.FINISHED)]
     try:

@@ -1,4 +1,4 @@
-"""Check that Spark's file sink can continue from a savepoint, by the batches in the log of its output directory."""
+"""Check that Spark's file sink can continue from a savepoint, using the batches in the log of its output directory."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class QueryProcedures:
         return self._asked_before in ENDINGS and self.gate.is_held
 
     def before_start(self, query: ScriptQuery) -> bool:
-        """Finish what a crash left of a drain; return True if the query may run, False if it must start ended.
+        """Finish a drain that a crash interrupted; return True if the query may run, False if it must start ended.
 
         Call this when the script starts a query and the query's checkpoint is in place. A query that may run continues
         with the watermark from before the drain.

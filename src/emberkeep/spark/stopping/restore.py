@@ -1,8 +1,8 @@
 """Start a job's queries from a savepoint: restore each checkpoint once, before its query starts for the first time.
 
-A record in the checkpoint's directory names the savepoint that it was restored from. With it, later attempts of the job
-continue from the checkpoint and no longer need the savepoint. The record is written before the first file and again
-after the last. A restore that a crash left half done is removed and repeated, because no batch can have run.
+A record in the checkpoint's directory names the savepoint that it was restored from. With this record, later attempts
+of the job continue from the checkpoint and no longer need the savepoint. The record is written before the first file
+and again after the last. A restore that a crash left half done is removed and repeated, because no batch can have run.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Restore:
             self._notices.say(f"warning: the savepoint {self._savepoint}: {verdict.warning}")
 
     def _choose(self, manifest: Manifest, query: ScriptQuery) -> QuerySavepoint | None:
-        """Return the query's part of the savepoint; None if it has none and starts empty. Raises RestoreRefused."""
+        """Return the query's part of the savepoint; None if it has none and must start empty. Raises RestoreRefused."""
         saved = next((each for each in manifest.queries if each.key == query.key), None)
         if saved is None:
             left = [each for each in manifest.queries if each.key not in self._taken]
