@@ -109,7 +109,7 @@ class JobManagerSettings:
         return AccessPolicy(self.token, hosts=frozenset(names(self.configuration)), public=PUBLIC_ROUTES)
 
     def guard(self, app: web.Application, policy: AccessPolicy) -> None:
-        """Put the access checks before the routes of ``app``, and the audit log before these."""
+        """Put the access checks before the routes of ``app``, and the audit log before these checks."""
         app.middlewares.append(auditing(self.audit.record))
         secure(app, policy)
 
@@ -133,7 +133,7 @@ class JobManagerSettings:
 async def audit_log(
     system: System, configuration: Configuration, layout: StateLayout, services: Services
 ) -> AsyncIterator[AuditLog]:
-    """Open this process's audit log; write what is queued on leaving. Raises Fatal."""
+    """Open this process's audit log. On leaving, write what is queued. Raises Fatal."""
     audit = AuditLog(
         AuditFiles(layout.audit, configuration[AUDIT_MAX_SIZE], configuration[AUDIT_FILES]), system.clock.now_ms
     )
