@@ -18,6 +18,9 @@ from emberkeep.adapters.http.token_file import load_token
 from emberkeep.client.clusters.daemon_process import DaemonCommand, start_daemon
 from emberkeep.client.endpoint import Endpoint
 
+# What is measured here is compared with limits that do not encrypt.
+_SETTINGS = ("rest.port=0", "log.level=warning", "security.encryption=none")
+
 
 @dataclass(frozen=True)
 class Server:
@@ -43,7 +46,7 @@ class Server:
 @contextmanager
 def job_manager(directory: Path) -> Iterator[Server]:
     """A JobManager without task managers, with its durable store below ``directory``."""
-    arguments = ("--state-dir", str(directory), "-D", "rest.port=0", "-D", "log.level=warning")
+    arguments = ("--state-dir", str(directory), *(word for text in _SETTINGS for word in ("-D", text)))
     daemon = start_daemon(DaemonCommand("jobmanager", arguments, directory / "output"))
     try:
         ready = asyncio.run(daemon.ready())

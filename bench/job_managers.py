@@ -112,5 +112,6 @@ class JobManagers:
             f"emberkeep.state-dir={self._directory / 'state'}",
             "high-availability.type=zookeeper",
             f"high-availability.zookeeper.quorum={quorum_of((self._zookeeper,))}",
+            "security.encryption=none",  # as the stub nodes
             *self._own_definitions,
         ]

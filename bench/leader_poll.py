@@ -6,6 +6,7 @@ A standby's answer is where the leader is. It is not followed: a leader that has
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 
+from emberkeep.base.tls.links import client_context
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX
@@ -39,10 +41,11 @@ async def until_known(
     Raises SystemExit after ``limit`` seconds.
     """
     answered = 0.0
+    proven = [(endpoint, client_context(endpoint.ca) if endpoint.ca else True) for endpoint in endpoints]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS)) as session:
         while time.perf_counter() - begin < limit:
-            for endpoint in endpoints:
-                overview = await _overview(session, endpoint)
+            for endpoint, tls in proven:
+                overview = await _overview(session, endpoint, tls)
                 if overview is None:
                     continue
                 answered = answered or time.perf_counter() - begin
@@ -53,11 +56,13 @@ async def until_known(
     raise SystemExit(f"not all jobs were {status.value} after {limit:g} s: a bug, so there is no measurement")
 
 
-async def _overview(session: aiohttp.ClientSession, endpoint: Endpoint) -> ClusterOverview | None:
+async def _overview(
+    session: aiohttp.ClientSession, endpoint: Endpoint, tls: ssl.SSLContext | bool
+) -> ClusterOverview | None:
     """None from whoever does not lead, or does not answer."""
     url, headers = f"{endpoint.url}{API_PREFIX}/overview", {"Authorization": f"Bearer {endpoint.token}"}
     try:
-        async with session.get(url, headers=headers, allow_redirects=False) as answer:
+        async with session.get(url, headers=headers, allow_redirects=False, ssl=tls) as answer:
             if answer.status != 200:
                 return None
             return msgspec.json.decode(await answer.read(), type=ClusterOverview)

@@ -14,7 +14,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.commands import EMBERKEEP, JOBS, execute, marked, temporary_directory
@@ -22,7 +22,7 @@ from bench.leader_poll import until_known
 from bench.measure import Figure, Goal
 from bench.plan import Plan, say
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster
-from emberkeep.client.clusters.discovery import local_endpoint, read_token
+from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
@@ -171,6 +171,6 @@ async def _leader(state: Path) -> tuple[int, list[Endpoint]]:
     record = _record(state)
     async with RestClient(local_endpoint(record, state), patience=_PATIENCE) as client:
         leader = record.url_of((await client.overview()).emberkeep.job_manager)
-    token = read_token(Path(record.token_file))
+    endpoint = local_endpoint(record, state)
     pids = [daemon.identity.pid for url, daemon in zip(record.urls, record.job_managers, strict=True) if url == leader]
-    return pids[0], [Endpoint(url, token) for url in record.urls if url != leader]
+    return pids[0], [replace(endpoint, url=url, others=()) for url in record.urls if url != leader]

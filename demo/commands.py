@@ -7,13 +7,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.cluster_file import ClusterRecord, DaemonRecord, read_cluster
 from emberkeep.client.clusters.discovery import local_endpoint
-from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 
 EMBERKEEP = str(Path(sys.executable).with_name("emberkeep"))
@@ -91,9 +90,9 @@ class Cluster:
     def others(self, address: str) -> list[RestClient]:
         """Return clients of all JobManagers but the one at ``address``. They do not retry."""
         record = self.record()
-        token = local_endpoint(record, self._file).token
+        endpoint = local_endpoint(record, self._file)
         urls = [url for url in record.urls if url != record.url_of(address)]
-        return [RestClient(Endpoint(url, token), patience=0.0) for url in urls]
+        return [RestClient(replace(endpoint, url=url, others=()), patience=0.0) for url in urls]
 
     @property
     def _file(self) -> Path:

@@ -25,9 +25,14 @@ Flink has, so Flink's tools can list and cancel jobs. Emberkeep's own fields are
 OpenAPI 3.1 document at `/v1/openapi.json` has the same content. Prometheus reads `/metrics`.
 
 - **Access**: every request carries `Authorization: Bearer <token>`. The token is in the file
-  `security.token-file`, by default `token` below the state directory.
-- **Flink's command line** (2.3) works with this API: `list`, `stop`, `savepoint`, `cancel`. Give `-m host:port` after
-  the command, and the token in the environment: `FLINK_REST_CLIENT_HEADERS="Authorization:Bearer <token>"`.
+  `security.token-file`, by default `token` below the state directory. The server's certificate is of the cluster's
+  own CA, `tls/ca.pem` below the state directory: let clients trust it, and send the token to no other server.
+- **Flink's command line** (2.3) works with this API: `list`, `stop`, `savepoint`, `cancel`. Give
+  `-m host:port -Dsecurity.ssl.rest.enabled=true` after the command, and the token in the environment:
+  `FLINK_REST_CLIENT_HEADERS="Authorization:Bearer <token>"`. Import the CA with
+  `keytool -importcert -storetype PKCS12 -file ca.pem -keystore trust.p12`, and set in Flink's `config.yaml`:
+  `security.ssl.rest.truststore`, `security.ssl.rest.truststore-password`, `security.ssl.rest.truststore-type: PKCS12`,
+  `security.ssl.protocol: TLSv1.3` and `security.ssl.algorithms: TLS_AES_256_GCM_SHA384`.
 - **Times** are Unix milliseconds, durations milliseconds; -1 means "has not happened".
 - **Errors** are `application/problem+json` (RFC 9457): `status`, `title`, `detail` (what was wrong), `field` (which
   part of the request), `hint` (what to do), and Flink's list `errors`. Any request may get 400 (bad input), 401 (no
@@ -39,7 +44,8 @@ OpenAPI 3.1 document at `/v1/openapi.json` has the same content. Prometheus read
   submission are ignored, so the command of a newer release can submit. Replies may gain fields: ignore unknown ones.
 
 ```console
-$ curl -H "Authorization: Bearer $(cat ~/.local/state/emberkeep/token)" http://127.0.0.1:8081/v1/jobs/overview
+$ curl --cacert ~/.local/state/emberkeep/tls/ca.pem \\
+      -H "Authorization: Bearer $(cat ~/.local/state/emberkeep/token)" https://127.0.0.1:8081/v1/jobs/overview
 ```
 """
 

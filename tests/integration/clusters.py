@@ -8,10 +8,12 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.cluster_file import ClusterRecord, DaemonRecord, read_cluster
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient
@@ -54,6 +56,11 @@ class Cluster:
         assert record is not None
         return record
 
+    @property
+    def address(self) -> str:
+        """Of the first JobManager, "host:port"."""
+        return urlsplit(self.record.url).netloc
+
     def daemon(self, name: str) -> DaemonRecord:
         """By name: "jobmanager" or a task manager's id."""
         return next(daemon for daemon in self.record.daemons if daemon.name == name)
@@ -92,7 +99,7 @@ class Cluster:
         """What Prometheus reads."""
         endpoint = local_endpoint(self.record, self.shell.state)
         request = Request(f"{endpoint.url}/metrics", headers={"Authorization": f"Bearer {endpoint.token}"})
-        with urlopen(request, timeout=DEADLINE) as answer:
+        with urlopen(request, timeout=DEADLINE, context=client_context(endpoint.ca)) as answer:
             return str(answer.read().decode())
 
     def wait_until_idle(self) -> None:

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import aiohttp
+
 from emberkeep.adapters.http.token_file import load_token
+from emberkeep.base.configuration.layout import CA_FILE
 from emberkeep.base.errors import Absent, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
+from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 from emberkeep.client.clusters.leftovers import kill_below
 from emberkeep.client.endpoint import Endpoint
@@ -131,7 +135,19 @@ class Site:
 
     def client(self, member: Member) -> RestClient:
         """Asks it once, and whom it sends us on to."""
-        return RestClient(Endpoint(f"http://{member.address}", load_token(self._state / "token")), patience=0.0)
+        token = load_token(self._state / "token")
+        return RestClient(Endpoint(f"https://{member.address}", token, ca=self._ca), patience=0.0)
+
+    async def readiness(self, member: Member) -> tuple[int, str]:
+        """Status and text."""
+        connector = aiohttp.TCPConnector(ssl=client_context(self._ca))
+        url = f"https://{member.address}/v1/readiness"
+        async with aiohttp.ClientSession(connector=connector) as client, client.get(url) as answer:
+            return answer.status, await answer.text()
+
+    @property
+    def _ca(self) -> str:
+        return str(self._state / "tls" / CA_FILE)
 
     async def leads(self, member: Member) -> bool:
         """Whether it answers for itself."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import structlog
 
+from emberkeep.adapters.http.security import is_loopback
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import ENCRYPTION, TLS_CA, TLS_CERTIFICATE, TLS_KEY
+from emberkeep.base.configuration.options import ENCRYPTION, INSECURE_NETWORK, TLS_CA, TLS_CERTIFICATE, TLS_KEY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput
 from emberkeep.base.tls.links import TlsLinks
@@ -72,20 +73,41 @@ class NodeTls:
         return Authority(self.directory).ensure(self.hosts).expires
 
 
-def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str) -> NodeTls | None:
+def check_unencrypted(configuration: Configuration, *addresses: str) -> None:
+    """Refuse to send the token unencrypted beyond loopback, unless that is permitted. Raises InvalidInput.
+
+    ``addresses``: those at which the process is called, and that it calls.
+    """
+    if encrypts(configuration) or configuration[INSECURE_NETWORK]:
+        return
+    for address in addresses:
+        if not is_loopback(address.strip("[]").lower()):
+            raise InvalidInput(
+                f"{address or 'all addresses'}: other machines are reached from there, but {ENCRYPTION.key} is none",
+                field=ENCRYPTION.key,
+                hint=f"remove {ENCRYPTION.key}, and give each machine a certificate (`emberkeep security init`); "
+                f"{INSECURE_NETWORK.key} permits the start without encryption",
+            )
+
+
+def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str, founds: bool) -> NodeTls | None:
     """Return the TLS of a daemon that is reached at ``hosts``; None if the cluster does not encrypt. Blocks.
 
     Unless other certificates are configured, create what is missing: the cluster's CA, and a certificate for ``hosts``.
+    ``founds``: this process may make the CA even if other machines call it. If each machine of a cluster made its own
+    CA, no machine would trust another.
+
     Raises InvalidInput (settings), Fatal or Unavailable (files).
     """
     if not encrypts(configuration):
         return None
+    may_make_ca = founds or all(is_loopback(host.strip("[]").lower()) for host in hosts)
     called = tuple(host for host in dict.fromkeys(hosts) if host not in _ANY_ADDRESS)
     own = (TLS_CERTIFICATE, TLS_KEY, TLS_CA)
     if not any(configuration[option] for option in own):
         from emberkeep.base.tls.authority import Authority
 
-        Authority(layout.tls).ensure(called)
+        Authority(layout.tls).ensure(called, may_make_ca=may_make_ca)
         return NodeTls(TlsLinks(layout.tls_files), called, layout.tls)
     for option in own:
         if not configuration[option]:

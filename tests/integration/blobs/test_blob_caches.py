@@ -55,6 +55,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
             "rest.address": "127.0.0.1",
             "rest.bind-address": "127.0.0.1",
             "heartbeat.timeout": "10 min",
+            "security.encryption": "none",
         },
         "test",
     )

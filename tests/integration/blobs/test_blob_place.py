@@ -95,8 +95,8 @@ class JobManagers:
         arguments = tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
         daemon = start_daemon(DaemonCommand("jobmanager", arguments, self._directory / f"{cluster}-process"))
         self._started.append(daemon)
-        url = (await daemon.ready()).url
-        return RestClient(Endpoint(url, load_token(state / "token")))
+        ready = await daemon.ready()
+        return RestClient(Endpoint(ready.url, load_token(state / "token"), ca=ready.ca))
 
     async def stop(self) -> None:
         """All of them."""

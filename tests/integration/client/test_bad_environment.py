@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ import pytest
 from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.cluster_file import read_cluster, write_cluster
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
@@ -40,7 +42,7 @@ def job_manager(shell: Shell, *definitions: str) -> Iterator[Endpoint]:
     running = shell.start("jobmanager", *QUICK, *definitions)
     announced = json.loads(until(lambda: running.out if "\n" in running.out else "", lambda: str(running)))
     try:
-        yield Endpoint(announced["url"], Path(announced["token_file"]).read_text().strip())
+        yield Endpoint(announced["url"], Path(announced["token_file"]).read_text().strip(), ca=announced["ca"])
     finally:
         running.process.send_signal(signal.SIGTERM)
         assert running.wait().code == 0
@@ -134,7 +136,7 @@ def start_on_small_disk(shell: Shell, endpoint: Endpoint, size: str) -> Running:
     command = [
         str(Path(sys.executable).with_name("emberkeep")),
         *("taskmanager", *QUICK, "-D", f"process.taskmanager.working-dir={directory}"),
-        *("-D", f"jobmanager.rpc.address={endpoint.url.removeprefix('http://')}"),
+        *("-D", f"jobmanager.rpc.address={urlsplit(endpoint.url).netloc}"),
     ]
     script = f"mount -t tmpfs -o size={size} tmpfs {shlex.quote(str(directory))} && exec {shlex.join(command)}"
     namespace = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c", script]
@@ -200,12 +202,12 @@ def test_a_cluster_of_another_python_is_told_apart(shell: Shell) -> None:
     shell.write("plain.py", "print('ran')\n")
 
     async def register(endpoint: Endpoint) -> TaskManagerRegistered:
-        rpc = HttpRpcClient(endpoint.token)
+        rpc = HttpRpcClient(endpoint.token, tls=client_context(endpoint.ca))
         try:
             request = RegisterTaskManager(
                 info=fake_task_manager("3.9"), report=TaskManagerReport(sequence=1, allocations=(), drivers=())
             )
-            return await rpc.call(endpoint.url.removeprefix("http://"), request, TaskManagerRegistered, timeout=30.0)
+            return await rpc.call(urlsplit(endpoint.url).netloc, request, TaskManagerRegistered, timeout=30.0)
         finally:
             await rpc.close()
 

@@ -46,7 +46,10 @@ def flink(cluster: Cluster, tmp_path: Path) -> FlinkClient:
     java = find_java(os.environ).executable
     jar = flink_jar.kept()
     assert jar is not None, "`make flink` fetches it"
-    return FlinkClient(java, jar, tmp_path / "flink", urlsplit(endpoint.url).netloc, endpoint.token)
+    address, ca = urlsplit(endpoint.url).netloc, Path(endpoint.ca)
+    client = FlinkClient(java, jar, tmp_path / "flink", address, endpoint.token, ca)
+    client.trust()
+    return client
 
 
 def listed(flink: FlinkClient, *options: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -83,7 +84,7 @@ async def test_up_starts_everything_once_and_down_ends_it(cluster: Cluster) -> N
     assert settings["taskmanager.host"] == "127.0.0.3"
     assert settings["taskmanager.numberOfTaskSlots"] == "3"
     assert settings["taskmanager.memory.process.size"] == "1g"
-    assert settings["jobmanager.rpc.address"] == first.record.url.removeprefix("http://")
+    assert settings["jobmanager.rpc.address"] == urlsplit(first.record.url).netloc
     assert cluster.make().down()
     assert [identify(pid) for pid in pids(first.record)] == [None] * 3
     assert cluster.make().record() is None
@@ -132,6 +133,40 @@ async def test_a_cluster_that_died_is_replaced(cluster: Cluster) -> None:
     after = await cluster.make().up(shape(slots=4))
     assert after.started == ("jobmanager", "taskmanager")
     assert any("ended without `cluster down`" in line for line in cluster.said)
+
+
+@pytest.mark.req("SEC-9")
+@pytest.mark.parametrize("victims", [("taskmanager",), ("jobmanager", "taskmanager")])
+async def test_a_cluster_of_an_older_release_encrypts_once_none_of_its_processes_needs_the_contrary(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, victims: tuple[str, ...]
+) -> None:
+    """The fake daemons do not encrypt, like those of an older release."""
+    monkeypatch.setenv("FAKE_DAEMON", json.dumps({"taskmanager": {"leaves_executor": True}}))
+    before = (await cluster.make().up(shape())).record
+    assert "security.encryption" not in cluster.settings("tm-127.0.0.1")
+    killed = [daemon for daemon in before.daemons if daemon.name.startswith(("tm-", *victims[:-1]))]
+    for daemon in killed:
+        os.kill(daemon.identity.pid, signal.SIGKILL)
+    wait_gone([daemon.identity for daemon in killed], float("inf"))
+    monkeypatch.delenv("FAKE_DAEMON")
+
+    assert (await cluster.make().up(shape())).started == victims
+    assert cluster.settings("tm-127.0.0.1")["security.encryption"] == "none"
+    assert any("without encryption" in line and "cluster down" in line for line in cluster.said)
+
+    cluster.make().down()
+    await cluster.make().up(shape())
+    assert "security.encryption" not in cluster.settings("tm-127.0.0.1")
+
+
+@pytest.mark.req("SEC-9")
+async def test_a_configured_encryption_is_never_changed(cluster: Cluster) -> None:
+    before = (await cluster.make().up(shape())).record
+    os.kill(before.task_managers[0].identity.pid, signal.SIGKILL)
+    wait_gone([before.task_managers[0].identity], float("inf"))
+    await cluster.make("security.encryption=tls").up(shape())
+    assert "security.encryption" not in cluster.settings("tm-127.0.0.1")
+    assert not any("encrypt" in line for line in cluster.said)
 
 
 async def test_down_kills_what_ignores_it_and_what_was_left_behind(

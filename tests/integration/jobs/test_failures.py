@@ -294,7 +294,7 @@ def test_a_second_task_manager_under_the_same_id_is_refused(cluster: Cluster) ->
     definitions = {
         "taskmanager.resource-id": own.name,
         "taskmanager.host": host,
-        "jobmanager.rpc.address": record.url.removeprefix("http://"),
+        "jobmanager.rpc.address": cluster.address,
         "security.token-file": record.token_file,
         "process.taskmanager.working-dir": own.directory,
         "heartbeat.interval": "500ms",

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient, job_log_path
 from emberkeep.protocol import rest_logs
@@ -100,7 +101,7 @@ def _headers(cluster: Cluster, job_id: JobId) -> Message:
     request = urllib.request.Request(
         f"{endpoint.url}/v1{job_log_path(job_id, log.id)}", headers={"Authorization": f"Bearer {endpoint.token}"}
     )
-    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+    with urllib.request.urlopen(request, timeout=DEADLINE, context=client_context(endpoint.ca)) as answer:
         return cast(Message, answer.headers)
 
 

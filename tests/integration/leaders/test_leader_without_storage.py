@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from emberkeep.base.ids import JobId
@@ -55,11 +54,6 @@ async def site(tmp_path: Path, mounts: Mounts) -> AsyncIterator[Site]:
         ensemble.stop()
 
 
-async def readiness(member: Member) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as client, client.get(f"http://{member.address}/v1/readiness") as answer:
-        return answer.status, await answer.text()
-
-
 @pytest.mark.req("SAFE-2")
 async def test_the_lead_goes_to_where_the_storage_is_and_stays_where_nobody_has_it(
     site: Site, mounts: Mounts, tmp_path: Path
@@ -74,22 +68,22 @@ async def test_the_lead_goes_to_where_the_storage_is_and_stays_where_nobody_has_
         return look
 
     async def is_ready() -> bool:
-        return (await readiness(first))[0] == 200
+        return (await site.readiness(first))[0] == 200
 
     job_id = JobId(str(await holds(lambda: submitted(site, first, tmp_path / "gate"), "a job is accepted")))
     mounts.unmount(0)
     await holds(lambda: site.leads(second), "the second leads, which has the storage")
     await holds(waits(second, for_graph=False), "it has read the job")  # type: ignore[arg-type]
-    status, text = await readiness(first)
+    status, text = await site.readiness(first)
     assert (status, "the shared storage cannot be read here now" in text) == (503, True)
 
     mounts.unmount(1)
 
     async def says() -> bool:
-        return "the shared storage cannot be read here now" in (await readiness(second))[1]
+        return "the shared storage cannot be read here now" in (await site.readiness(second))[1]
 
     await holds(says, "the second says that it has it no more")
-    assert (await readiness(second))[0] == 200
+    assert (await site.readiness(second))[0] == 200
     assert await site.leads(second), "nobody has it: who leads goes on"
 
     mounts.mount(0)

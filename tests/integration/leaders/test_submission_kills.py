@@ -29,6 +29,7 @@ ARGUMENTS = ["x" * 100_000] * 12
 @pytest.fixture
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path, class_archive.parent))
+    cluster.shell.environment["EMBERKEEP_SECURITY__ENCRYPTION"] = "none"  # the killer reads each request
     try:
         cluster.up("--ha", "--memory", "12g", "-D", SESSION, *QUICK, "-D", "heartbeat.timeout=15s")
         yield cluster

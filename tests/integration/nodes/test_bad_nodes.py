@@ -67,7 +67,7 @@ def bad_node(cluster: Cluster) -> Iterator[Path]:
         "taskmanager.numberOfTaskSlots": "4",
         "taskmanager.cpu.cores": "4",
         "taskmanager.memory.process.size": "4g",
-        "jobmanager.rpc.address": cluster.record.url.removeprefix("http://"),
+        "jobmanager.rpc.address": cluster.address,
         "security.token-file": str(cluster.record.token_file),
         "process.taskmanager.working-dir": str(directory),
     }

@@ -1,10 +1,11 @@
-"""A cluster with TLS: everything works through encrypted links, and what takes the JobManager's port gets no token."""
+"""A cluster with default settings: what takes the JobManager's port gets no token, and jobs run through TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from emberkeep.client.rest_client import RestClient
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.support.certificates import cluster_tls
 
 pytestmark = [pytest.mark.integration, pytest.mark.req("SEC-1"), pytest.mark.req("SEC-9")]
 
@@ -39,10 +41,15 @@ print("counted", SparkSession.builder.getOrCreate().range(1000).repartition(2).c
 
 
 class Impostor:
-    """Listens at a port that a server has left, and keeps the first bytes of every connection."""
+    """Listens at a port that a server has left, and keeps the first bytes of every connection.
 
-    def __init__(self, port: int) -> None:
+    ``tls``: its own, to read what callers encrypt for it. ``failures``: handshakes that callers have broken off.
+    """
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.heard: list[bytes] = []
+        self.failures: list[str] = []
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", port))
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -53,8 +60,18 @@ class Impostor:
                 connection, _ = self._listener.accept()
                 with connection, contextlib.suppress(OSError):
                     connection.settimeout(5.0)
-                    self.heard.append(connection.recv(65536))
-                    connection.sendall(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
+                    self._talk(connection)
+
+    def _talk(self, connection: socket.socket) -> None:
+        if self._tls is not None:
+            try:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            except ssl.SSLError as error:
+                self.failures.append(error.reason)
+                return
+        with connection:
+            self.heard.append(connection.recv(65536))
+            connection.sendall(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -66,7 +83,7 @@ class Impostor:
 @pytest.fixture
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path, class_archive))
-    cluster.up("--task-managers", "2", "--slots", "1", *QUICK, "-D", "security.encryption=tls")
+    cluster.up("--task-managers", "2", "--slots", "1", *QUICK)
     yield cluster
     cluster.close()
 
@@ -85,15 +102,17 @@ def test_what_takes_the_job_managers_port_gets_no_token(cluster: Cluster, tmp_pa
     port = urlsplit(cluster.record.url).port
     assert port
     cluster.kill("jobmanager")
-    impostor = Impostor(port)
-    try:
+    with contextlib.closing(Impostor(port)) as impostor:
         # Task managers, the driver and a client try again and again.
         with pytest.raises(RetryLater, match="has not proven to be of the cluster"):
             asyncio.run(overview(cluster))
         until(lambda: len(impostor.heard) >= 10, lambda: f"callers: {len(impostor.heard)}")
-    finally:
-        impostor.close()
     assert not [data for data in impostor.heard if token in data or b"HTTP" in data]
+    with contextlib.closing(Impostor(port, cluster_tls(tmp_path / "its own CA").server)) as impostor:
+        with pytest.raises(RetryLater, match="has no valid certificate of the cluster"):
+            asyncio.run(overview(cluster))
+        until(lambda: len(impostor.failures) >= 5, lambda: f"callers: {impostor.failures}")
+    assert impostor.heard == []
     cluster.up()
     gate.touch()
     assert cluster.wait_for_end(job).emberkeep.attempt == 1

@@ -44,7 +44,7 @@ def start(cluster: Cluster, place: Path, host: str) -> Running:
         "taskmanager.host": host,
         "taskmanager.numberOfTaskSlots": "1",
         "taskmanager.memory.process.size": "3g",
-        "jobmanager.rpc.address": record.url.removeprefix("http://"),
+        "jobmanager.rpc.address": cluster.address,
         "security.token-file": record.token_file,
         "process.taskmanager.working-dir": str(place),
         "heartbeat.interval": "500ms",

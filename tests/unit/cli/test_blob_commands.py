@@ -35,6 +35,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobMan
         server.jobs[A] = job_info(A, "mine")
         server.blobs = {(A, KEY): DATA, (A, MESSAGE): b"message", (B, KEY): DATA}
         server.held = {(A, KEY): ["job"], (A, MESSAGE): [f"tm-{number}" for number in range(5)]}
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
         monkeypatch.setenv("EMBERKEEP_URL", server.url)
         yield server
 

@@ -39,6 +39,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobMan
     (tmp_path / "app.py").write_text("print('hi')\n")
     monkeypatch.chdir(tmp_path)
     with FakeJobManager().serving() as server:
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
         monkeypatch.setenv("EMBERKEEP_URL", server.url)
         yield server
 

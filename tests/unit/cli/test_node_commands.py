@@ -35,6 +35,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobMan
     (state / "token").write_text(TOKEN)
     monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(state))
     with FakeJobManager().serving() as server:
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
         monkeypatch.setenv("EMBERKEEP_URL", server.url)
         yield server
 

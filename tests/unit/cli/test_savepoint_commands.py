@@ -78,6 +78,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripte
 
     async def serve() -> None:
         async with running_site(tmp_path, gateway) as site:
+            monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
             monkeypatch.setenv("EMBERKEEP_URL", site.base)
             ready.set()
             await asyncio.to_thread(stop.wait)

@@ -38,6 +38,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobMan
     monkeypatch.chdir(tmp_path)
     with FakeJobManager().serving() as server:
         server.storage = UNSETTLED
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
         monkeypatch.setenv("EMBERKEEP_URL", server.url)
         yield server
 

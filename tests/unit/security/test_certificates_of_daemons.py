@@ -20,6 +20,7 @@ from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.configuration.layout import StateLayout, state_layout
 from emberkeep.base.configuration.options import (
     ENCRYPTION,
+    INSECURE_NETWORK,
     REST_PORT,
     STATE_DIRECTORY,
     TLS_CA,
@@ -27,7 +28,7 @@ from emberkeep.base.configuration.options import (
     TLS_KEY,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.errors import Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.base.tls.authority import read_certificate
@@ -35,7 +36,7 @@ from emberkeep.base.tls.links import client_context
 from emberkeep.blobs.model import permanent
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
-from emberkeep.daemons.encryption import open_tls
+from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.jobmanager.alone import JobManagerProcess, job_manager_process
 from emberkeep.daemons.process_main import Services
 from emberkeep.rest.blobs.response import send_blob
@@ -48,7 +49,7 @@ LARGE = 3 * 1024**2 + 17
 
 
 def settings(state: Path, **texts: str) -> tuple[Configuration, StateLayout]:
-    own = {STATE_DIRECTORY.key: str(state), REST_PORT.key: "0", ENCRYPTION.key: "tls"}
+    own = {STATE_DIRECTORY.key: str(state), REST_PORT.key: "0"}
     configuration = Configuration().with_texts({**own, **texts}, "test")
     return configuration, state_layout(configuration, {})
 
@@ -84,12 +85,44 @@ async def test_the_end_of_the_certificate_is_shown(job_manager: JobManagerProces
 
 def test_without_encryption_nothing_is_made(tmp_path: Path) -> None:
     configuration, layout = settings(tmp_path, **{ENCRYPTION.key: "none"})
-    assert open_tls(configuration, layout, "127.0.0.1") is None
+    assert open_tls(configuration, layout, "127.0.0.1", founds=True) is None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1", "[::1]"])
+def test_on_loopback_the_first_process_makes_the_ca(tmp_path: Path, host: str) -> None:
+    configuration, layout = settings(tmp_path)
+    first = open_tls(configuration, layout, host, founds=False)
+    assert first is not None
+    ca = (layout.tls / "ca.pem").read_bytes()
+    assert open_tls(configuration, layout, "127.0.0.3", founds=False) is not None
+    assert (layout.tls / "ca.pem").read_bytes() == ca
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "node-7.example", "0.0.0.0", ""])
+def test_beyond_loopback_no_second_ca_is_made(tmp_path: Path, host: str) -> None:
+    """Nodes with a CA each would not trust each other, and nothing would name the cause."""
+    configuration, layout = settings(tmp_path)
+    with pytest.raises(Fatal, match="has no certificate of the cluster") as caught:
+        open_tls(configuration, layout, host, founds=False)
+    assert "emberkeep security init" in str(caught.value.hint)
+    assert open_tls(configuration, layout, host, founds=True) is not None
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7", "node-7.example", "0.0.0.0", ""])
+def test_beyond_loopback_no_encryption_is_refused_unless_permitted(tmp_path: Path, address: str) -> None:
+    configuration, _ = settings(tmp_path, **{ENCRYPTION.key: "none"})
+    check_unencrypted(configuration, "127.0.0.1", "[::1]", "localhost", "127.0.0.2")
+    with pytest.raises(InvalidInput, match=r"security\.encryption is none") as caught:
+        check_unencrypted(configuration, "127.0.0.1", address)
+    assert INSECURE_NETWORK.key in str(caught.value.hint)
+    check_unencrypted(settings(tmp_path)[0], address)
+    permitted, _ = settings(tmp_path, **{ENCRYPTION.key: "none", INSECURE_NETWORK.key: "true"})
+    check_unencrypted(permitted, address)
+
+
 def test_a_certificate_for_all_addresses_names_the_others(tmp_path: Path) -> None:
-    tls = open_tls(*settings(tmp_path), "jobmanager.example", "0.0.0.0", "")
+    tls = open_tls(*settings(tmp_path), "jobmanager.example", "0.0.0.0", "", founds=True)
     assert tls is not None
     assert tls.hosts == ("jobmanager.example",)
 
@@ -97,14 +130,14 @@ def test_a_certificate_for_all_addresses_names_the_others(tmp_path: Path) -> Non
 def test_configured_certificates_are_used_as_they_are(tmp_path: Path) -> None:
     files = cluster_tls(tmp_path / "theirs", "node-1").files
     texts = {TLS_CERTIFICATE.key: files.certificate, TLS_KEY.key: files.key, TLS_CA.key: files.ca}
-    tls = open_tls(*settings(tmp_path / "state", **texts), "node-1")
+    tls = open_tls(*settings(tmp_path / "state", **texts), "node-1", founds=False)
     assert tls is not None
     assert tls.links.files == files
     assert not (tmp_path / "state" / "tls").exists()
     for missing in texts:
         some = {key: text for key, text in texts.items() if key != missing}
         with pytest.raises(InvalidInput, match=f"{missing} is empty"):
-            open_tls(*settings(tmp_path / "state", **some), "node-1")
+            open_tls(*settings(tmp_path / "state", **some), "node-1", founds=False)
 
 
 async def test_a_large_download_arrives_whole(tmp_path: Path) -> None:

@@ -106,11 +106,22 @@ TOKEN_FILE = define(
 ENCRYPTION = define(
     Option(
         "security.encryption",
-        "none",
+        "tls",
         choice("none", "tls"),
         "choice",
         "Encryption of REST, web page, RPC and BLOBs. `tls`: TLS 1.3; callers prove each server by the cluster's "
-        "CA before they send the token. Set the same value everywhere.",
+        "CA before they send the token. `none` is possible on loopback, and gives the token to any process that takes "
+        "a server's port. Set the same value everywhere.",
+    )
+)
+INSECURE_NETWORK = define(
+    Option(
+        "security.insecure-network",
+        False,
+        boolean,
+        "boolean",
+        "Permit `security.encryption: none` beyond loopback. Whoever reaches the network's traffic then gets the "
+        "token, and with it the cluster.",
     )
 )
 TLS_CERTIFICATE = define(

@@ -58,16 +58,23 @@ class Authority:
         self._directory = directory
         self._ca, self._ca_key, self._node = (directory / name for name in (CA_FILE, CA_KEY_FILE, NODE_FILE))
 
-    def ensure(self, hosts: Iterable[str]) -> NodeCertificate:
+    def ensure(self, hosts: Iterable[str], *, may_make_ca: bool = True) -> NodeCertificate:
         """Return a certificate that is not due for renewal and proves ``hosts``; make what is missing.
 
-        Without the CA's key, return the certificate as it is. Blocks.
+        Without the CA's key, return the certificate as it is. ``may_make_ca``: make a CA if there is none. Blocks.
 
         Raises Fatal (a file cannot be read or written, a certificate is missing), InvalidInput (a host).
         """
         wanted = frozenset(_checked(host) for host in hosts) | frozenset(LOOPBACK_NAMES)
         with self._lock():
             if not self._ca.exists() and not self._node.exists():
+                if not may_make_ca:
+                    raise Fatal(
+                        f"this machine has no certificate of the cluster in {self._directory}, which other machines "
+                        "need to prove it",
+                        hint="run `emberkeep security init` on the first machine of the cluster, and copy a bundle "
+                        "from there to each other one (`emberkeep security bundle`)",
+                    )
                 self._make_authority()
             found = read_certificate(self._node) if self._node.exists() else None
             if not self._ca_key.exists():

@@ -34,7 +34,6 @@ def init(
 
     layout = config.layout()
     made = Authority(layout.tls).ensure(hosts)
-    say("encrypt the cluster's links with `security.encryption: tls` in the configuration of every process")
     print_fields(
         [
             ("Directory", str(layout.tls)),

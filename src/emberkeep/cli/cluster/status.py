@@ -140,7 +140,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None, page: str) -> 
 
 def _encryption(own: ClusterExtension) -> str:
     if own.encryption == "none":
-        return "none (security.encryption)"
+        return "none: a process that takes a server's port gets the token (security.encryption)"
     if own.certificate_expires is None:
         return "TLS; the JobManager cannot read its certificate"
     soon = own.certificate_expires - time.time() * 1000 < _SOON_MS

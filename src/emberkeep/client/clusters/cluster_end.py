@@ -77,6 +77,13 @@ def is_left(record: ClusterRecord, layout: StateLayout) -> bool:
     )
 
 
+def has_processes(record: ClusterRecord, layout: StateLayout) -> bool:
+    """True if a daemon, a driver or an executor of the cluster still runs."""
+    directories = {daemon.directory for daemon in record.task_managers}
+    directories |= {each.directory for each in read_started(layout.started_task_managers)}
+    return is_left(record, layout) or bool(processes_below(map(Path, directories)))
+
+
 def _live(started: list[StartedRecord]) -> tuple[DaemonRecord, ...]:
     """Return the live task managers among those that a JobManager has started."""
     live = ((each, each.process()) for each in started)

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import CORES, MEMORY, REST_BIND_ADDRESS, WORKING_DIRECTORY
+from emberkeep.base.configuration.options import CORES, ENCRYPTION, MEMORY, REST_BIND_ADDRESS, WORKING_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import TaskManagerId
@@ -39,6 +39,21 @@ class DaemonStarts:
         self._config_file = config_file
         self._say = say
         self.zookeeper = ZooKeeperAccess(layout.zookeeper, configuration)
+        self._links: dict[str, str] = {}  # settings of their encryption
+
+    def stay_unencrypted(self, shape: ClusterShape) -> None:
+        """Start daemons that reach the live processes of a cluster without encryption, whose shape is ``shape``.
+
+        A user who has configured the encryption keeps that.
+        """
+        if ENCRYPTION.key in self._configuration.settings:
+            return
+        self._links = {ENCRYPTION.key: "none"}
+        if f"{ENCRYPTION.key}=none" not in shape.definitions:
+            self._say(
+                "an older release started this cluster without encryption, which its running processes need; "
+                "to encrypt it, run `emberkeep cluster down` and `emberkeep cluster up`"
+            )
 
     async def job_manager(
         self, shape: ClusterShape, name: str, port: int, zookeepers: tuple[ZooKeeperRecord, ...]
@@ -47,7 +62,7 @@ class DaemonStarts:
         check_port_free(self._configuration[REST_BIND_ADDRESS], port)
         self._say("starting the JobManager" if name == JOB_MANAGER else f"starting {name}")
         directory = self._layout.root / "jobmanagers" / name if zookeepers else self._layout.job_manager
-        own = {"rest.port": str(port), **self._high_availability(zookeepers, leads=True)}
+        own = {"rest.port": str(port), **self._links, **self._high_availability(zookeepers, leads=True)}
         if not shape.nodes:  # the JobManager itself starts task managers when jobs need them
             own["taskmanager.numberOfTaskSlots"] = str(shape.slots)
             own |= {"taskmanager.memory.process.size": shape.memory} if shape.memory else {}
@@ -77,6 +92,7 @@ class DaemonStarts:
             "jobmanager.rpc.address": join_host_port(url.hostname or "", url.port or 0),
             "security.token-file": record.token_file,
             "process.taskmanager.working-dir": str(directory),
+            **self._links,
             **self._high_availability(record.zookeepers, leads=False),
         }
         if shape.memory:

@@ -17,9 +17,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from emberkeep.base.configuration.layout import StateLayout, state_layout
-from emberkeep.base.configuration.options import ENCRYPTION, REST_ADDRESS, REST_PORT, TLS_CA, TOKEN_FILE
+from emberkeep.base.configuration.options import (
+    ENCRYPTION,
+    INSECURE_NETWORK,
+    REST_ADDRESS,
+    REST_PORT,
+    TLS_CA,
+    TOKEN_FILE,
+)
 from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster
@@ -97,19 +105,32 @@ def _configured(configuration: Configuration, layout: StateLayout) -> Endpoint:
 def _named(text: str, source: str, configuration: Configuration, layout: StateLayout) -> Endpoint:
     """Return the cluster at the URL or address ``text``, with its token if it is known. Raises InvalidInput, Fatal."""
     record = read_cluster(layout.cluster_file)
-    is_here = Endpoint(parse_url(text, source), "").is_loopback
-    encrypts = configuration[ENCRYPTION] == "tls" or (is_here and record is not None and bool(record.ca))
+    encrypts = _encrypts(parse_url(text, source), configuration, record)
     url = parse_url(text, source, "https" if encrypts else "http")
     endpoint = Endpoint(url, "", source, ca=_authorities(configuration, layout, record))
     token_file = _token_file(endpoint, configuration, layout, record)
     if token_file is None:
         return endpoint
-    if encrypts and url.startswith("http:"):
+    is_plain = url.startswith("http:")
+    if is_plain and encrypts:
         raise InvalidInput(
             f"{source}: {url} does not encrypt, but this cluster does: its token is not sent there",
-            hint=f"use https{url.removeprefix('http')}",
+            hint=f"use https{url.removeprefix('http')}; if that cluster was started without encryption, set "
+            f"{ENCRYPTION.key} to none",
+        )
+    if is_plain and not endpoint.is_loopback and not configuration[INSECURE_NETWORK]:
+        raise InvalidInput(
+            f"{source}: {url} does not encrypt and is another machine: the token is not sent there",
+            hint=f"encrypt the cluster ({ENCRYPTION.key}); {INSECURE_NETWORK.key} permits it without",
         )
     return replace(endpoint, token=read_token(token_file))
+
+
+def _encrypts(url: str, configuration: Configuration, record: ClusterRecord | None) -> bool:
+    """True if the cluster at ``url`` encrypts: as recorded if it is the local cluster, else as configured."""
+    if record is not None and urlsplit(url).netloc in (urlsplit(own).netloc for own in record.urls):
+        return bool(record.ca)
+    return configuration[ENCRYPTION] == "tls"
 
 
 def _token_file(

@@ -26,7 +26,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.client.clusters.cluster_end import ClusterEnd, is_left
+from emberkeep.client.clusters.cluster_end import ClusterEnd, has_processes, is_left
 from emberkeep.client.clusters.cluster_file import (
     ClusterRecord,
     ClusterShape,
@@ -84,6 +84,8 @@ class LocalCluster:
         """
         with self._lock():
             record = self.record()
+            if record is not None and not record.ca and has_processes(record, self._layout):
+                self._starts.stay_unencrypted(record.shape)
             if record is not None and is_left(record, self._layout):
                 shape = record.shape if as_it_was else shape
                 if record.shape != shape:

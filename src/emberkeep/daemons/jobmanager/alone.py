@@ -14,10 +14,10 @@ from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.configuration.options import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
-from emberkeep.daemons.encryption import open_tls
+from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.jobmanager.leading import JobManagerSettings, audit_log, leadership, names
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
@@ -46,7 +46,8 @@ async def job_manager_process(
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     token = load_or_create_token(layout.token_file)
     owned = ClusterStorage(layout, system.clock.now_ms)
-    tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration))
+    check_unencrypted(configuration, configuration[REST_ADDRESS], bind)
+    tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration), founds=True)
     store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs, owned)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])

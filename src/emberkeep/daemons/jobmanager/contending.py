@@ -33,6 +33,7 @@ from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     JOB_MANAGER_ID,
+    REST_ADDRESS,
     REST_BIND_ADDRESS,
     REST_PORT,
     TOKEN_FILE,
@@ -41,7 +42,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
-from emberkeep.daemons.encryption import open_tls
+from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, audit_log, leadership, names
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
@@ -67,7 +68,8 @@ async def contending_job_manager(
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     token = load_or_create_token(layout.token_file)
-    tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration))
+    check_unencrypted(configuration, configuration[REST_ADDRESS], bind)
+    tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration), founds=False)
     nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration, token)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])

@@ -51,7 +51,7 @@ from emberkeep.base.system import System
 from emberkeep.base.tls.links import TlsLinks
 from emberkeep.blobs.ports import BlobAccess
 from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
-from emberkeep.daemons.encryption import open_tls
+from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.leader_following import (
     follow_leader,
     is_highly_available,
@@ -106,13 +106,15 @@ async def task_manager_process(
     On leaving, drivers and executors continue to run and keep their slots for the next task manager process. If
     ``retiring`` is set by then, they end, and everything that the task manager has kept is deleted.
 
-    Raises Fatal (no Java, port in use, working directory not writable), InvalidInput, Conflict (its local state is in
-    use or belongs to another cluster).
+    Raises Fatal (no Java, no certificate, port in use, working directory not writable), InvalidInput, Conflict (its
+    local state is in use or belongs to another cluster).
     """
     check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
     java = await asyncio.to_thread(find_java, os.environ)
     token = load_or_create_token(layout.token_file)
-    tls = await asyncio.to_thread(open_tls, configuration, layout, configuration[TASK_MANAGER_HOST])
+    job_manager, _, _ = _job_manager(configuration).rpartition(":")
+    check_unencrypted(configuration, configuration[TASK_MANAGER_HOST], job_manager)
+    tls = await asyncio.to_thread(open_tls, configuration, layout, configuration[TASK_MANAGER_HOST], founds=False)
     if tls is not None:
         services.start("certificate", tls.keep())
     site = _Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links)
@@ -216,8 +218,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         listeners=() if gateway is None else (gateway.upkeep,),
         local_state=gateway,
     )
-    job_manager = configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}"
-    service = TaskManagerService(site.system, configuration, info, ports, job_manager)
+    service = TaskManagerService(site.system, configuration, info, ports, _job_manager(configuration))
     policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
     answering: RpcService = service
     if is_highly_available(configuration):
@@ -243,6 +244,11 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
     pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
     site.services.start("log retention", pruning)
     return service
+
+
+def _job_manager(configuration: Configuration) -> str:
+    """Return the address at which the task manager first registers, "host:port"."""
+    return configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}"
 
 
 async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float) -> None:

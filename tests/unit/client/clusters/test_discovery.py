@@ -51,7 +51,7 @@ def test_the_nearest_source_wins(state: Path) -> None:
     named = state / "named.yaml"
     named.write_text("rest.port: 5\n")
     (state / "config.yaml").write_text("rest.port: 6\n")
-    url_variable = {"EMBERKEEP_URL": "http://127.0.0.1:3"}
+    url_variable = {"EMBERKEEP_URL": "https://127.0.0.1:3"}
 
     def port(*definitions: str, url: str | None = None, file: Path | None = None, **environ: str) -> str:
         endpoint = find(state, *definitions, url=url, file=file, **environ)
@@ -87,17 +87,50 @@ def test_a_port_that_is_chosen_later_names_no_cluster(state: Path) -> None:
 
 
 def test_the_local_token_stays_on_this_machine(state: Path) -> None:
-    for url in ("http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"):
+    for url in ("https://127.0.0.1:1", "https://localhost:1", "https://[::1]:1"):
         endpoint = find(state, url=url)
         assert endpoint is not None
         assert endpoint.token == LOCAL
-    remote = find(state, url="http://cluster.example:1")
+    remote = find(state, url="https://cluster.example:1")
     assert remote is not None
     assert remote.token == ""
-    configured = find(state, f"security.token-file={state / 'other-token'}", url="http://cluster.example:1")
+    configured = find(state, f"security.token-file={state / 'other-token'}", url="https://cluster.example:1")
     assert configured is not None
     assert configured.token == REMOTE
     assert REMOTE not in repr(configured)
+
+
+@pytest.mark.req("SEC-1")
+def test_no_token_is_sent_without_encryption_unless_that_is_configured(state: Path) -> None:
+    token = f"security.token-file={state / 'other-token'}"
+    for url in ("http://127.0.0.1:1", "http://cluster.example:1"):
+        with pytest.raises(InvalidInput, match="does not encrypt, but this cluster does") as caught:
+            find(state, token, url=url)
+        assert caught.value.hint is not None
+        assert caught.value.hint.startswith(f"use https{url.removeprefix('http')}; ")
+    plain = find(state, token, "security.encryption=none", url="127.0.0.1:1")
+    assert plain is not None
+    assert (plain.url, plain.token) == ("http://127.0.0.1:1", REMOTE)
+    with pytest.raises(InvalidInput, match="is another machine: the token is not sent there") as caught:
+        find(state, token, "security.encryption=none", url="cluster.example:1")
+    assert "security.insecure-network" in str(caught.value.hint)
+    insecure = find(state, token, "security.encryption=none", "security.insecure-network=true", url="cluster.example:1")
+    assert insecure is not None
+    assert (insecure.url, insecure.token) == ("http://cluster.example:1", REMOTE)
+
+
+@pytest.mark.req("SEC-1")
+@pytest.mark.parametrize(("ca", "scheme"), [("", "http"), ("/state/tls/ca.pem", "https")])
+@pytest.mark.parametrize("setting", ["none", "tls"])
+def test_the_recorded_cluster_is_called_as_it_was_started(state: Path, ca: str, scheme: str, setting: str) -> None:
+    own = msgspec.structs.replace(record(state, own_identity(), f"{scheme}://127.0.0.1:9999"), ca=ca)
+    write_cluster(state / "cluster.json", own)
+    for endpoint in (
+        find(state, f"security.encryption={setting}"),
+        find(state, f"security.encryption={setting}", url="127.0.0.1:9999"),
+    ):
+        assert endpoint is not None
+        assert (endpoint.url, endpoint.token) == (f"{scheme}://127.0.0.1:9999", LOCAL)
 
 
 def test_a_recorded_cluster_brings_its_own_token(state: Path) -> None:
@@ -129,10 +162,10 @@ def test_a_job_manager_of_the_cluster_is_found_by_the_address_that_it_gives(stat
 
 def test_a_token_that_cannot_be_read_is_told(state: Path) -> None:
     with pytest.raises(Fatal, match=r"cannot read the token file .*nowhere: No such file"):
-        find(state, f"security.token-file={state / 'nowhere'}", url="http://h:1")
+        find(state, f"security.token-file={state / 'nowhere'}", url="https://h:1")
     (state / "other-token").write_text("")
     with pytest.raises(Fatal, match="holds no token"):
-        find(state, f"security.token-file={state / 'other-token'}", url="http://h:1")
+        find(state, f"security.token-file={state / 'other-token'}", url="https://h:1")
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobMan
     monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with FakeJobManager().serving() as server:
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
         monkeypatch.setenv("EMBERKEEP_URL", server.url)
         yield server
 
