@@ -470,7 +470,7 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     cores: int
     heap_mb: int
     pid: int = 0
-    away: bool = False  # its task manager is silent, but Spark reports the executor alive
+    away: bool = False  # its task manager is silent, but Spark reports the executor as alive
     departure: Departure | None = None  # it is leaving, and does not count towards the executors wanted
     outgoing: bool = False  # its place is blocked: it does not count either, but stays until it has no work left
     cordoned: bool = False  # it gets no new tasks, because its replacement runs

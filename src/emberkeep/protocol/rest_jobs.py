@@ -98,7 +98,7 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     pid: int
     cores: int
     heap_mb: int
-    away: bool  # its task manager is silent, but Spark reports the executor alive
+    away: bool  # its task manager is silent, but Spark reports the executor as alive
     departure: DepartureInfo | None = None  # it is leaving an evacuated node, and does not count towards those wanted
     outgoing: bool = False  # its node is blocked: another executor will replace it
     cordoned: bool = False  # its replacement runs: it gets no new tasks, and keeps its blocks and running tasks

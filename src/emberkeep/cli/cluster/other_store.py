@@ -16,7 +16,7 @@ Where an epoch is shown, the job store was restored from an older copy: raise it
 
 
 def print_of_another_store(task_managers: Sequence[TaskManagerOfAnotherStore]) -> None:
-    """Print these task managers and what to do; print nothing if there are none."""
+    """Print task managers of another job store and what to do about them; print nothing if there are none."""
     if not task_managers:
         return
     print_line("\nTask managers of another job store")

@@ -47,7 +47,7 @@ class Quiet:
         self._epoch: int | None = None
         self._unheard_until = now
         self._missed_since = {"": now}  # when each was last seen; "": the start, until one is seen
-        self._heartbeats: dict[TaskManagerId, int] = {}  # newest heartbeat at the first look with nothing left
+        self._heartbeats: dict[TaskManagerId, int] = {}  # newest heartbeats at the first look with nothing left
 
     def is_certain(self, look: Look) -> bool:
         """True if nothing is left at the place. Pass each look once, in order."""

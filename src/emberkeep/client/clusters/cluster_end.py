@@ -32,7 +32,7 @@ class ClusterEnd:
         """
         grace = self._grace + STOP_MARGIN
         was_running = is_left(record, self._layout)
-        # Stop the JobManager first, so that it does not take the end of the other processes for job failures. The
+        # Stop the JobManager first, so that it does not mistake the end of the other processes for job failures. The
         # jobs continue when the cluster is started again.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
         started = read_started(self._layout.started_task_managers)

@@ -41,7 +41,7 @@ def make_run_directory(parent: Path) -> tuple[Path, int]:
             directory = parent / f"{_PREFIX}{secrets.token_hex(4)}"
             directory.mkdir(mode=0o700)
             lock = _hold_new(directory)
-            if lock is not None:  # else another run took the directory for an unused one and removed it
+            if lock is not None:  # else another run mistook the directory for unused and removed it
                 return directory, lock
     except OSError:
         try:

@@ -1,4 +1,4 @@
-"""Connections whose peer has not proven yet that it is a worker of the job: how many there may be, and how one ends."""
+"""Connections whose peer has not yet proven that it is a worker of the job: how many there may be, and how one ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMITS = ConnectionLimits(open=512, unproven=512, unproven_of_address=128)
 
 @dataclass(frozen=True, eq=False)
 class Handshake:
-    """A connection from its acceptance until its peer has proven itself or is refused."""
+    """A connection from its acceptance until its peer has proven this or is refused."""
 
     connection: socket.socket
     address: str
