@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
@@ -17,7 +18,15 @@ class Login(StrEnum):
 
 
 REQUEST_LOGIN: Final = web.RequestKey("REQUEST_LOGIN", Login)
+# whether the login is still valid
+REQUEST_IS_LOGGED_IN: Final[web.RequestKey[Callable[[], bool]]] = web.RequestKey("REQUEST_IS_LOGGED_IN")
 REQUEST_TARGET: Final = web.RequestKey("REQUEST_TARGET", dict[str, str])  # what it is about, besides its path
+
+
+def is_logged_in(request: web.Request) -> bool:
+    """True if the request's login is still valid: no log-out, no expiry, no revocation since it came."""
+    still = request.get(REQUEST_IS_LOGGED_IN)
+    return still is None or still()
 
 
 def name_target(request: web.Request, **parts: str) -> None:

@@ -20,7 +20,7 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Inval
 from emberkeep.base.tls.links import UNPROVEN_HINT, client_context, handshake_failure
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.endpoint import Endpoint
-from emberkeep.client.errors import NotAuthorised, Unanswered, Unreachable
+from emberkeep.client.errors import NotAuthorised, OverQuota, Unanswered, Unreachable
 from emberkeep.protocol.rest import API_PREFIX, Problem
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ _LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=_CONNECT_TIM
 _MAX_REDIRECTS = 5
 _ELECTION_PATIENCE = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_QUOTA_PATIENCE = 60.0  # the longest wait of one call for its quota, in seconds
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,19 @@ class HttpCalls:
     async def call(self, request: Request, tries: Tries | None = None) -> HttpReply:
         """Send until there is a reply or ``patience`` has passed. Raises the errors of ``RestClient``."""
         tries = tries or Tries()
-        deadline = time.monotonic() + self._patience
+        started = time.monotonic()
+        deadline = started + self._patience
         pause = _FIRST_PAUSE
         while True:
             try:
                 answer = await self._ask_each(request, tries)
+            except OverQuota as error:
+                self.has_met = True
+                if time.monotonic() + error.seconds > started + _QUOTA_PATIENCE:
+                    raise
+                await asyncio.sleep(error.seconds)
+                deadline = time.monotonic() + self._patience
+                continue
             except RetryLater as error:
                 self.has_met = self.has_met or _broke_off(error)
                 if time.monotonic() + pause > deadline:
@@ -136,6 +145,8 @@ class HttpCalls:
             self._base = base
             try:
                 return await self._follow_redirects(request, tries)
+            except OverQuota:
+                raise  # the others would send the request to the same leader
             except RetryLater as error:
                 first = first or error
                 tries.in_doubt = tries.in_doubt or _may_be_done(error)
@@ -241,11 +252,19 @@ def _raise(answer: HttpReply, method: str, url: str) -> NoReturn:
         pass
     else:
         message, hint, where = problem.detail, problem.hint, problem.field
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS and "WWW-Authenticate" not in answer.headers:
+        raise OverQuota(message, hint=hint, seconds=_retry_after(answer))
     raise _error(answer.status, message, hint, where)
 
 
+def _retry_after(answer: HttpReply) -> float:
+    """Return the seconds in the header Retry-After; 1 if there are none."""
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdecimal() else 1.0
+
+
 def _error(status: int, message: str, hint: str | None, where: str | None) -> EmberkeepError:
-    if status in (401, 403):
+    if status in (401, 403, 429):  # 429: too many requests with a wrong token
         return NotAuthorised(message, hint=hint or "name the cluster's token file with -D security.token-file=PATH")
     if status == 404:
         return Absent(message, hint=hint)
@@ -255,7 +274,7 @@ def _error(status: int, message: str, hint: str | None, where: str | None) -> Em
         return NotUploaded(message, field=where, hint=hint)
     if status in (408, 502, 504):
         return Unanswered(message, hint=hint)
-    if status in (429, 503):
+    if status == 503:
         return RetryLater(message, hint=hint)
     if status < 500:
         return InvalidInput(message, field=where, hint=hint)

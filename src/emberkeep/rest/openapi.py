@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 _REFS = "#/components/schemas/{name}"
 # Statuses with which any request may be refused; a route adds its own.
-COMMON_PROBLEMS = (400, 401, 403, 500)
+COMMON_PROBLEMS = (400, 401, 403, 429, 500)
 
 
 def document(routes: Sequence[Route]) -> Json:

@@ -16,6 +16,7 @@ from aiohttp import ClientResponse, ClientSession, web
 from emberkeep.adapters.audit.files import AuditFiles
 from emberkeep.adapters.audit.log import AuditLog
 from emberkeep.adapters.http.auditing import auditing
+from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.rpc import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, NamedTokens, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
@@ -30,6 +31,7 @@ from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.protocol.messages import Message
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
+from emberkeep.quotas.quotas import Quotas
 from emberkeep.rest.application import build_application
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
@@ -160,6 +162,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     gateway.blobs = blobs
     sessions = changes.pop("sessions", None) or WebSessions()
     tokens: NamedTokens | None = changes.pop("tokens", None)
+    quotas: Quotas | None = changes.pop("quotas", None)
     port = bind_port("127.0.0.1", 0)
     audit = AuditLog(AuditFiles(directory / "audit", 1024**2, 3), system.clock.now_ms)
     audit.open()
@@ -187,7 +190,11 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
 
     def guard(app: web.Application) -> None:
         app.middlewares.append(auditing(audit.record))
+        if quotas is not None:
+            app.middlewares.append(slowing_guesses(quotas))
         secure(app, policy)
+        if quotas is not None:
+            app.middlewares.append(limiting(quotas))
 
     app = build_application(
         api,

@@ -50,6 +50,7 @@ _CODE = re.compile("[A-Za-z0-9_-]{20,100}")
 MISSING = "This browser is not logged in."
 ENDED = "Your session has ended."
 WRONG = "This token is not valid. It may belong to an earlier cluster."
+TOO_MANY = "Too many wrong tokens came from your address: wait a minute."
 USED = "This link was used already, has expired, or is of a JobManager that has ended."
 
 

@@ -40,7 +40,7 @@ from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
 from emberkeep.base.identity import CLUSTER, Identity, Role
-from emberkeep.base.request_context import REQUEST_LOGIN, Login
+from emberkeep.base.request_context import REQUEST_IS_LOGGED_IN, REQUEST_LOGIN, Login
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 
@@ -233,6 +233,7 @@ def _check_login(request: web.Request, policy: AccessPolicy) -> web.Response | N
         prove(request)
         request[REQUEST_IDENTITY] = identity
         request[REQUEST_LOGIN] = Login.TOKEN if by_token else Login.SESSION
+        request[REQUEST_IS_LOGGED_IN] = lambda: _is_logged_in(request, policy)
     if _is_public(request, policy) or (identity is CLUSTER and by_token):
         return None
     if identity is None:
@@ -255,6 +256,12 @@ def _token_holder(request: web.Request, policy: AccessPolicy) -> Identity | str:
 def _session_holder(request: web.Request, policy: AccessPolicy) -> Identity | None:
     session_id = None if policy.web is None else session_of(request)
     return None if policy.web is None or session_id is None else policy.web.sessions.use(session_id)
+
+
+def _is_logged_in(request: web.Request, policy: AccessPolicy) -> bool:
+    session_id = session_of(request)
+    has_session = policy.web is not None and session_id is not None and policy.web.sessions.is_open(session_id)
+    return has_session or isinstance(_token_holder(request, policy), Identity)
 
 
 def _check_role(request: web.Request, policy: AccessPolicy, identity: Identity) -> web.Response | None:

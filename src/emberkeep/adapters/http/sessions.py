@@ -94,6 +94,11 @@ class WebSessions:
         self._sessions[key] = replace(session, idle_until=now + IDLE_SECONDS)
         return session.identity
 
+    def is_open(self, session_id: str) -> bool:
+        """True if the session is open. Does not count as use."""
+        session = self._sessions.get(_digest(session_id))
+        return session is not None and not session.is_over(self._now()) and self._is_valid(session.identity)
+
     def end(self, session_id: str) -> None:
         """End a session. Unknown ids are ignored."""
         self._sessions.pop(_digest(session_id), None)

@@ -157,6 +157,26 @@ ALLOWED_HOSTS = define(
     )
 )
 
+QUOTA_REQUESTS = define(
+    Option(
+        "security.quota.requests-per-second",
+        200,
+        integer(0, 1_000_000),
+        "integer",
+        "Requests per second that one identity may send to the JobManager on average, and ten times as many at once. "
+        "0: no limit. The cluster's own token has no quota.",
+    )
+)
+QUOTA_UPLOADS = define(
+    Option(
+        "security.quota.upload-bytes-per-second",
+        0,
+        size,
+        "size",
+        "Bytes per second that one identity may upload to the JobManager on average, and ten times as many at once. "
+        "0: no limit. The cluster's own token has no quota.",
+    )
+)
 AUDIT_MAX_SIZE = define(
     Option(
         "security.audit.max-size",

@@ -20,6 +20,7 @@ from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
 from emberkeep.adapters.http.auditing import auditing
+from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
@@ -36,6 +37,8 @@ from emberkeep.base.configuration.options import (
     AUDIT_MAX_SIZE,
     BLOB_DIRECTORY,
     OFFLOAD_MIN_SIZE,
+    QUOTA_REQUESTS,
+    QUOTA_UPLOADS,
     RESOURCE_MANAGER_TYPE,
     REST_ADDRESS,
     REST_BIND_ADDRESS,
@@ -57,6 +60,7 @@ from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.ports import JobStore
 from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.transport import RpcClient
+from emberkeep.quotas.quotas import Limits, Quotas
 from emberkeep.rest.application import build_application
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogKind
@@ -109,9 +113,17 @@ class JobManagerSettings:
         return AccessPolicy(self.token, hosts=frozenset(names(self.configuration)), public=PUBLIC_ROUTES)
 
     def guard(self, app: web.Application, policy: AccessPolicy) -> None:
-        """Put the access checks before the routes of ``app``, and the audit log before these checks."""
+        """Put the access checks and quotas before the routes of ``app``, and the audit log before these checks."""
+        quotas = Quotas(
+            Limits(
+                requests_per_second=self.configuration[QUOTA_REQUESTS],
+                upload_bytes_per_second=self.configuration[QUOTA_UPLOADS],
+            )
+        )
         app.middlewares.append(auditing(self.audit.record))
+        app.middlewares.append(slowing_guesses(quotas))
         secure(app, policy)
+        app.middlewares.append(limiting(quotas))
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:

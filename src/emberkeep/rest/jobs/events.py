@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
@@ -9,6 +10,7 @@ from aiohttp import web
 
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
+from emberkeep.base.request_context import is_logged_in
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.rest.jobs.shapes import job_details_info
 from emberkeep.rest.serving.api import Api
@@ -17,7 +19,8 @@ KEEP_ALIVE = 15.0  # seconds without an event, after which a comment makes proxi
 
 
 async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamResponse:
-    """Send the job now and after each change, until it ends, the client disconnects or the server stops.
+    """Send the job now and after each change, until it ends, the client disconnects, its login is no longer
+    valid, or the server stops.
 
     Raises Absent (no such job), RetryLater (too many requests wait already).
     """
@@ -33,11 +36,11 @@ async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamRes
         )
         await response.prepare(request)
         with suppress(ConnectionResetError):  # the client disconnected, which is how streams usually end
-            await _send_changes(api, response, view)
+            await _send_changes(api, response, view, lambda: is_logged_in(request))
     return response
 
 
-async def _send_changes(api: Api, response: web.StreamResponse, view: JobView) -> None:
+async def _send_changes(api: Api, response: web.StreamResponse, view: JobView, is_allowed: Callable[[], bool]) -> None:
     sent: JobView | None = None
     clock = api.system.clock
     last_written = clock.monotonic()
@@ -50,7 +53,7 @@ async def _send_changes(api: Api, response: web.StreamResponse, view: JobView) -
             last_written = clock.monotonic()
         if view.status.is_globally_terminal:
             break
-        if await api.pause(api.poll_interval):
+        if await api.pause(api.poll_interval) or not is_allowed():
             return
         try:
             view = await api.gateway.job(view.job_id)

@@ -1,0 +1,88 @@
+"""Refuses requests that are over a quota, with the time after which to try again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from emberkeep.adapters.http.login_page import LOGIN_PATH, TOO_MANY, accepts_page, login_page
+from emberkeep.adapters.http.rpc import RPC_PATH
+from emberkeep.adapters.http.security import problem
+from emberkeep.base.clock import since_boot
+from emberkeep.base.request_identity import REQUEST_IDENTITY
+from emberkeep.quotas.quotas import Excess, Quotas
+
+_READING: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
+
+
+def limiting(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middleware:
+    """Return middleware that holds each identity to its quotas. It runs after the access checks."""
+
+    @web.middleware
+    async def limit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        identity = request.get(REQUEST_IDENTITY)
+        if identity is None or request.path.startswith(RPC_PATH):
+            return await handler(request)
+        if excess := quotas.request(identity, now(), uploads=request.can_read_body):
+            return _refusal(identity.name, excess)
+        try:
+            return await handler(request)
+        finally:
+            quotas.received(identity, request.content.total_bytes, now())
+
+    return limit
+
+
+def slowing_guesses(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middleware:
+    """Return middleware that refuses further failed logins of an address that had too many. It runs before the checks.
+
+    A valid login passes in any case: others may share the address.
+    """
+
+    @web.middleware
+    async def slow(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await handler(request)
+        if response.status != HTTPStatus.UNAUTHORIZED or not _is_guess(request):
+            return response
+        wait = quotas.failed_login(request.remote or "", now())
+        return _too_many_guesses(request, wait) if wait else response
+
+    return slow
+
+
+def _is_guess(request: web.Request) -> bool:
+    is_form = request.method == hdrs.METH_POST and request.path == LOGIN_PATH
+    return is_form or hdrs.AUTHORIZATION in request.headers
+
+
+def _refusal(name: str, excess: Excess) -> web.Response:
+    answer = problem(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        f"{name!r} {excess.what}",
+        hint=f"try again in {_whole(excess.seconds)} s; the quota is {excess.key} of the JobManager",
+    )
+    answer.headers[hdrs.RETRY_AFTER] = str(_whole(excess.seconds))
+    return answer
+
+
+def _too_many_guesses(request: web.Request, seconds: float) -> web.Response:
+    if accepts_page(request):
+        answer = login_page(TOO_MANY, HTTPStatus.TOO_MANY_REQUESTS)
+    else:
+        answer = problem(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "too many requests with a wrong token came from this address, and this one has no valid token either",
+            hint="check the token in security.token-file",
+        )
+    answer.headers[hdrs.RETRY_AFTER] = str(_whole(seconds))
+    answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
+    return answer
+
+
+def _whole(seconds: float) -> int:
+    return max(1, math.ceil(seconds))

@@ -1,0 +1,75 @@
+"""Decides which requests are over a quota: those of one identity, and those of one address without a valid login."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from emberkeep.base.connections import network_of
+from emberkeep.base.identity import CLUSTER_NAME, Identity
+from emberkeep.quotas.buckets import Buckets
+
+REQUESTS_KEY: Final = "security.quota.requests-per-second"
+UPLOADS_KEY: Final = "security.quota.upload-bytes-per-second"
+BURST_SECONDS: Final = 10.0  # of the rate that may be used at once
+FAILED_LOGINS: Final = 20  # of one address at once
+FAILED_LOGINS_PER_SECOND: Final = 1 / 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one identity may use, on average. 0: as much as it likes."""
+
+    requests_per_second: int = 0
+    upload_bytes_per_second: int = 0
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Why a request is refused: what was used too much, the key that sets the limit, and when to try again."""
+
+    what: str
+    key: str
+    seconds: float
+
+
+class Quotas:
+    """What each identity has used in the last seconds, and the failed logins of each address.
+
+    The identity of the cluster's own token has no quota: its daemons and drivers share it.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        requests, uploads = limits.requests_per_second, limits.upload_bytes_per_second
+        self._requests = Buckets(requests, requests * BURST_SECONDS) if requests else None
+        self._uploads = Buckets(uploads, uploads * BURST_SECONDS) if uploads else None
+        self._failed_logins = Buckets(FAILED_LOGINS_PER_SECOND, FAILED_LOGINS)
+
+    def request(self, identity: Identity, now: float, *, uploads: bool) -> Excess | None:
+        """Count a request, unless it is over a quota. ``uploads``: it has a body. ``now`` is in seconds."""
+        name, limits = identity.name, self._limits
+        if name == CLUSTER_NAME:
+            return None
+        if self._requests is not None:
+            if wait := self._requests.wait(name, now):
+                what = f"has sent more than {limits.requests_per_second} requests a second"
+                return Excess(what, REQUESTS_KEY, wait)
+            self._requests.use(name, 1, now)
+        if self._uploads is not None and uploads and (wait := self._uploads.wait(name, now)):
+            what = f"has uploaded more than {limits.upload_bytes_per_second} bytes a second"
+            return Excess(what, UPLOADS_KEY, wait)
+        return None
+
+    def received(self, identity: Identity, size: int, now: float) -> None:
+        """Count the bytes of a request's body."""
+        if self._uploads is not None and size and identity.name != CLUSTER_NAME:
+            self._uploads.use(identity.name, size, now)
+
+    def failed_login(self, address: str, now: float) -> float:
+        """Count a failed login. Return 0, or for how many seconds further ones of this address are refused."""
+        network = network_of(address)
+        wait = self._failed_logins.wait(network, now)
+        if not wait:
+            self._failed_logins.use(network, 1, now)
+        return wait
