@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink
@@ -10,17 +12,27 @@ from emberkeep.local_state.ports import DurableState
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
+from emberkeep.taskmanager.state_gateway.named_roots import NamedRoots
 
 SLOT = AllocationId("a" * 32)
 
 
-def begin_slot(link: StateGatewayLink, job_id: JobId, own_state: DurableState) -> str:
+def begin_slot(link: StateGatewayLink, job_id: JobId, own_state: DurableState, roots: Iterable[str] = ()) -> str:
     """Begin the job's first attempt and give it slot SLOT, for which copies are kept. Return its executor's credential.
+
+    ``roots``: other roots than the job's own that its driver uses.
 
     Call it again for each process of the gateway. It blocks, and must run on the event loop. ``own_state`` is the
     durable store of the job's own root. Raises Fenced (a later attempt has begun), RetryLater, Fatal.
     """
-    GatewayFences(lambda _: own_state, FileSpool).admit(Caller(job_id=job_id, attempt=1, allocation_id=DRIVER))
+    driver, fences = (
+        Caller(job_id=job_id, attempt=1, allocation_id=DRIVER),
+        GatewayFences(lambda _: own_state, FileSpool),
+    )
+    fences.admit(driver)
+    named = NamedRoots(lambda _: own_state, fences)
+    for root in roots:
+        named.admit(driver, root)
     allocation = Allocation(
         id=SLOT,
         slot_index=0,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import hashlib
 import http.client
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -14,13 +15,16 @@ from urllib.parse import quote
 import pytest
 
 from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
+from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.protocol.hadoop_token import encode
+from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from tests.support.state_slots import begin_slot
 from tests.support.working_places import working_place
 
@@ -54,7 +58,8 @@ def at(location: Path | str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def attacked(directory: Path) -> AsyncIterator[tuple[Attacker, StateLayout]]:
+async def attacked(directory: Path, roots: Iterable[Path] = ()) -> AsyncIterator[tuple[Attacker, StateLayout]]:
+    """Serve a gateway whose job JOB uses ``roots`` besides its own root."""
     texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory / "state")}
     configuration = Configuration().with_texts(texts, "the test")
     layout = StateLayout(directory / "state", configuration)
@@ -66,7 +71,7 @@ async def attacked(directory: Path) -> AsyncIterator[tuple[Attacker, StateLayout
     async with state_gateway_link(real_system(), configuration, place, layout, services) as link:
         assert link is not None
         own = open_state_store(f"{layout.checkpoints}/{JOB}")
-        attacker = Attacker(link.port.address, await asyncio.to_thread(begin_slot, link, JOB, own))
+        attacker = Attacker(link.port.address, await asyncio.to_thread(begin_slot, link, JOB, own, map(str, roots)))
 
         yield attacker, layout
 
@@ -116,8 +121,8 @@ async def test_working_directory_storage_and_system_stay_closed(tmp_path: Path) 
 
 
 async def test_links_lead_nowhere_even_if_they_replace_a_directory(tmp_path: Path) -> None:
-    async with attacked(tmp_path) as (attacker, layout):
-        root = tmp_path / "mine" / "checkpoint"
+    root, linked = tmp_path / "mine" / "checkpoint", tmp_path / "elsewhere"
+    async with attacked(tmp_path, [root, linked / "new"]) as (attacker, layout):
         root.mkdir(parents=True)
         assert (await attacker.ask("GET", at(root), "LISTSTATUS"))[0] == 200
         (root / "link").symlink_to(layout.root)
@@ -128,14 +133,78 @@ async def test_links_lead_nowhere_even_if_they_replace_a_directory(tmp_path: Pat
         root.symlink_to(layout.root)
         status, body = await attacker.ask("GET", f"{at(root)}/token", "OPEN&step=data")
         assert (status, SECRET in body) == (400, False)
-        linked = tmp_path / "elsewhere"
         linked.symlink_to(layout.root)
         assert (await attacker.ask("PUT", f"{at(linked / 'new')}/q", "MKDIRS"))[0] == 400
         assert not (layout.root / "new").exists()
 
 
+async def test_only_roots_that_the_driver_uses_are_opened(tmp_path: Path) -> None:
+    mine, theirs, home = tmp_path / "mine", tmp_path / "theirs", tmp_path / "home"
+    for directory in (mine, theirs, home):
+        directory.mkdir()
+    (theirs / "offsets").write_bytes(b"an offset of another job")
+    (home / "id_ed25519").write_bytes(b"a private key")
+    (mine / "link").symlink_to(theirs)
+    async with attacked(tmp_path, [mine]) as (attacker, _):
+        before = files(theirs), files(home)
+        assert (await attacker.ask("PUT", f"{at(mine)}/q", "MKDIRS"))[0] == 200
+        for root, name in [
+            (theirs, "offsets"),
+            (home, "id_ed25519"),
+            (tmp_path, "home/id_ed25519"),
+            (mine / "link", ""),
+        ]:
+            for method, query in [
+                ("GET", "OPEN&step=data"),
+                ("GET", "LISTSTATUS"),
+                ("GET", "GETFILESTATUS"),
+                ("GET", "GETCONTENTSUMMARY"),
+                ("PUT", "MKDIRS"),
+                ("PUT", "CREATE&overwrite=true&step=data"),
+                ("PUT", f"RENAME&destination=/{JOB}/{at(mine)}/taken"),
+                ("DELETE", "DELETE&recursive=true"),
+            ]:
+                assert (await attacker.ask(method, f"{at(root)}/{name}", query))[0] in (400, 403), (root, query)
+        assert (await attacker.ask("PUT", f"{at(theirs)}/.attempts/999", "MKDIRS"))[0] == 400
+        assert (await attacker.ask("GET", f"{at(mine)}/link/offsets", "OPEN&step=data"))[0] != 200
+        assert (files(theirs), files(home)) == before
+
+
+async def test_an_executor_does_not_name_roots(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    async with attacked(tmp_path) as (attacker, layout):
+        record = f".attempts/1.roots/{hashlib.sha256(str(theirs).encode()).hexdigest()}"
+        for root in ("own", at(layout.checkpoints / JOB)):
+            assert (await attacker.ask("PUT", f"{root}/{record}", "MKDIRS"))[0] == 400
+            assert (await attacker.ask("DELETE", f"{root}/.attempts/1.roots", "DELETE&recursive=true"))[0] == 400
+        assert (await attacker.ask("PUT", "own/forged", "MKDIRS"))[0] == 200
+        renamed = f"RENAME&destination=/{JOB}/own/{record}"
+        assert (await attacker.ask("PUT", "own/forged", renamed))[0] == 400
+        assert (await attacker.ask("GET", at(theirs), "LISTSTATUS"))[0] == 400
+
+
+async def test_a_root_of_an_earlier_attempt_is_not_opened(tmp_path: Path) -> None:
+    root = tmp_path / "mine"
+    root.mkdir()
+    async with attacked(tmp_path, [root]) as (attacker, layout):
+        own = open_state_store(f"{layout.checkpoints}/{JOB}")
+        newer = Caller(job_id=JOB, attempt=2, allocation_id=DRIVER)
+        await asyncio.to_thread(GatewayFences(lambda _: own, FileSpool).admit, newer)
+        assert not (layout.checkpoints / JOB / ".attempts" / "1.roots").exists()
+        assert (await attacker.ask("GET", at(root), "LISTSTATUS"))[0] == 403
+
+
+async def test_executors_of_a_driver_of_the_previous_release_reach_its_locations(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as (attacker, layout):
+        (layout.checkpoints / JOB / ".attempts" / "1.roots").rmdir()  # such a driver has written its mark alone
+        (tmp_path / "mine").mkdir()
+        assert (await attacker.ask("GET", at(tmp_path / "mine"), "LISTSTATUS"))[0] == 200
+        assert (await attacker.ask("GET", at(layout.root), "LISTSTATUS"))[0] == 400
+
+
 async def test_own_checkpoints_and_locations_of_the_script_stay_open(tmp_path: Path) -> None:
-    async with attacked(tmp_path) as (attacker, _):
+    async with attacked(tmp_path, [tmp_path / "mine"]) as (attacker, _):
         (tmp_path / "mine").mkdir()
         assert (await attacker.ask("GET", "own/q/offsets/0", "OPEN&step=data")) == (200, b"an offset")
         assert (await attacker.ask("PUT", f"{at(tmp_path / 'mine')}/q", "MKDIRS"))[0] == 200

@@ -157,25 +157,29 @@ class GatewayFences:
         return [int(name) for name in names if name.isdecimal()]
 
     def _mark(self, caller: Caller) -> None:
-        """Write the attempt's mark.
+        """Write the attempt's mark, after the directory for the roots that its driver will name.
 
         This comes before the check for newer marks: of two new attempts, at least one sees the other's.
         """
+        own = self._own_state(caller.job_id)
+        own.make_directory(roots_directory(caller.attempt))
         spool = self._spool()
         try:
             spool.finish()
-            self._own_state(caller.job_id).create(_mark(caller.attempt), spool.path, overwrite=False)
+            own.create(_mark(caller.attempt), spool.path, overwrite=False)
         except Exists:
             pass
         finally:
             spool.discard()
 
     def _clear_older(self, caller: Caller) -> None:
-        """Delete marks below this attempt's, which no longer have any effect. Errors are ignored."""
+        """Delete marks and named roots of attempts before this one, which no longer have any effect. Ignore errors."""
         try:
+            own = self._own_state(caller.job_id)
             for attempt in self._marks(caller.job_id):
                 if attempt < caller.attempt:
-                    self._own_state(caller.job_id).delete(_mark(attempt), recursive=False)
+                    own.delete(roots_directory(attempt), recursive=True)
+                    own.delete(_mark(attempt), recursive=False)
         except EmberkeepError as error:
             log.debug("cannot delete the marks of older attempts", job=caller.job_id, reason=str(error))
 
@@ -188,6 +192,11 @@ class GatewayFences:
                     self._jobs.popitem(last=False)
             self._jobs.move_to_end(job_id)
             return job
+
+
+def roots_directory(attempt: int) -> str:
+    """Return the directory of the roots that an attempt's driver has named, see ``named_roots``."""
+    return f"{_mark(attempt)}.roots"
 
 
 def _mark(attempt: int) -> str:

@@ -23,6 +23,7 @@ from emberkeep.local_state.ports import DurableState, LocalCopies
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 from emberkeep.taskmanager.state_gateway.disk import LocalDisk
 from emberkeep.taskmanager.state_gateway.fences import FENCE_DIRECTORY, GatewayFences
+from emberkeep.taskmanager.state_gateway.named_roots import NamedRoots
 from emberkeep.taskmanager.state_gateway.reads import GatewayReads
 from emberkeep.taskmanager.state_gateway.roots import StateRoots
 from emberkeep.taskmanager.state_gateway.writes import GatewayWrite
@@ -64,7 +65,8 @@ class StateGateway:
         self.disk = LocalDisk(copies, quota, self.counters, clock)
         self.roots = StateRoots(open_state)
         self._own_root = own_root
-        self.fences = GatewayFences(lambda job_id: self.roots.state(job_id, own_root(job_id)), spool)
+        self.fences = GatewayFences(self._own_state, spool)
+        self._named = NamedRoots(self._own_state, self.fences)
         self._journal = journal
         self._spool = spool
         self._reads = GatewayReads(self.disk, self.counters)
@@ -194,9 +196,15 @@ class StateGateway:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _admitted(self, caller: Caller, path: StatePath) -> DurableState:
-        """Return the durable store, for a caller whose attempt is not known here to be over."""
+        """Return the durable store of a root that the job uses, for an attempt that is not known here to be over."""
         self.admit(caller)
+        if path.root != durable_location(self._own_root(caller.job_id)):
+            with self._fencing():
+                self._named.admit(caller, path.root)
         return self.roots.state(caller.job_id, path.root)
+
+    def _own_state(self, job_id: JobId) -> DurableState:
+        return self.roots.state(job_id, self._own_root(job_id))
 
     def _check(self, caller: Caller) -> None:
         with self._fencing():

@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.webhdfs import protocol as webhdfs
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
+from emberkeep.base.errors import Absent
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.gateway_paths import gateway_uri
+from emberkeep.local_state.model import StatePath
 from emberkeep.protocol.hadoop_token import encode
 from tests.campaign import examples
 from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, Node
@@ -189,6 +191,8 @@ def test_a_store_that_hangs_holds_up_nobody_who_uses_another_one(
         stack.callback(goes_on.set)
         assert port.upload("d/f", b"content") == 201
         elsewhere = str(tmp_path / "elsewhere")
+        with pytest.raises(Absent):
+            port.node.gateway.status(DRIVER_OF[1], StatePath(root=elsewhere, name="g"))  # the driver uses it first
         hanging = port.node._open(elsewhere)
         hanging.before = lambda _: goes_on.wait()  # type: ignore[assignment]
         uri = gateway_uri(JOB, elsewhere, str(port.node.place / JOB)).removeprefix("webhdfs://localhost")

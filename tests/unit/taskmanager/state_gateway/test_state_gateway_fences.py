@@ -135,7 +135,7 @@ def test_old_marks_are_cleared(nodes: tuple[Node, Node]) -> None:
     here, _ = nodes
     for attempt in range(1, 5):
         here.write(f"offsets/{attempt}", b"x", DRIVER_OF[attempt])
-    assert [entry.name for entry in here.durable.listing(".attempts")] == [".attempts/4"]
+    assert [entry.name for entry in here.durable.listing(".attempts")] == [".attempts/4", ".attempts/4.roots"]
 
 
 def test_a_question_does_not_wait_for_an_earlier_one(nodes: tuple[Node, Node]) -> None:
