@@ -18,6 +18,10 @@ from pathlib import Path
 
 import psutil
 
+from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.sources import environment_variable
+from emberkeep.daemons.taskmanager.job_environment import EVERYTHING
+
 BIN = Path(sys.executable).parent
 EMBERKEEP = str(BIN / "emberkeep")
 SPARK_SUBMIT = str(BIN / "spark-submit")
@@ -88,8 +92,9 @@ def marked(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     It carries a mark; on leaving, processes that carry it are killed.
     """
     mark = secrets.token_hex(8)
+    inherited = {environment_variable(JOB_ENVIRONMENT.key): EVERYTHING}  # by drivers and executors, too
     try:
-        yield {**os.environ, "PYSPARK_PYTHON": sys.executable, **environ, MARK: mark}
+        yield {**os.environ, "PYSPARK_PYTHON": sys.executable, **inherited, **environ, MARK: mark}
     finally:
         for process in psutil.process_iter():
             with suppress(psutil.Error):

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import psutil
 
+from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.process_identity import ProcessIdentity, identify
 
 # Not one of ours (EMBERKEEP_…): those are not handed on to jobs.
@@ -57,7 +59,8 @@ class Traces:
     def environment(self) -> dict[str, str]:
         """To be added to what the run is started with."""
         self.temporary.mkdir(parents=True, exist_ok=True)
-        return {VARIABLE: self.marker, "TMPDIR": str(self.temporary)}
+        inherited = {environment_variable(JOB_ENVIRONMENT.key): VARIABLE}  # by drivers and executors, too
+        return {VARIABLE: self.marker, "TMPDIR": str(self.temporary), **inherited}
 
     def processes(self) -> list[Seen]:
         """The live ones."""

@@ -16,13 +16,19 @@ import structlog
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import BLOB_DIRECTORY, JOB_MANAGER_ADDRESS, RESOURCE_MANAGER_TYPE
+from emberkeep.base.configuration.options import (
+    BLOB_DIRECTORY,
+    JOB_ENVIRONMENT,
+    JOB_MANAGER_ADDRESS,
+    RESOURCE_MANAGER_TYPE,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services, run_daemon
+from emberkeep.daemons.taskmanager.job_environment import EVERYTHING
 from emberkeep.daemons.taskmanager.process import task_manager_process
 from emberkeep.daemons.taskmanager.working_place import held_working_place
 
@@ -38,9 +44,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
         alone = configuration.with_texts({RESOURCE_MANAGER_TYPE.key: "standalone"}, "embedded")
         leader = _own_blobs(alone, "jobmanager")
         async with job_manager_process(system, leader, layout, services, stop) as job_manager:
-            own = _own_blobs(configuration, "taskmanager").with_texts(
-                {JOB_MANAGER_ADDRESS.key: job_manager.address}, "embedded"
-            )
+            own = task_manager_configuration(configuration, job_manager.address)
             cluster = cluster_id(configuration, layout)
             with held_working_place(own, layout, cluster, system.clock) as place:
                 async with task_manager_process(system, own, layout, place, services) as task_manager:
@@ -51,6 +55,14 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
                     log.info("embedded cluster ends on request")
     finally:
         await services.cancel()
+
+
+def task_manager_configuration(configuration: Configuration, job_manager: str) -> Configuration:
+    """Return the task manager's configuration. Its jobs are those of the command, and inherit its whole environment."""
+    inherited = {JOB_ENVIRONMENT.key: EVERYTHING, **configuration.texts()}[JOB_ENVIRONMENT.key]
+    return _own_blobs(configuration, "taskmanager").with_texts(
+        {JOB_MANAGER_ADDRESS.key: job_manager, JOB_ENVIRONMENT.key: inherited}, "embedded"
+    )
 
 
 def _own_blobs(configuration: Configuration, role: str) -> Configuration:

@@ -9,9 +9,12 @@ import pytest
 
 from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.configuration.options import JOB_ENVIRONMENT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.daemons.local import task_manager_configuration
 from emberkeep.daemons.records.driver_spec import read_spec
+from emberkeep.daemons.taskmanager.job_environment import INHERITED
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.protocol.messages import StartExecutor
@@ -24,17 +27,26 @@ AUTHORIZATION = "high-availability.zookeeper.client.authorization"
 CONFIGURATION = Configuration().with_texts({AUTHORIZATION: f"digest:emberkeep:{PASSWORD}"}, "the test")
 
 
+def node(directory: Path, configuration: Configuration) -> ProcessStarts:
+    root = WorkingDirectory(directory / "node")
+    java = JavaRuntime(None, directory / "java", 17)
+    java.executable.touch()
+    launch = LaunchNode("tm", "127.0.0.1", root, directory / "token", java, configuration)
+    return ProcessStarts(launch, ProcessPlaces(root), None)
+
+
+def environment_of_a_driver(starts: ProcessStarts) -> dict[str, str]:
+    request = start_driver()
+    return dict(starts.driver(DriverKey(job_id=request.graph.job_id, attempt=1), request, ()).environ)
+
+
 @pytest.fixture
 def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessStarts:
     monkeypatch.setenv("EMBERKEEP_HIGH_AVAILABILITY__ZOOKEEPER__CLIENT__AUTHORIZATION", f"digest:emberkeep:{PASSWORD}")
-    monkeypatch.setenv("ZK_PASS", PASSWORD)
-    monkeypatch.setenv("JVMFLAGS", f"-Dzookeeper.auth=digest:emberkeep:{PASSWORD}")
+    monkeypatch.setenv("SPARK_ZK_PASS", PASSWORD)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dzookeeper.auth=digest:emberkeep:{PASSWORD}")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of the jobs")
-    root = WorkingDirectory(tmp_path / "node")
-    java = JavaRuntime(None, tmp_path / "java", 17)
-    java.executable.touch()
-    node = LaunchNode("tm", "127.0.0.1", root, tmp_path / "token", java, CONFIGURATION)
-    return ProcessStarts(node, ProcessPlaces(root), None)
+    return node(tmp_path, CONFIGURATION)
 
 
 @pytest.mark.req("SEC-13")
@@ -69,6 +81,53 @@ def test_an_executor_gets_no_secret_of_zookeeper(starts: ProcessStarts) -> None:
         job_id=request.job_id, attempt=1, allocation_id=request.allocation_id, executor_id=request.executor_id
     )
     assert PASSWORD not in str(starts.executor(key, request, ()).environ)
+
+
+@pytest.mark.req("SEC-13")
+def test_a_password_in_the_file_of_zookeepers_credentials_is_not_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_ZK_PASS", PASSWORD)
+    credentials = tmp_path / "credentials"
+    credentials.touch(0o600)
+    credentials.write_text(f"digest:emberkeep:{PASSWORD}\n")
+    configuration = Configuration().with_texts({f"{AUTHORIZATION}-file": str(credentials)}, "the test")
+    assert PASSWORD not in str(environment_of_a_driver(node(tmp_path, configuration)))
+
+
+@pytest.mark.req("SEC-13")
+def test_jobs_inherit_what_is_listed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = {"LC_ALL": "C.UTF-8", "SPARK_HOME": "/spark", "HADOOP_CONF_DIR": "/hadoop", "TZ": "UTC"}
+    others = {
+        "VAULT_TOKEN": "s.marker",
+        "SSH_AUTH_SOCK": "/agent",
+        "DATABASE_URL": "postgres://",
+        "TEAM_NAME": "flights",
+    }
+    for name, value in {**usual, **others}.items():
+        monkeypatch.setenv(name, value)
+
+    def inherited(names: str) -> dict[str, str]:
+        configuration = Configuration().with_texts({JOB_ENVIRONMENT.key: names}, "the test")
+        environ = environment_of_a_driver(node(tmp_path, configuration))
+        return {name: value for name, value in environ.items() if name in {**usual, **others}}
+
+    assert inherited("") == usual
+    assert inherited("DATABASE_URL, TEAM_*") == {**usual, "DATABASE_URL": "postgres://", "TEAM_NAME": "flights"}
+    assert inherited("*") == {**usual, **others}
+
+
+@pytest.mark.req("SEC-13")
+def test_jobs_of_a_cluster_that_a_command_starts_inherit_the_commands_environment() -> None:
+    assert task_manager_configuration(Configuration(), "here:1")[JOB_ENVIRONMENT] == "*"
+    chosen = Configuration().with_texts({JOB_ENVIRONMENT.key: "TEAM_NAME"}, "the test")
+    assert task_manager_configuration(chosen, "here:1")[JOB_ENVIRONMENT] == "TEAM_NAME"
+
+
+def test_the_list_in_the_documentation_is_that_of_the_code() -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "security.md").read_text("utf-8")
+    section = page.partition("## What jobs inherit")[2].partition("\n## ")[0]
+    assert [name for name in INHERITED if f"`{name}`" not in section] == []
 
 
 @pytest.mark.req("SEC-5")

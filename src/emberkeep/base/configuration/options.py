@@ -460,6 +460,16 @@ TASK_MANAGER_HOST = define(
         "Address that a task manager, its drivers and its executors bind, and at which other processes reach them.",
     )
 )
+JOB_ENVIRONMENT = define(
+    Option(
+        "taskmanager.job-environment",
+        "",
+        text,
+        "names",
+        "Environment variables of the task manager that drivers and executors inherit besides the usual ones, with "
+        "commas between them. `MY_*`: all that begin with `MY_`; `*`: all.",
+    )
+)
 TASK_MANAGER_NODE = define(
     Option(
         "taskmanager.node-id",

@@ -17,6 +17,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
+from emberkeep.daemons.taskmanager.job_environment import inherited_environment
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.model import ArtefactRole
 from emberkeep.local_state.model import DRIVER
@@ -28,10 +29,6 @@ from emberkeep.taskmanager.libraries.cache import BoundFile
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessEnvironment, ProcessKey
 
 log = structlog.get_logger(__name__)
-
-# Not passed on to jobs: these variables configure this process.
-_PRIVATE_PREFIX = "EMBERKEEP_"
-_SHORTEST_SECRET = 8  # characters; a shorter text may occur in unrelated values by chance
 
 
 @dataclass(frozen=True)
@@ -184,18 +181,11 @@ def _working_directory(request: StartDriver) -> Path | None:
 def _environment(
     configuration: Configuration, added: Mapping[str, str], *, base: Path | None, first: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the environment of a job's process: this process's and ``added``, with a safe ``PYTHONPATH``.
+    """Return the environment of a job's process: what it inherits, and ``added``, with a safe ``PYTHONPATH``.
 
-    Leaves out variables that configure this process or hold a secret of the cluster, whatever their names. ``base`` and
-    ``first``: see ``with_safe_path``.
+    ``base`` and ``first``: see ``with_safe_path``.
     """
-    secrets = _secrets(configuration)
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_PRIVATE_PREFIX) and not any(secret in value for secret in secrets)
-    }
-    environ, refused = with_safe_path({**inherited, **added}, base, first)
+    environ, refused = with_safe_path({**inherited_environment(os.environ, configuration), **added}, base, first)
     for folder in refused:
         _warn(folder)
     return environ
@@ -204,13 +194,6 @@ def _environment(
 def _without_secrets(configuration: Configuration) -> dict[str, str]:
     """Return a driver's settings, without secrets: a driver reaches ZooKeeper only through its task manager."""
     return {key: text for key, text in configuration.texts().items() if not REGISTRY[key].secret}
-
-
-def _secrets(configuration: Configuration) -> tuple[str, ...]:
-    """Return the cluster's secrets in a configuration: the whole values, and the passwords at their ends."""
-    texts = [text for key, text in configuration.texts().items() if REGISTRY[key].secret]
-    found = {part for text in texts for part in (text, text.rpartition(":")[2])}
-    return tuple(secret for secret in found if len(secret) >= _SHORTEST_SECRET)
 
 
 def _import_folders(request: StartExecutor) -> tuple[str | None, ...]:
