@@ -76,7 +76,7 @@ class NodeTls:
 def check_unencrypted(configuration: Configuration, *addresses: str) -> None:
     """Refuse to send the token unencrypted beyond loopback, unless that is permitted. Raises InvalidInput.
 
-    ``addresses``: those at which the process is called, and that it calls.
+    ``addresses``: those at which other processes reach this one, and those that it connects to.
     """
     if encrypts(configuration) or configuration[INSECURE_NETWORK]:
         return
@@ -94,8 +94,8 @@ def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str, fou
     """Return the TLS of a daemon that is reached at ``hosts``; None if the cluster does not encrypt. Blocks.
 
     Unless other certificates are configured, create what is missing: the cluster's CA, and a certificate for ``hosts``.
-    ``founds``: this process may make the CA even if other machines call it. If each machine of a cluster made its own
-    CA, no machine would trust another.
+    ``founds``: this process may make the CA even if other machines connect to it. If each machine of a cluster made its
+    own CA, no machine would trust another.
 
     Raises InvalidInput (settings), Fatal or Unavailable (files).
     """

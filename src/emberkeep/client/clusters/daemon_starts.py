@@ -42,9 +42,9 @@ class DaemonStarts:
         self._links: dict[str, str] = {}  # settings of their encryption
 
     def stay_unencrypted(self, shape: ClusterShape) -> None:
-        """Start daemons that reach the live processes of a cluster without encryption, whose shape is ``shape``.
+        """Start daemons without encryption from now on, so that they reach the cluster's live processes.
 
-        A user who has configured the encryption keeps that.
+        Do nothing if the encryption is configured explicitly. ``shape``: the cluster's shape.
         """
         if ENCRYPTION.key in self._configuration.settings:
             return
