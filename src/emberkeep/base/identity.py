@@ -32,6 +32,11 @@ class Identity:
     role: Role
     namespace: str = ""
 
+    @property
+    def is_cluster(self) -> bool:
+        """True for holders of the cluster's own token."""
+        return self.name == CLUSTER_NAME
+
 
 CLUSTER_NAME = "cluster"
 # Whoever holds the cluster's own token: its daemons, its drivers, and people on its machines. Only it may use RPC.

@@ -14,7 +14,7 @@ from cyclopts.exceptions import CycloptsError
 
 from emberkeep import __version__
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.cli import audit_commands, blob_commands, config_commands
+from emberkeep.cli import audit_commands, blob_commands, config_commands, token_commands
 from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
@@ -70,6 +70,7 @@ def build_app() -> App:
     app.command(config_commands.config_app)
     app.command(security_commands.security_app)
     app.command(audit_commands.audit, sort_key=24)
+    app.command(token_commands.token_app)
     app.command(daemon_commands.jobmanager, sort_key=40)
     app.command(daemon_commands.task_manager_app)
     app.command(daemon_commands.prepare, sort_key=42)

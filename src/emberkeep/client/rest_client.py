@@ -34,6 +34,7 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.client.savepoint_calls import SavepointCalls
 from emberkeep.client.storage_calls import StorageCalls
+from emberkeep.client.token_calls import TokenCalls
 from emberkeep.protocol import (
     rest_blobs,
     rest_blocklist,
@@ -129,6 +130,7 @@ class RestClient:
         self.savepoints = SavepointCalls(self._http)
         self.storage = StorageCalls(self._http)
         self.audit = AuditCalls(self._http)
+        self.tokens = TokenCalls(self._http)
 
     async def __aenter__(self) -> RestClient:
         self._http.open()

@@ -9,9 +9,10 @@ from typing import Protocol
 
 import msgspec
 
-from emberkeep.base.identity import Identity
+from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
+from emberkeep.identities.model import NamedToken
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.rest_savepoints import SavepointCheck
@@ -162,6 +163,22 @@ class RemoteLogs(Protocol):
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         """Return the bytes that ``query`` selects. Raises Absent, InvalidInput, RetryLater."""
+
+
+class Tokens(Protocol):
+    """The named tokens of the cluster. Times are Unix milliseconds.
+
+    All methods raise RetryLater, and Fatal if the stored tokens are unreadable.
+    """
+
+    def all(self) -> tuple[NamedToken, ...]:
+        """Return all tokens, the oldest first."""
+
+    async def create(self, name: str, role: Role, namespace: str, valid_for_ms: int) -> tuple[NamedToken, str]:
+        """Issue a token; return its record and its text. Raises Conflict (too many), UnknownOutcome."""
+
+    async def revoke(self, name: str) -> tuple[NamedToken, ...]:
+        """Revoke tokens by id or by name; return those that were valid. Raises Absent, UnknownOutcome."""
 
 
 class LoginLinks(Protocol):

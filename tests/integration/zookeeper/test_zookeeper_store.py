@@ -17,7 +17,7 @@ from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.adapters.zookeeper.access.settings import Login
 from emberkeep.adapters.zookeeper.access.signatures import content_of
-from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, encode_node
 from emberkeep.adapters.zookeeper.owner import RootOwner
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
@@ -28,11 +28,14 @@ from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, U
 from emberkeep.base.files.ownership import Unclaimed
 from emberkeep.base.ids import JobId, SystemIds
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.identities.model import NamedTokens
+from emberkeep.identities.ports import TokenStore
 from emberkeep.jobs.model import JobStatus
 from tests.integration.conditions import DEADLINE
 from tests.integration.zookeepers import Ensemble, connected, eventually, expire, settings, signer
 from tests.support.contracts.damaged_jobs import DamagedJobsContract
 from tests.support.contracts.job_store import JobStoreContract, job, result_of
+from tests.support.contracts.token_store import TOKENS, Stores, TokenStoreContract
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -212,6 +215,27 @@ async def test_a_root_of_the_release_before_adopts_its_data(cluster: Cluster, tm
     site = StorageOfARoot(cluster, tmp_path / "storage")
     for _ in range(2):
         assert await site.problem_at_a_start() is None
+
+
+class TestTokens(TokenStoreContract):
+    @pytest.fixture
+    def stores(self, cluster: Cluster) -> Stores:
+        @contextlib.asynccontextmanager
+        async def opened() -> AsyncIterator[TokenStore]:
+            store = cluster.store()
+            await store.open()
+            yield store
+            await store.close()
+
+        return opened
+
+    @pytest.mark.req("SEC-2")
+    async def test_forged_tokens_open_nothing(self, stores: Stores, cluster: Cluster) -> None:
+        async with stores() as store:
+            await store.record_tokens(TOKENS)
+            cluster.direct.set(cluster.layout.tokens, encode_node(NamedTokens(tokens=TOKENS.tokens[1:])))
+            with pytest.raises(Fatal, match="tokens"):
+                await store.tokens()
 
 
 class TestZooKeeper(JobStoreContract, DamagedJobsContract):

@@ -24,12 +24,14 @@ from emberkeep.adapters.zookeeper.layout import LeaderRecord, RegisteredAddress,
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
+from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster, write_cluster
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write_outcome, write_spec
+from emberkeep.identities.model import NamedToken, NamedTokens
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
@@ -92,6 +94,20 @@ BLOCKED = BlockedTaskManager(
     drivers=EvacuatedDrivers.RESTART,
 )
 BLOCKLIST = msgspec.structs.replace(samples.BLOCKLIST, entries=(BLOCKED,))
+TOKENS = NamedTokens(
+    tokens=(
+        NamedToken(
+            id="0123456789",
+            name="ci",
+            role=Role.SUBMITTER,
+            sha256=samples.DIGEST,
+            created_ms=samples.NOW_MS,
+            expires_ms=samples.NOW_MS + 5,
+            namespace="team",
+            revoked_ms=samples.NOW_MS + 4,
+        ),
+    )
+)
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
 
@@ -133,6 +149,7 @@ FORMATS = {
         STORAGE_OWNER,
     ),
     "blocklist": _node(BLOCKLIST),
+    "named-tokens": _node(TOKENS),
     "blob-place-without-record": Format(
         lambda path: write_binding(path, UNRECORDED_BINDING), read_binding, UNRECORDED_BINDING
     ),

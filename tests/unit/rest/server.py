@@ -24,10 +24,12 @@ from emberkeep.adapters.http.sessions import WebAccess, WebSessions
 from emberkeep.adapters.http.web_login import LoginLinks, login_routes
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.errors import Absent, Conflict, RetryLater
+from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
+from emberkeep.identities.model import NamedToken
 from emberkeep.protocol.messages import Message
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
@@ -90,6 +92,22 @@ class ReaderPerAddress:
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         return await self._reader(address).read(log_id, query)
+
+
+class NoTokens:
+    """There are no named tokens, and none can be made."""
+
+    def identify(self, credential: str) -> Identity | str:
+        return ""
+
+    def all(self) -> tuple[NamedToken, ...]:
+        return ()
+
+    async def create(self, name: str, role: Role, namespace: str, valid_for_ms: int) -> tuple[NamedToken, str]:
+        raise Conflict("no tokens can be made here")
+
+    async def revoke(self, name: str) -> tuple[NamedToken, ...]:
+        raise Absent(f"there is no token {name}")
 
 
 class ServesNoRpc:
@@ -168,6 +186,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     audit.open()
     parts: dict[str, Any] = {
         "login_links": LoginLinks(sessions),
+        "tokens": tokens or NoTokens(),
         "gateway": gateway,
         "configuration": Configuration(),
         "system": system,

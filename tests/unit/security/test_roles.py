@@ -15,7 +15,7 @@ from emberkeep.rest.application import build_application
 from emberkeep.rest.table import ROUTES, least_roles
 from emberkeep.web.pages import web_routes
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
-from tests.unit.rest.server import Site, running_site
+from tests.unit.rest.server import NoTokens, Site, running_site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-12")]
 
@@ -24,6 +24,7 @@ VALUES = {
     "jobid": job_id(1),
     "taskmanagerid": "tm-127.0.0.2-1",
     "nodeid": "127.0.0.2",
+    "token": "nobody",
     "triggerid": "0" * 32,
     "key": f"p-{'0' * 64}",
     "holder": "h",
@@ -32,7 +33,7 @@ VALUES = {
 }
 
 
-class TokenPerRole:
+class TokenPerRole(NoTokens):
     """Knows the tokens "token-of-viewer" and so on, and one that has expired."""
 
     def identify(self, credential: str) -> Identity | str:

@@ -24,10 +24,12 @@ from emberkeep.adapters.job_store.records import (
     is_same_end,
 )
 from emberkeep.adapters.job_store.stored_jobs import stored_job
+from emberkeep.adapters.job_store.token_table import TokenTable
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, origin_of
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
@@ -53,6 +55,7 @@ class JobDatabase:
         self._attempts = AttemptTable(self._file)
         self._pointers = PointerTable(self._file)
         self._blocklist = BlocklistTable(self._file)
+        self._tokens = TokenTable(self._file)
         try:
             # Each store has its own directory of graphs, so that it does not treat another store's graphs as orphans.
             self._graphs = GraphFiles(graph_dir / self.lineage)
@@ -257,3 +260,9 @@ class JobDatabase:
 
     def blocklist(self) -> Blocklist:
         return self._blocklist.read()
+
+    def record_tokens(self, tokens: NamedTokens) -> None:
+        self._tokens.record(tokens)
+
+    def tokens(self) -> NamedTokens:
+        return self._tokens.read()

@@ -22,6 +22,7 @@ from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.files.ownership import OwnedByAnother
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
@@ -173,6 +174,12 @@ class EmbeddedJobStore:
 
     async def blocklist(self) -> Blocklist:
         return await self._operate(JobDatabase.blocklist)
+
+    async def record_tokens(self, tokens: NamedTokens) -> None:
+        await self._operate(JobDatabase.record_tokens, tokens)
+
+    async def tokens(self) -> NamedTokens:
+        return await self._operate(JobDatabase.tokens)
 
     async def close(self) -> None:
         if self._thread is None:

@@ -1,4 +1,4 @@
-"""The blocklist and the records of each job other than its graph, as job stores keep them.
+"""The blocklist, the named tokens, and the records of each job other than its graph, as job stores keep them.
 
 A record is typed JSON with a version and a checksum.
 
@@ -18,6 +18,7 @@ from emberkeep.base.files.durable import Migrations, decode_record
 from emberkeep.base.files.kept_fields import encode_over
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome, JobResult
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
@@ -28,6 +29,7 @@ _ATTEMPT_KIND, _ATTEMPT_VERSION = "job-attempt", 2
 _POINTERS_KIND, _POINTERS_VERSION = "job-checkpoints", 1
 _RESULT_KIND, _RESULT_VERSION = "job-result", 1
 _BLOCKLIST_KIND, _BLOCKLIST_VERSION = "blocklist", 1
+_TOKENS_KIND, _TOKENS_VERSION = "named-tokens", 1
 
 
 class StoredAttempt(Compatible, frozen=True, kw_only=True):
@@ -110,6 +112,14 @@ def encode_blocklist(blocklist: Blocklist, over: bytes | None = None) -> bytes:
 
 def decode_blocklist(data: bytes, *, where: str) -> Blocklist:
     return decode_json(decode_record(data, _BLOCKLIST_KIND, _BLOCKLIST_VERSION, where=where), Blocklist, where=where)
+
+
+def encode_tokens(tokens: NamedTokens, over: bytes | None = None) -> bytes:
+    return encode_over(_TOKENS_KIND, _TOKENS_VERSION, tokens, over)
+
+
+def decode_tokens(data: bytes, *, where: str) -> NamedTokens:
+    return decode_json(decode_record(data, _TOKENS_KIND, _TOKENS_VERSION, where=where), NamedTokens, where=where)
 
 
 def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:

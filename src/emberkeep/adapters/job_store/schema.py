@@ -27,6 +27,9 @@ _BLOCKLIST = "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), lis
 # release ignores it, so that it can be started again on this file.
 _STORAGE = "CREATE TABLE storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
 
+# At most one row. The schema version does not cover this table, for the same reason.
+_TOKENS = "CREATE TABLE IF NOT EXISTS tokens (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)"
+
 # The time since which a row of ``damaged`` is kept, by this machine's clock. The schema version does not cover it, for
 # the same reason. A column of ``damaged`` would break the statement by which the previous release writes a row there.
 _DAMAGED_SINCE = """CREATE TABLE IF NOT EXISTS damaged_since (
@@ -96,6 +99,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     if 0 < version < SCHEMA_VERSION:
         _migrate(connection, path, version)
     _keep_storage(connection)
+    connection.execute(_TOKENS)
     connection.execute(_DAMAGED_SINCE)
     connection.execute(_SINCE_NOW)
 

@@ -16,6 +16,7 @@
                     /damaged/blocklist     a damaged blocklist that was replaced
                     /owner                 ownership record, and the storage that belongs to this root
                     /blocklist             blocked nodes and task managers; empty until the first change
+                    /tokens                named tokens; empty until the first one
                     /storage/…             JobManagers that can read the shared storage; ephemeral
 ```
 """
@@ -37,6 +38,7 @@ from emberkeep.base.files.kept_fields import encode_over
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult
 
@@ -105,6 +107,7 @@ KINDS: dict[type, str] = {
     StoredAttempt: "job-attempt",
     JobPointers: "job-checkpoints",
     Blocklist: "blocklist",
+    NamedTokens: "named-tokens",
     KeyNode: "job-key",
     ResultNode: "job-result",
 }
@@ -139,6 +142,7 @@ class ZooKeeperLayout:
         self.keys = f"{self.base}/keys"
         self.damaged = f"{self.base}/damaged"
         self.blocklist = f"{self.base}/blocklist"
+        self.tokens = f"{self.base}/tokens"
         self.storage = f"{self.base}/storage"
         self.owner = f"{self.base}/owner"
 
@@ -146,7 +150,7 @@ class ZooKeeperLayout:
     def persistent(self) -> tuple[str, ...]:
         """Paths of the nodes that must exist before anything else is written."""
         records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
-        return (self.epoch, self.election, self.addresses, *records, self.blocklist, self.storage)
+        return (self.epoch, self.election, self.addresses, *records, self.blocklist, self.tokens, self.storage)
 
     def address(self, address: str) -> str:
         """Return the path of a JobManager's ("host:port") registration, without its sequence number."""

@@ -43,7 +43,7 @@ async def _paths(nodes: StoreNodes) -> list[str]:
     folders = (layout.jobs, layout.attempts, layout.checkpoints, layout.results, layout.keys)
     names = await asyncio.gather(*map(nodes.session.children, folders))
     below = [f"{folder}/{name}" for folder, each in zip(folders, names, strict=True) for name in each]
-    return [layout.owner, layout.blocklist, *below]
+    return [layout.owner, layout.blocklist, layout.tokens, *below]
 
 
 def _is_stale(node: Znode) -> bool:

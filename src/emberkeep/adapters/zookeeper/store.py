@@ -26,9 +26,11 @@ from emberkeep.adapters.zookeeper.owner import RootOwner
 from emberkeep.adapters.zookeeper.renewal import renew_records
 from emberkeep.adapters.zookeeper.results import ResultNodes
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.adapters.zookeeper.tokens import TokensNode
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
@@ -74,6 +76,7 @@ class ZooKeeperJobStore:
         self._results = ResultNodes(nodes, self._files, self._jobs, checkpoints, self._damaged)
         self._leftovers = LeftoverFiles(nodes, self._files)
         self._blocklist = BlocklistNode(nodes)
+        self._tokens = TokensNode(nodes)
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
@@ -188,10 +191,16 @@ class ZooKeeperJobStore:
     async def remove_result(self, job_id: JobId) -> None:
         await self._leftovers.remove_result(job_id)
 
-    # --- blocklist --------------------------------------------------------------------------------------------------
+    # --- blocklist and tokens ---------------------------------------------------------------------------------------
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._blocklist.record(blocklist)
 
     async def blocklist(self) -> Blocklist:
         return await self._blocklist.read()
+
+    async def record_tokens(self, tokens: NamedTokens) -> None:
+        await self._tokens.record(tokens)
+
+    async def tokens(self) -> NamedTokens:
+        return await self._tokens.read()

@@ -54,7 +54,9 @@ from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
+from emberkeep.identities.ports import TokenStore
 from emberkeep.jobmanager.blobs.server import BlobServer
+from emberkeep.jobmanager.named_tokens import TokenRegistry
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.ports import JobStore
@@ -182,8 +184,8 @@ def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:
     return OwnedBlobs(storage, place) if place.location else WatchedBlobs(storage, lambda: settings.storage.problem)
 
 
-class DurableStore(JobStore, StoreOfStorage, Protocol):
-    """A job store that records which storage belongs to it."""
+class DurableStore(JobStore, StoreOfStorage, TokenStore, Protocol):
+    """A job store that records which storage belongs to it, and the named tokens."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,7 @@ class Leadership:
     app: web.Application
     _offload: Offload
     _keeper: StorageKeeper
+    _tokens: TokenRegistry
     _storage: StorageWatch
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
@@ -208,6 +211,7 @@ class Leadership:
         await self._storage.look()
         services.start("acknowledgements", self._offload.run())
         services.start("storage clean-up", self._keeper.run())
+        services.start("named tokens", self._tokens.run())
 
 
 @contextlib.asynccontextmanager
@@ -240,7 +244,8 @@ async def leadership(
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
-        sessions = WebSessions()
+        tokens = TokenRegistry(store, system)
+        sessions = WebSessions(is_valid=tokens.is_current)
         api = Api(
             gateway=gateway,
             configuration=configuration,
@@ -250,6 +255,7 @@ async def leadership(
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             savepoints=SavepointStore(spark_version()),
             login_links=LoginLinks(sessions),
+            tokens=tokens,
             storage=keeper,
             audit=settings.audit,
             shut_down=settings.stop.set,
@@ -259,15 +265,15 @@ async def leadership(
         )
         pages = web_routes(gateway, system.clock, keeper.problem, settings.audit)
         access = WebAccess(sessions, session_routes(pages))
-        policy = dataclasses.replace(settings.policy, web=access, roles=least_roles(pages))
+        policy = dataclasses.replace(settings.policy, web=access, roles=least_roles(pages), tokens=tokens)
         answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,
             secure=lambda application: settings.guard(application, policy),
             routes=[
-                *login_routes(settings.token, sessions),
+                *login_routes(settings.token, sessions, tokens),
                 *rpc_routes(answering, offload),
                 *pages,
             ],
         )
-        yield Leadership(service, blobs, app, offload, keeper, settings.storage)
+        yield Leadership(service, blobs, app, offload, keeper, tokens, settings.storage)

@@ -13,7 +13,7 @@ from emberkeep.base.system import System
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.rest.metrics.exposition import Metrics
-from emberkeep.rest.ports import LoginLinks, RemoteLogs, Savepoints, Storage
+from emberkeep.rest.ports import LoginLinks, RemoteLogs, Savepoints, Storage, Tokens
 from emberkeep.rest.serving.blob_peers import BlobPeers
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.operations import Operations
@@ -44,6 +44,7 @@ class Api:
     remote_logs: RemoteLogs
     savepoints: Savepoints
     login_links: LoginLinks
+    tokens: Tokens
     storage: Storage
     audit: AuditTrail
     shut_down: Callable[[], None]

@@ -20,6 +20,7 @@ from emberkeep.base.ids import parse_job_id, parse_task_manager_id, parse_trigge
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.blobs.model import parse_blob_key
 from emberkeep.blocklist.model import parse_node_id
+from emberkeep.identities.model import NAME_PATTERN, parse_token_name
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.blob_holders import HOLDER_PATTERN, parse_holder
@@ -127,6 +128,7 @@ PATH_PARAMETERS: dict[str, PathParameter] = {
         parse_blob_key,
     ),
     "holder": PathParameter(f"^{HOLDER_PATTERN}$", "The holder whose reference ends.", parse_holder),
+    "token": PathParameter(f"^{NAME_PATTERN}$", "Id of a token, or the name of its holder.", parse_token_name),
     "name": PathParameter(f"^{LOG_ID_PATTERN}$", "`name` of a log in the list.", parse_log_id),
     "logid": PathParameter(f"^{JOB_LOG_ID_PATTERN}$", "`id` of a log in the job's list.", parse_job_log_id),
 }

@@ -1,0 +1,128 @@
+"""``token create|list|revoke|whoami``: named tokens, with which others call the cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.parameters import Output
+from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.cli.wording import timestamp
+
+RoleName = Literal["metrics", "viewer", "submitter", "operator", "admin"]
+_COLUMNS = ("ID", "NAME", "ROLE", "NAMESPACE", "STATE", "CREATED", "EXPIRES")
+
+token_app = App(name="token", help="Make, list and revoke named tokens, each with a role.", sort_key=32)
+
+
+@token_app.command
+def create(
+    name: str,
+    /,
+    *,
+    role: RoleName,
+    expires: Annotated[str, Parameter(metavar="DURATION")] = "90d",
+    namespace: str = "",
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Make a token and print it, this once. Its holder puts it into a file (mode 0600): security.token-file.
+
+    A holder can have two valid tokens at a time: make the new one, replace the old one, then revoke the old one.
+
+    Parameters
+    ----------
+    name
+        Who gets the token: a person, a team or a program. Shown as the owner of the jobs that it submits.
+    role
+        metrics: read /metrics. viewer: see everything. submitter: also submit jobs, stop and cancel its own.
+        operator: act on all jobs, nodes and BLOBs. admin: also make tokens and end the cluster.
+    expires
+        How long it is valid, such as 12h or 30d.
+    namespace
+        It sees only jobs of this namespace, and the jobs that it submits belong to it. Default: all jobs.
+    """
+    from emberkeep.base.identity import Role
+    from emberkeep.protocol.rest_tokens import NewToken
+
+    wanted = NewToken(name=name, role=Role(role), namespace=namespace, valid_for=_milliseconds(expires))
+    made = with_client(cluster.require(), lambda client: client.tokens.create(wanted))
+    if output is OutputFormat.JSON:
+        print_json(made)
+    else:
+        say(f"token {made.info.id} of {name!r}, role {role}, is valid until {timestamp(made.info.expires)}")
+        say("it is shown this once; the cluster keeps only a hash")
+        print_line(made.token)
+    return ExitCode.OK
+
+
+@token_app.default
+@token_app.command(name="list")
+def list_tokens(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """List the named tokens, the oldest first. Their secrets are not stored."""
+    found = with_client(cluster.require(), lambda client: client.tokens.list())
+    if output is OutputFormat.JSON:
+        print_json(found)
+    elif not found.tokens:
+        say("no named tokens yet; make one with `emberkeep token create NAME --role ROLE`")
+    else:
+        print_table(
+            _COLUMNS,
+            [
+                (
+                    token.id,
+                    token.name,
+                    token.role.value,
+                    token.namespace or "-",
+                    token.state,
+                    timestamp(token.created),
+                    timestamp(token.expires),
+                )
+                for token in found.tokens
+            ],
+        )
+    return ExitCode.OK
+
+
+@token_app.command
+def revoke(token: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Revoke one token by its id, or all tokens of a name. Running jobs continue. Exit code 4 if there is none.
+
+    Parameters
+    ----------
+    token
+        Id or name, as `emberkeep token list` shows them.
+    """
+    ended = with_client(cluster.require(), lambda client: client.tokens.revoke(token)).tokens
+    if not ended:
+        say(f"{token}: no token was valid any more")
+    for each in ended:
+        say(f"token {each.id} of {each.name!r} is revoked")
+    return ExitCode.OK
+
+
+@token_app.command
+def whoami(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show the holder of the token that this command uses."""
+    caller = with_client(cluster.require(), lambda client: client.tokens.caller())
+    if output is OutputFormat.JSON:
+        print_json(caller)
+    else:
+        inside = f", namespace {caller.namespace}" if caller.namespace else ""
+        print_line(f"{caller.name}, role {caller.role}{inside}")
+    return ExitCode.OK
+
+
+def _milliseconds(text: str) -> int:
+    """Return the duration of ``--expires`` in milliseconds. Raises InvalidInput."""
+    from emberkeep.base.configuration.option_types import duration
+
+    try:
+        return round(duration(text) * 1000)
+    except ValueError as error:
+        raise InvalidInput(f"--expires {text}: {error}", field="--expires", hint="for example 12h or 30d") from None
