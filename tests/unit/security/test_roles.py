@@ -24,7 +24,7 @@ VALUES = {
     "jobid": job_id(1),
     "taskmanagerid": "tm-127.0.0.2-1",
     "nodeid": "127.0.0.2",
-    "token": "nobody",
+    "tokenid": "nobody",
     "triggerid": "0" * 32,
     "key": f"p-{'0' * 64}",
     "holder": "h",

@@ -40,7 +40,7 @@ async def create(call: CheckedRequest) -> msgspec.Struct:
 
 async def revoke(call: CheckedRequest) -> msgspec.Struct:
     now = call.api.now_ms()
-    return TokenList(tokens=[_info(token, now) for token in await call.api.tokens.revoke(call.path["token"])])
+    return TokenList(tokens=[_info(token, now) for token in await call.api.tokens.revoke(call.path["tokenid"])])
 
 
 def _info(token: NamedToken, now_ms: int) -> TokenInfo:
@@ -93,7 +93,7 @@ ROUTES = (
     ),
     Route(
         "DELETE",
-        "/tokens/{token}",
+        "/tokens/{tokenid}",
         revoke,
         "Revoke one token by its id, or all tokens of a name",
         "Tokens",

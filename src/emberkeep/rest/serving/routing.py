@@ -128,7 +128,7 @@ PATH_PARAMETERS: dict[str, PathParameter] = {
         parse_blob_key,
     ),
     "holder": PathParameter(f"^{HOLDER_PATTERN}$", "The holder whose reference ends.", parse_holder),
-    "token": PathParameter(f"^{NAME_PATTERN}$", "Id of a token, or the name of its holder.", parse_token_name),
+    "tokenid": PathParameter(f"^{NAME_PATTERN}$", "Id of a token, or the name of its holder.", parse_token_name),
     "name": PathParameter(f"^{LOG_ID_PATTERN}$", "`name` of a log in the list.", parse_log_id),
     "logid": PathParameter(f"^{JOB_LOG_ID_PATTERN}$", "`id` of a log in the job's list.", parse_job_log_id),
 }
