@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.cluster_file import DaemonRecord
@@ -30,6 +32,7 @@ REPOSITORY = Path(__file__).parents[3]
 # Nobody is to be taken for lost here because a machine under load is slow. Yet a driver that no leader answers is lost
 # before the test is over.
 UNHURRIED = ("-D", "heartbeat.timeout=15s", "-D", "job.driver.lease-timeout=25s")
+INHERITED = environment_variable(JOB_ENVIRONMENT.key)
 SHAPE = ("--ha", "--task-managers", "2", "--slots", "2", "--memory", "4g")
 
 
@@ -65,11 +68,13 @@ class Upgrade:
         self.executors: set[int] = set()
 
     def use_release_before(self) -> None:
-        """Commands, and what they start, are of that release from now on."""
+        """Commands, and what they start, are of that release from now on. It refuses keys that it does not know."""
         self.cluster.shell.environment["PYTHONPATH"] = self._before
+        self.cluster.shell.environment.pop(INHERITED, None)
 
     def use_present_release(self) -> None:
         self.cluster.shell.environment.pop("PYTHONPATH", None)
+        self.cluster.shell.environment.update(self.cluster.shell.traces.environment())
 
     def is_of_release_before(self, daemon: DaemonRecord) -> bool:
         return f"PYTHONPATH={self._before}" in environment_of(daemon.identity.pid)
