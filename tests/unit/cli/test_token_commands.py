@@ -28,6 +28,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedTo
     monkeypatch.chdir(tmp_path)
     with ServedTokens(tmp_path / "cluster").serving() as served:
         monkeypatch.setenv("EMBERKEEP_URL", served.url)
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
         yield served
 
 
