@@ -43,6 +43,10 @@ class Conflict(EmberkeepError):
     """Another process changed the thing first, or has the right to it (a higher epoch or attempt)."""
 
 
+class Forbidden(EmberkeepError):
+    """The role or the namespace of the caller does not permit the request. Nothing has changed."""
+
+
 class Absent(EmberkeepError):
     """The requested thing does not exist."""
 

@@ -36,6 +36,15 @@ FromSavepoint = Annotated[
         help="Start from this savepoint: each streaming query continues from its position there.",
     ),
 ]
+JobNamespace = Annotated[
+    str,
+    Parameter(
+        name="--namespace",
+        metavar="NAME",
+        group=JOB_GROUP,
+        help="Namespace of the job: identities with another one do not see it. Default: that of the caller's token.",
+    ),
+]
 SavepointTarget = Annotated[
     str | None,
     Parameter(

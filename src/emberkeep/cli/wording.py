@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
 from emberkeep.lifecycle.model import ProcedurePhase
 from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, ProcedureInfo, StreamingQuery
@@ -117,8 +118,8 @@ _PHASES = {
 }
 
 
-def job_row(job: JobDetails) -> tuple[str, ...]:
-    """Return the job's row in ``emberkeep list``."""
+def _job_row(job: JobDetails) -> tuple[str, ...]:
+    """Return a job's row without its owner."""
     own = job.emberkeep
     executors = f"{own.executors}/{own.executors_wanted}" if own.executors_wanted else "-"
     return (
@@ -133,4 +134,20 @@ def job_row(job: JobDetails) -> tuple[str, ...]:
     )
 
 
-JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "SUBMITTED", "DURATION", "ATTEMPT", "EXECUTORS", "WAITING FOR")
+_JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "SUBMITTED", "DURATION", "ATTEMPT", "EXECUTORS", "WAITING FOR")
+
+
+def job_table(jobs: Sequence[JobDetails]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return columns and rows of a list of jobs. Owners are shown if a job has one."""
+    rows = [_job_row(job) for job in jobs]
+    if not any(job.emberkeep.owner or job.emberkeep.namespace for job in jobs):
+        return _JOB_COLUMNS, rows
+    owners = [owner_text(job.emberkeep.owner, job.emberkeep.namespace) for job in jobs]
+    columns = (*_JOB_COLUMNS[:2], "OWNER", *_JOB_COLUMNS[2:])
+    return columns, [(*row[:2], owner, *row[2:]) for row, owner in zip(rows, owners, strict=True)]
+
+
+def owner_text(owner: str, namespace: str) -> str:
+    """Return "namespace/owner"; "-" stands for the cluster's own token."""
+    name = owner or "-"
+    return f"{namespace}/{name}" if namespace else name

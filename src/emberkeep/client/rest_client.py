@@ -201,9 +201,11 @@ class RestClient:
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
-    async def jobs(self) -> list[rest_jobs.JobDetails]:
-        """Return all jobs, newest submission first."""
-        return (await self._get("/jobs/overview", rest_jobs.MultipleJobsDetails)).jobs
+    async def jobs(self, *, owner: str = "", namespace: str = "") -> list[rest_jobs.JobDetails]:
+        """Return the jobs that the caller sees, newest submission first. "" selects any owner or namespace."""
+        given = {name: value for name, value in (("owner", owner), ("namespace", namespace)) if value}
+        answer = await self._http.call(Request("GET", "/jobs/overview", given))
+        return decode(answer, rest_jobs.MultipleJobsDetails).jobs
 
     async def job(self, job_id: JobId) -> rest_jobs.JobDetailsInfo:
         return await self._get(f"/jobs/{job_id}", rest_jobs.JobDetailsInfo)

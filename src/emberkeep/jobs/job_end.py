@@ -38,6 +38,8 @@ class JobEnd:
             attempts=job.history.attempts(),
             exceptions=job.history.exceptions(),
             idempotency_key=job.graph.idempotency_key,
+            owner=job.graph.owner,
+            namespace=job.graph.namespace,
             keeps_data=job.verdict.keeps_data,
         )
         job.effects.append(ev.RecordResult(job.result))

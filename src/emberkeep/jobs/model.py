@@ -91,6 +91,8 @@ class JobGraph(Compatible, frozen=True, kw_only=True):
     submitted_ms: int
     idempotency_key: str
     savepoint: str = ""  # URI of the savepoint that the first attempt starts from
+    owner: str = ""  # name of the identity that submitted it; "" for the cluster's own token
+    namespace: str = ""  # identities with another namespace do not see the job
 
 
 class FailureKind(enum.Enum):
@@ -160,4 +162,6 @@ class JobResult(Compatible, frozen=True, kw_only=True):
     exceptions: tuple[ExceptionEntry, ...]
     idempotency_key: str
     savepoints: tuple[SavepointPointer, ...] = ()  # filled in by the store: they can still be restored from
+    owner: str = ""
+    namespace: str = ""
     keeps_data: bool = False  # failed because its stored data is unusable; operators may need its files and checkpoints

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.jobs.model import AttemptOutcome, JobGraph
 from emberkeep.protocol import messages
 from emberkeep.protocol.messages import Message
 
@@ -19,6 +19,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 # For each class, the fields that were added after 0.1.0.
 ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     AttemptOutcome: ("lasting",),
+    JobGraph: ("owner", "namespace"),
     messages.AllocateSlot: ("lineage",),
     messages.ExecutorView: ("outgoing", "cordoned"),
     messages.JobMasterHeartbeat: ("lineage", "known_epoch"),

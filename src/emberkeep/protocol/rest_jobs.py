@@ -44,6 +44,8 @@ class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
     executors_wanted: int
     waiting: str
     exit_code: int | None
+    owner: str = ""  # name of the identity that submitted it; "": the cluster's own token
+    namespace: str = ""
 
 
 class JobDetails(Kebab, frozen=True, kw_only=True):
@@ -176,6 +178,8 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     app_id: str
     active_stages: int
     procedure: ProcedureInfo | None = None  # the procedure in progress, or the one that stopped the job
+    owner: str = ""  # name of the identity that submitted the job; "": the cluster's own token
+    namespace: str = ""
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

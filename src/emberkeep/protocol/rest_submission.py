@@ -12,7 +12,7 @@ from emberkeep.jobs.model import Artefact, EntryPoint, JobResources
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 
 
-class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A job graph without the fields that the JobManager adds (job id, time).
 
     Field names are those of the job graph, with underscores.
@@ -34,6 +34,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     idempotency_key: str = ""
     jobid: str = ""
     savepoint: str = ""  # directory of the savepoint that the job starts from
+    namespace: str = ""  # of the job; "" for that of the caller
 
 
 class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from aiohttp import web
 
+from emberkeep.base.identity import Role
 from emberkeep.rest.metrics.exposition import loop_lag, measuring, metrics_route
 from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.job_access import RouteKey, job_access
 from emberkeep.rest.serving.routing import bind
-from emberkeep.rest.table import ROUTES
+from emberkeep.rest.table import ROUTES, SHARED
 
 
 def rest_routes(api: Api) -> list[web.RouteDef]:
@@ -26,17 +28,20 @@ def build_application(
     api: Api,
     *,
     secure: Callable[[web.Application], None],
+    roles: Mapping[RouteKey, Role],
     routes: Iterable[web.AbstractRouteDef] = (),
 ) -> web.Application:
     """Return the application that a JobManager's port serves.
 
     ``secure`` adds the access checks and turns errors into problem documents. It is required, and only the timing of
-    requests runs before it. ``routes`` run behind it. Shutdown ends waiting requests and cancels
+    requests runs before it. ``roles``: the least role of each route, see ``table.least_roles``. ``routes`` run behind
+    both. Shutdown ends waiting requests and cancels
     running disposals of savepoints.
     """
     app = web.Application()
     app.middlewares.append(measuring(api.metrics))
     secure(app)
+    app.middlewares.append(job_access(api.gateway, roles, SHARED))
     app.add_routes([*rest_routes(api), *routes])
 
     async def close(_app: web.Application) -> None:

@@ -40,8 +40,19 @@ ROUTES: tuple[Route, ...] = (
         "This API as an OpenAPI 3.1 document",
         "Cluster",
         role=Role.VIEWER,
+        shared=True,
         reply=dict[str, Any],
     ),
+)
+
+
+# Routes below no job that identities with a namespace may use. They show only what the caller may see.
+SHARED: frozenset[tuple[str, str]] = frozenset(
+    {
+        *((route.method, route.full_path) for route in ROUTES if route.shared),
+        *((route.method, route.path) for route in ROUTES if route.shared and route.unversioned),
+        *(("GET", page) for page in ("/", "/jobs", "/static/{name}")),
+    }
 )
 
 

@@ -16,6 +16,8 @@ from emberkeep.audit.selection import AuditTrail, Selection
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id
+from emberkeep.base.request_identity import REQUEST_IDENTITY
+from emberkeep.identities.job_access import may_act, visible
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX
@@ -79,14 +81,15 @@ class _Pages:
             try:
                 return await page(request)
             except EmberkeepError as error:
-                return self._render("error.html", "error", _status(error), error=error)
+                return self._render(request, "error.html", "error", _status(error), error=error)
 
         return show
 
     async def overview(self, request: web.Request) -> web.Response:
-        jobs = await self._gateway.jobs()
+        jobs = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
         running, ended = _split(jobs)
         return self._render(
+            request,
             "overview.html",
             "overview",
             running=running,
@@ -100,16 +103,21 @@ class _Pages:
     async def jobs(self, request: web.Request) -> web.Response:
         status = _parse_status(request.query.get("state", ""))
         number = _parse_page(request.query.get("page", "1"))
-        jobs = await self._gateway.jobs()
+        owner = request.query.get("owner", "")[:64]
+        seen = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
+        jobs = [job for job in seen if owner in ("", job.owner)]
         chosen = [job for job in jobs if status is None or job.status is status]
         first = (number - 1) * JOBS_PER_PAGE
         return self._render(
+            request,
             "jobs.html",
             "jobs",
             jobs=chosen[first : first + JOBS_PER_PAGE],
             counts=Counter(job.status for job in jobs),
             total=len(chosen),
             status=status,
+            owner=owner,
+            owners=sorted({job.owner for job in seen} - {""}),
             statuses=list(JobStatus),
             number=number,
             pages=max(1, -(-len(chosen) // JOBS_PER_PAGE)),
@@ -118,9 +126,11 @@ class _Pages:
     async def job(self, request: web.Request) -> web.Response:
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         return self._render(
+            request,
             "job.html",
             "jobs",
             job=job,
+            may_act=may_act(request[REQUEST_IDENTITY], job),
             timeline=_timeline(job, self._clock.now_ms()),
             report=job.status_report,
             procedure_name=procedure_name(job.procedure),
@@ -130,6 +140,7 @@ class _Pages:
 
     async def task_managers(self, request: web.Request) -> web.Response:
         return self._render(
+            request,
             "task_managers.html",
             "taskmanagers",
             task_managers=await self._gateway.task_managers(),
@@ -140,12 +151,12 @@ class _Pages:
         identifier = parse_task_manager_id(request.match_info["taskmanagerid"])
         view = await self._gateway.task_manager(identifier)
         names = {job.job_id: job.name for job in await self._gateway.jobs()}
-        return self._render("task_manager.html", "taskmanagers", view=view, names=names)
+        return self._render(request, "task_manager.html", "taskmanagers", view=view, names=names)
 
     async def nodes(self, request: web.Request) -> web.Response:
         blocklist = await self._gateway.blocklist()
         lines = node_lines(blocklist, await self._gateway.task_managers())
-        return self._render("nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
+        return self._render(request, "nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
 
     async def audit(self, request: web.Request) -> web.Response:
         given = {name: request.query.get(name, "")[:200] for name in ("identity", "job", "outcome", "before")}
@@ -154,21 +165,24 @@ class _Pages:
         page = await self._audit.read(msgspec.convert({**given, "limit": AUDIT_PER_PAGE}, Selection))
         outcomes = [outcome.value for outcome in Outcome]
         shown = {**given, "entries": page.entries, "next": page.next, "outcomes": outcomes}
-        return self._render("audit.html", "audit", HTTPStatus.OK, **shown)
+        return self._render(request, "audit.html", "audit", HTTPStatus.OK, **shown)
 
     async def log(self, request: web.Request) -> web.Response:
         owner, _, name = request.path.rpartition("/logs/")
         section = "overview" if owner == "/jobmanager" else owner.split("/")[1]
         back = "/" if owner == "/jobmanager" else owner
-        return self._render("log.html", section, source=API_PREFIX + request.path, name=name, back=back)
+        return self._render(request, "log.html", section, source=API_PREFIX + request.path, name=name, back=back)
 
-    def _render(self, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any) -> web.Response:
+    def _render(
+        self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any
+    ) -> web.Response:
         text = self._environment.get_template(template).render(
             section=section,
             now_ms=self._clock.now_ms(),
             address=self._gateway.address(),
             epoch=self._gateway.epoch(),
             api=API_PREFIX,
+            caller=request[REQUEST_IDENTITY],
             **values,
         )
         return web.Response(text=text, status=code, content_type="text/html", charset="utf-8")

@@ -108,6 +108,11 @@ TOKENS = NamedTokens(
         ),
     )
 )
+OWNED_GRAPH = msgspec.structs.replace(samples.GRAPH, owner="ana", namespace="team")
+OWNED_SPEC = msgspec.structs.replace(SPEC, graph=OWNED_GRAPH)
+OWNED_RESULT: ResultNode = msgspec.structs.replace(
+    samples.ZOOKEEPER_NODES["result"], result=msgspec.structs.replace(samples.RESULT, owner="ana", namespace="team")
+)
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
 
@@ -154,6 +159,8 @@ FORMATS = {
         lambda path: write_binding(path, UNRECORDED_BINDING), read_binding, UNRECORDED_BINDING
     ),
     "result": _node(RESULT_THAT_KEEPS_DATA),
+    "result-of-an-owner": _node(OWNED_RESULT),
+    "spec-of-an-owner.record": Format(lambda path: write_spec(path, OWNED_SPEC), read_spec, OWNED_SPEC),
     "result-in-a-file": _node(RESULT_IN_A_FILE),
     "slots.record": Format(lambda path: SlotsFile(path).store(SLOTS), lambda path: SlotsFile(path).load(), SLOTS),
     "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),

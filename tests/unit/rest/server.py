@@ -218,6 +218,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     app = build_application(
         api,
         secure=guard,
+        roles=policy.roles,
         routes=[*login_routes(TOKEN, sessions, tokens), *rpc_routes(ServesNoRpc()), *pages],
     )
     server = await serve_http(app, port)

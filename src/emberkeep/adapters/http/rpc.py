@@ -28,6 +28,7 @@ from emberkeep.base.errors import (
     Conflict,
     EmberkeepError,
     Fatal,
+    Forbidden,
     InvalidInput,
     RetryLater,
     UnknownOutcome,
@@ -267,6 +268,7 @@ async def _read_limited(stream: aiohttp.StreamReader, announced: int | None, lim
 _STATUS: tuple[tuple[type[EmberkeepError], HTTPStatus], ...] = (
     (NotUploaded, HTTPStatus.FAILED_DEPENDENCY),  # before its base class
     (InvalidInput, HTTPStatus.BAD_REQUEST),
+    (Forbidden, HTTPStatus.FORBIDDEN),
     (Absent, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
     (RetryLater, HTTPStatus.SERVICE_UNAVAILABLE),

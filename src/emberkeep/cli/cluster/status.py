@@ -11,7 +11,7 @@ from emberkeep.cli.cluster.other_store import print_of_another_store
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say_error
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
-from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, counted, job_row, memory, timestamp
+from emberkeep.cli.wording import SHORT_ID, byte_count, counted, job_table, memory, timestamp
 from emberkeep.client.clusters.cluster_file import ClusterRecord
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NoCluster
@@ -133,7 +133,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None, page: str) -> 
         print_of_another_store(picture[0].emberkeep.taskmanagers_of_another_store)
     if picture is not None and picture[2]:
         print_line("\nJobs, newest first")
-        print_table(JOB_COLUMNS, [job_row(job) for job in picture[2][:_SHOWN_JOBS]])
+        print_table(*job_table(picture[2][:_SHOWN_JOBS]))
         if len(picture[2]) > _SHOWN_JOBS:
             print_line(f"… {len(picture[2]) - _SHOWN_JOBS} older jobs: `emberkeep list` shows all")
 

@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.identity import CLUSTER_NAME
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, Module, Output
+from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, JobNamespace, Module, Output
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.submission.spark_options import SparkOptions
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.client.submission.preparation import PreparedJob
+    from emberkeep.protocol.rest_jobs import JobDetails
+    from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 SPARK_GROUP = Group("Spark (as with spark-submit)", sort_key=10)
 
@@ -88,6 +93,14 @@ class SubmitOptions:
         return SparkOptions(**values)
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The savepoint that the job starts from, if any, and the namespace that it belongs to ("": the caller's)."""
+
+    savepoint: str | None
+    namespace: str
+
+
 Words = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], group=JOB_GROUP)]
 DEFAULT_SUBMIT = SubmitOptions()
@@ -97,6 +110,7 @@ def run(
     *words: Words,
     module: Module = None,
     from_savepoint: FromSavepoint = None,
+    namespace: JobNamespace = "",
     detach: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     keep_logs: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     quiet: Quiet = False,
@@ -119,10 +133,18 @@ def run(
         Show only the script's own output, and errors.
     """
     if detach:
-        return submit(*words, module=module, from_savepoint=from_savepoint, quiet=quiet, spark=spark, cluster=cluster)
+        return submit(
+            *words,
+            module=module,
+            from_savepoint=from_savepoint,
+            namespace=namespace,
+            quiet=quiet,
+            spark=spark,
+            cluster=cluster,
+        )
     from emberkeep.client.submission.job_options import refuse_cluster_options, without_client_keys
 
-    job = _prepare(words, module, from_savepoint, spark, cluster, quiet=quiet)
+    job = _prepare(words, module, Origin(from_savepoint, namespace), spark, cluster, quiet=quiet)
     endpoint = cluster.find()
     from emberkeep.cli.jobs.run import run_embedded, run_on_cluster
 
@@ -150,6 +172,7 @@ def submit(
     *words: Words,
     module: Module = None,
     from_savepoint: FromSavepoint = None,
+    namespace: JobNamespace = "",
     quiet: Quiet = False,
     spark: SubmitOptions = DEFAULT_SUBMIT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -169,7 +192,7 @@ def submit(
 
     refuse_cluster_options(cluster.definitions)
     endpoint = cluster.require()
-    job = _prepare(words, module, from_savepoint, spark, cluster, quiet=quiet)
+    job = _prepare(words, module, Origin(from_savepoint, namespace), spark, cluster, quiet=quiet)
 
     def notice(text: str) -> None:
         if not quiet:
@@ -188,7 +211,7 @@ def submit(
 def _prepare(
     words: tuple[str, ...],
     module: str | None,
-    savepoint: str | None,
+    origin: Origin,
     spark: SubmitOptions,
     cluster: ClusterOptions,
     *,
@@ -207,7 +230,8 @@ def _prepare(
         job_options(cluster.definitions),
         os.environ,
         offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE],
-        savepoint="" if savepoint is None else savepoint_location(savepoint),
+        savepoint="" if origin.savepoint is None else savepoint_location(origin.savepoint),
+        namespace=origin.namespace,
     )
     if not quiet:
         for notice in job.notices:
@@ -235,17 +259,44 @@ def _show(job: PreparedJob) -> None:
     )
 
 
-def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """List all jobs, newest first."""
-    jobs = with_client(cluster.require(), lambda client: client.jobs())
+def list_jobs(
+    *,
+    mine: Annotated[bool, Parameter(negative=())] = False,
+    owner: str = "",
+    namespace: str = "",
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """List the jobs that the caller may see, newest first.
+
+    Parameters
+    ----------
+    mine
+        Only jobs that were submitted with a token of the caller's name.
+    owner
+        Only jobs that the identity of this name has submitted.
+    namespace
+        Only jobs of this namespace.
+    """
+    if mine and owner:
+        raise InvalidInput("--mine and --owner exclude each other", hint="use one of them")
+
+    async def read(client: RestClient) -> list[JobDetails]:
+        if not mine:
+            return await client.jobs(owner=owner, namespace=namespace)
+        caller = (await client.tokens.caller()).name
+        jobs = await client.jobs(namespace=namespace)
+        return [job for job in jobs if job.emberkeep.owner == ("" if caller == CLUSTER_NAME else caller)]
+
+    jobs = with_client(cluster.require(), read)
     if output is OutputFormat.JSON:
         print_json(jobs)
     elif not jobs:
-        say("no jobs yet; submit one with `emberkeep submit app.py`")
+        say("no such job" if mine or owner or namespace else "no jobs yet; submit one with `emberkeep submit app.py`")
     else:
-        from emberkeep.cli.wording import JOB_COLUMNS, job_row
+        from emberkeep.cli.wording import job_table
 
-        print_table(JOB_COLUMNS, [job_row(job) for job in jobs])
+        print_table(*job_table(jobs))
     return ExitCode.OK
 
 
@@ -254,7 +305,6 @@ def info(job: Job, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOp
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
     from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions
-    from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
     async def read(
         client: RestClient,
@@ -264,7 +314,7 @@ def info(job: Job, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOp
             await client.job(job_id),
             await client.exceptions(job_id),
             await client.checkpoints(job_id),
-            await client.task_managers(),
+            await _task_managers(client),
         )
 
     details, exceptions, checkpoints, task_managers = with_client(cluster.require(), read)
@@ -275,6 +325,14 @@ def info(job: Job, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOp
 
         print_job(details, exceptions, checkpoints, task_managers)
     return ExitCode.OK
+
+
+async def _task_managers(client: RestClient) -> list[TaskManagerSummary]:
+    """Return the task managers; none if the caller may not see them: it has a namespace."""
+    try:
+        return await client.task_managers()
+    except NotAuthorised:
+        return []
 
 
 def cancel(

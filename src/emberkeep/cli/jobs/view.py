@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
-from emberkeep.cli.wording import byte_count, duration, executors_registered, procedure_text, timestamp
+from emberkeep.cli.wording import byte_count, duration, executors_registered, owner_text, procedure_text, timestamp
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo, JobExceptions, ProcedureInfo
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
@@ -32,6 +32,7 @@ def print_job(
     print_fields(
         [
             ("Job", f"{job.name} ({job.jid})"),
+            ("Owner", owner_text(own.owner, own.namespace) if own.owner or own.namespace else ""),
             ("State", job.state.value),
             ("Waiting for", own.waiting),
             ("On request", _procedure(own.procedure)),

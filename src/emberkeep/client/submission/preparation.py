@@ -59,8 +59,12 @@ def prepare(
     *,
     offload_min_size: int = OFFLOAD_MIN_SIZE.default,
     savepoint: str = "",
+    namespace: str = "",
 ) -> PreparedJob:
-    """Check and hash everything; send nothing. ``savepoint`` is the one to start from. Raises InvalidInput."""
+    """Check and hash everything; send nothing. Raises InvalidInput.
+
+    ``savepoint``: the one to start from. ``namespace``: of the job, "" for that of the caller.
+    """
     merged = spark_configuration(options, environ)
     conf, notices = dict(merged.values), list(merged.notices)
     resources = job_resources(conf)
@@ -87,6 +91,7 @@ def prepare(
         idempotency_key=secrets.token_hex(16),
         jobid=secrets.token_hex(16),
         savepoint=savepoint,
+        namespace=namespace,
     )
     contents = {artefact.sha256: file.path for artefact, file in zip(artefacts, files, strict=True)}
     return PreparedJob(submission, contents, tuple(notices), offload_min_size)

@@ -265,11 +265,13 @@ async def leadership(
         )
         pages = web_routes(gateway, system.clock, keeper.problem, settings.audit)
         access = WebAccess(sessions, session_routes(pages))
-        policy = dataclasses.replace(settings.policy, web=access, roles=least_roles(pages), tokens=tokens)
+        roles = least_roles(pages)
+        policy = dataclasses.replace(settings.policy, web=access, roles=roles, tokens=tokens)
         answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,
             secure=lambda application: settings.guard(application, policy),
+            roles=roles,
             routes=[
                 *login_routes(settings.token, sessions, tokens),
                 *rpc_routes(answering, offload),

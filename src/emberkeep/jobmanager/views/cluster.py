@@ -41,6 +41,22 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     leaving: bool = False  # its driver is about to exit, or must move
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may start; None: nowhere or unknown
 
+    @property
+    def owner(self) -> str:
+        """Name of the identity that submitted the job; "" for the cluster's own token, or if it is unknown."""
+        known = self.graph or self.result
+        return "" if known is None else known.owner
+
+    @property
+    def namespace(self) -> str:
+        known = self.graph or self.result
+        return "" if known is None else known.namespace
+
+    @property
+    def has_known_owner(self) -> bool:
+        """False while the job graph cannot be read."""
+        return self.graph is not None or self.result is not None
+
 
 class Evacuation(msgspec.Struct, frozen=True, kw_only=True):
     """What still runs on an evacuated task manager.

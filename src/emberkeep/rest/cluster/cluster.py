@@ -25,7 +25,7 @@ _READY_WITHIN = 2.0  # seconds
 async def overview(call: CheckedRequest) -> msgspec.Struct:
     gateway = call.api.gateway
     blocklist, storage = await gateway.blocklist_problem(), call.api.storage.condition()
-    jobs, task_managers = await gateway.jobs(), await gateway.task_managers()
+    jobs, task_managers = await call.jobs(), await gateway.task_managers()
     own = JobManagerCondition(
         problem=call.api.problem(),
         encryption=call.api.configuration[ENCRYPTION],
@@ -91,6 +91,7 @@ ROUTES = (
         "Counts of jobs, task managers and slots",
         "Cluster",
         role=Role.VIEWER,
+        shared=True,
         reply=ClusterOverview,
     ),
     Route(
@@ -100,6 +101,7 @@ ROUTES = (
         "Settings that dashboards need",
         "Cluster",
         role=Role.VIEWER,
+        shared=True,
         reply=DashboardConfiguration,
     ),
     Route(
@@ -128,10 +130,20 @@ ROUTES = (
         "200 if this JobManager is the leader, else 503",
         "Probes",
         role=Role.METRICS,
+        shared=True,
         reply=Probe,
         problems=(503,),
     ),
-    Route("GET", "/liveness", liveness, "200 while the process answers", "Probes", role=Role.METRICS, reply=Probe),
+    Route(
+        "GET",
+        "/liveness",
+        liveness,
+        "200 while the process answers",
+        "Probes",
+        role=Role.METRICS,
+        shared=True,
+        reply=Probe,
+    ),
     Route(
         "GET",
         "/readiness",
@@ -139,6 +151,7 @@ ROUTES = (
         "200 when requests can be served",
         "Probes",
         role=Role.METRICS,
+        shared=True,
         reply=Probe,
         problems=(503,),
     ),

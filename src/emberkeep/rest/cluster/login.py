@@ -24,6 +24,7 @@ ROUTES = (
         "Make a link that logs a browser in, once",
         "Cluster",
         role=Role.VIEWER,
+        shared=True,
         status=201,
         reply=LoginLink,
         doc="The session that begins with it can use the pages and their buttons. It cannot use this API's other "

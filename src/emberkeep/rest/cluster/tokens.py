@@ -32,6 +32,12 @@ async def create(call: CheckedRequest) -> msgspec.Struct:
             field="valid-for",
             hint="90 days are 7776000000",
         )
+    if body.namespace and body.role in (Role.METRICS, Role.ADMIN):
+        raise InvalidInput(
+            f"namespace: the role {body.role.value} concerns the whole cluster",
+            field="namespace",
+            hint="leave it out, or choose the role viewer, submitter or operator",
+        )
     token, text = await call.api.tokens.create(
         parse_token_name(body.name), body.role, parse_namespace(body.namespace), body.valid_for
     )
@@ -64,6 +70,7 @@ ROUTES = (
         "Who the caller is: the holder of the request's token",
         "Tokens",
         role=Role.METRICS,
+        shared=True,
         reply=CallerInfo,
     ),
     Route(

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Role
+from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.protocol.rest import Empty
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.protocol.rest_jobs import (
@@ -26,6 +27,13 @@ from emberkeep.rest.jobs.shapes import job_config, job_details, job_details_info
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_GRACE = 3600  # seconds
+
+
+class ListJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query parameters of the lists of jobs."""
+
+    owner: Annotated[str, Meta(description="Only jobs that the identity of this name has submitted.")] = ""
+    namespace: Annotated[str, Meta(description="Only jobs of this namespace.")] = ""
 
 
 class ReadExceptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,13 +57,21 @@ class TerminateJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 async def jobs(call: CheckedRequest) -> msgspec.Struct:
-    views = await call.api.gateway.jobs()
+    views = await _listed(call)
     return JobIdsWithStatus(jobs=[JobIdWithStatus(id=view.job_id, status=view.status) for view in views])
 
 
 async def jobs_overview(call: CheckedRequest) -> msgspec.Struct:
     now = call.api.now_ms()
-    return MultipleJobsDetails(jobs=[job_details(view, now) for view in await call.api.gateway.jobs()])
+    return MultipleJobsDetails(jobs=[job_details(view, now) for view in await _listed(call)])
+
+
+async def _listed(call: CheckedRequest) -> list[JobView]:
+    """Return the jobs that the caller sees and that the query names."""
+    query: ListJobs = call.query
+    return [
+        job for job in await call.jobs() if query.owner in ("", job.owner) and query.namespace in ("", job.namespace)
+    ]
 
 
 async def job(call: CheckedRequest) -> msgspec.Struct:
@@ -87,7 +103,17 @@ async def events(call: CheckedRequest) -> web.StreamResponse:
 
 
 ROUTES = (
-    Route("GET", "/jobs", jobs, "Ids and states of all jobs", "Jobs", role=Role.VIEWER, reply=JobIdsWithStatus),
+    Route(
+        "GET",
+        "/jobs",
+        jobs,
+        "Ids and states of all jobs",
+        "Jobs",
+        role=Role.VIEWER,
+        shared=True,
+        reply=JobIdsWithStatus,
+        query=ListJobs,
+    ),
     Route(
         "GET",
         "/jobs/overview",
@@ -95,7 +121,9 @@ ROUTES = (
         "All jobs, newest first",
         "Jobs",
         role=Role.VIEWER,
+        shared=True,
         reply=MultipleJobsDetails,
+        query=ListJobs,
     ),
     Route("GET", "/jobs/{jobid}", job, "One job", "Jobs", role=Role.VIEWER, reply=JobDetailsInfo, problems=(404,)),
     Route(

@@ -29,6 +29,7 @@ from emberkeep.protocol.rest_savepoints import (
     TriggerExtension,
     TriggerResponse,
 )
+from emberkeep.rest.jobs.savepoint_access import check_savepoint_access
 from emberkeep.rest.jobs.savepoint_shapes import failure_cause, savepoint_entries, savepoint_info, savepoint_status
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.locations import check_location, is_same_place
@@ -118,12 +119,13 @@ def _target(given: str | None, field: str) -> str:
 
 
 async def savepoints(call: CheckedRequest) -> msgspec.Struct:
-    return SavepointList(savepoints=savepoint_entries(await call.api.gateway.jobs()))
+    return SavepointList(savepoints=savepoint_entries(await call.jobs()))
 
 
 async def manifest(call: CheckedRequest) -> msgspec.Struct:
     path = call.query.path
     check_location(path, "path")
+    await check_savepoint_access(call, path)
     async with call.api.manifest_reads.place():
         found, sha256 = await call.api.savepoints.manifest(path)
     return savepoint_info(path, found, sha256)
@@ -132,6 +134,7 @@ async def manifest(call: CheckedRequest) -> msgspec.Struct:
 async def verify(call: CheckedRequest) -> msgspec.Struct:
     body: SavepointFiles = call.body
     check_location(body.savepoint_path, "savepoint-path")
+    await check_savepoint_access(call, body.savepoint_path)
     async with call.api.verifications.place():
         return await call.api.savepoints.verify(body.savepoint_path, body.first, body.count)
 
@@ -217,7 +220,14 @@ ROUTES = (
         doc="Also 404 for a request that failed under an earlier leader. Completed savepoints stay known.",
     ),
     Route(
-        "GET", "/savepoints", savepoints, "Savepoints of all jobs", "Savepoints", role=Role.VIEWER, reply=SavepointList
+        "GET",
+        "/savepoints",
+        savepoints,
+        "Savepoints of all jobs that the caller sees",
+        "Savepoints",
+        role=Role.VIEWER,
+        shared=True,
+        reply=SavepointList,
     ),
     Route(
         "GET",
@@ -226,6 +236,7 @@ ROUTES = (
         "Contents of a savepoint",
         "Savepoints",
         role=Role.VIEWER,
+        shared=True,
         reply=SavepointInfo,
         query=ReadSavepoint,
         problems=(404, 503),
@@ -239,6 +250,7 @@ ROUTES = (
         "Read all of a savepoint and compare it with its manifest",
         "Savepoints",
         role=Role.SUBMITTER,
+        shared=True,
         reply=SavepointCheck,
         body=SavepointFiles,
         problems=(404, 503),

@@ -51,6 +51,8 @@ def job_details(view: JobView, now_ms: int) -> JobDetails:
             executors_wanted=_executors_wanted(view),
             waiting=view.waiting,
             exit_code=view.exit_code,
+            owner=view.owner,
+            namespace=view.namespace,
         ),
     )
 
@@ -137,6 +139,8 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         app_id="" if report is None else report.app_id,
         active_stages=0 if report is None else report.active_stages,
         procedure=None if view.procedure is None else procedure_info(view.procedure, view, now_ms),
+        owner=view.owner,
+        namespace=view.namespace,
     )
 
 

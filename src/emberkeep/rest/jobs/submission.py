@@ -13,11 +13,13 @@ from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.base.request_context import name_target
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobKey, BlobKind
+from emberkeep.identities.job_access import namespace_of_new_job, owner_name
 from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobs.model import JobGraph
 from emberkeep.protocol.limits import SUBMISSION_BYTES
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.protocol.rest_submission import IDEMPOTENCY_HEADER, JobSubmission, JobSubmitted, OffloadedSubmission
+from emberkeep.rest.jobs.savepoint_access import check_savepoint_access
 from emberkeep.rest.jobs.submission_checks import check_submission, idempotency_key
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.invalid_body import invalid_body
@@ -28,9 +30,9 @@ async def submit(call: CheckedRequest) -> msgspec.Struct:
     api, header = call.api, call.request.headers.get(IDEMPOTENCY_HEADER)
     try:
         if isinstance(call.body, OffloadedSubmission):
-            accepted = await _submit_offloaded(api, call.body, header)
+            accepted = await _submit_offloaded(call, call.body, header)
         else:
-            accepted = await _submit(api, call.body, header)
+            accepted = await _submit(call, call.body, header)
     except EmberkeepError:
         api.metrics.submitted("refused")
         raise
@@ -39,8 +41,11 @@ async def submit(call: CheckedRequest) -> msgspec.Struct:
     return JobSubmitted(jobid=accepted.job_id, job_url=f"{API_PREFIX}/jobs/{accepted.job_id}", created=accepted.created)
 
 
-async def _submit(api: Api, submission: JobSubmission, header: str | None) -> Submission:
+async def _submit(call: CheckedRequest, submission: JobSubmission, header: str | None) -> Submission:
+    api, identity = call.api, call.identity
     check_submission(submission)
+    if submission.savepoint:
+        await check_savepoint_access(call, submission.savepoint)
     key = idempotency_key(submission.idempotency_key, header)
     job_id = _chosen(submission.jobid) if submission.jobid else JobId(api.system.ids.hex32())
     graph = JobGraph(
@@ -57,12 +62,14 @@ async def _submit(api: Api, submission: JobSubmission, header: str | None) -> Su
         submitted_ms=api.now_ms(),
         idempotency_key=key,
         savepoint=submission.savepoint,
+        owner=owner_name(identity),
+        namespace=namespace_of_new_job(identity, submission.namespace),
     )
     return await api.gateway.submit(graph)
 
 
-async def _submit_offloaded(api: Api, offloaded: OffloadedSubmission, header: str | None) -> Submission:
-    key = idempotency_key(offloaded.idempotency_key, header)
+async def _submit_offloaded(call: CheckedRequest, offloaded: OffloadedSubmission, header: str | None) -> Submission:
+    api, key = call.api, idempotency_key(offloaded.idempotency_key, header)
     job_id, blob = _chosen(offloaded.jobid), _blob_key(offloaded)
     try:
         submission = await _read(api, job_id, blob, offloaded.blob.size)
@@ -73,7 +80,7 @@ async def _submit_offloaded(api: Api, offloaded: OffloadedSubmission, header: st
         raise NotUploaded(f"{blob} has not been uploaded for job {job_id}", field="blob") from None
     if (submission.jobid, submission.idempotency_key or key) != (job_id, key):
         raise InvalidInput("the submission in the BLOB has another jobid or idempotency_key", field="blob")
-    return await _submit(api, submission, key)
+    return await _submit(call, submission, key)
 
 
 def _chosen(text: str) -> JobId:
@@ -136,6 +143,7 @@ ROUTES = (
         "Submit a job",
         "Jobs",
         role=Role.SUBMITTER,
+        shared=True,
         status=202,
         reply=JobSubmitted,
         body=JobSubmission,

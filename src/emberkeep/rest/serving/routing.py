@@ -20,7 +20,9 @@ from emberkeep.base.ids import parse_job_id, parse_task_manager_id, parse_trigge
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.blobs.model import parse_blob_key
 from emberkeep.blocklist.model import parse_node_id
+from emberkeep.identities.job_access import visible
 from emberkeep.identities.model import NAME_PATTERN, parse_token_name
+from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.blob_holders import HOLDER_PATTERN, parse_holder
@@ -66,6 +68,10 @@ class CheckedRequest:
         """The caller, which the access checks have recorded."""
         return self.request[REQUEST_IDENTITY]
 
+    async def jobs(self) -> list[JobView]:
+        """Return the jobs that the caller sees, newest submission first."""
+        return visible(self.identity, await self.api.gateway.jobs())
+
 
 Handler = Callable[[CheckedRequest], Awaitable[msgspec.Struct | list[Any] | web.StreamResponse]]
 
@@ -81,6 +87,8 @@ class Route:
     - ``reference``: type of the body that may replace a large ``body``: its field ``blob`` names the BLOB with it.
     - ``operation``: name of the row if its handler serves several rows; "" for the handler's name.
     - ``names_empty``: if True, an empty id in the path is bad input (400), not an unknown path (404).
+    - ``shared``: if True, identities with a namespace may call it although it is below no job: the handler shows them
+      only what they may see. Routes below a job are open to identities that see the job.
     - ``unversioned``: if True, the route is also served without ``/v1``.
     """
 
@@ -104,6 +112,7 @@ class Route:
     names_empty: bool = False
     operation: str = ""
     unversioned: bool = False
+    shared: bool = False
     doc: str = ""
 
     @property

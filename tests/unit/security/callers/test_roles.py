@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from emberkeep.adapters.http.login_page import LOGIN_PATH, LOGOUT_PATH
@@ -46,7 +47,9 @@ class TokenPerRole(NoTokens):
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     gateway = FakeGateway()
-    gateway.add(job_view(job_id(1), "flights"))
+    job = job_view(job_id(1), "flights")
+    assert job.graph is not None
+    gateway.add(msgspec.structs.replace(job, graph=msgspec.structs.replace(job.graph, owner="the submitter")))
     gateway.add_task_managers(task_manager_view(2))
     async with running_site(tmp_path, gateway, tokens=TokenPerRole()) as site:
         site.api.closing.set()
@@ -57,7 +60,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 def served(site: Site) -> dict[tuple[str, str], Role | None]:
     """All routes of a JobManager's application but the login's, each with the least role that the table has for it."""
     pages = web_routes(site.gateway, site.api.system.clock, str, site.api.audit)
-    app = build_application(site.api, secure=lambda app: secure(app, AccessPolicy("")), routes=pages)
+    app = build_application(site.api, secure=lambda app: secure(app, AccessPolicy("")), roles={}, routes=pages)
     roles = least_roles(pages)
     found = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None}
     return {each: roles.get(each) for each in found if each[1] not in OPEN}

@@ -17,7 +17,7 @@ from emberkeep.audit.selection import Selection
 from emberkeep.jobs.model import JobStatus
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
 from tests.unit.rest.server import TOKEN, Site, running_site
-from tests.unit.security.test_roles import TokenPerRole
+from tests.unit.security.callers.test_roles import TokenPerRole
 
 pytestmark = pytest.mark.req("SEC-15")
 

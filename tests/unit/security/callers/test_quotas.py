@@ -19,7 +19,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.quotas.quotas import BURST_SECONDS, FAILED_LOGINS, Limits, Quotas
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
 from tests.unit.rest.server import TOKEN, Site, running_site
-from tests.unit.security.test_roles import TokenPerRole
+from tests.unit.security.callers.test_roles import TokenPerRole
 
 pytestmark = pytest.mark.req("SEC-16")
 

@@ -1,0 +1,20 @@
+"""Savepoints that identities with a namespace may read and start from: those of the jobs that they see."""
+
+from __future__ import annotations
+
+from emberkeep.base.errors import Forbidden
+from emberkeep.rest.jobs.savepoint_shapes import savepoint_entries
+from emberkeep.rest.serving.locations import is_same_place
+from emberkeep.rest.serving.routing import CheckedRequest
+
+
+async def check_savepoint_access(call: CheckedRequest, path: str) -> None:
+    """Raise Forbidden if the caller has a namespace and the savepoint at ``path`` is not of a job that it sees."""
+    identity = call.identity
+    if not identity.namespace:
+        return
+    if not any(is_same_place(entry.path, path) for entry in savepoint_entries(await call.jobs())):
+        raise Forbidden(
+            f"{path[:200]} is no savepoint of a job in the namespace {identity.namespace!r} of {identity.name!r}",
+            hint="`emberkeep savepoint list` shows those that it may use",
+        )

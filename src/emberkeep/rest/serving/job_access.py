@@ -1,0 +1,85 @@
+"""Before the routes: identities reach the jobs of their namespace, and submitters act on their own jobs only.
+
+The routes' roles are checked before, see ``Route.role``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from emberkeep.base.errors import Absent, Forbidden, InvalidInput, RetryLater
+from emberkeep.base.identity import Identity, Role
+from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.base.request_identity import REQUEST_IDENTITY
+from emberkeep.identities.job_access import may_act, sees
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
+
+RouteKey = tuple[str, str]  # method and declared pattern
+
+
+def job_access(gateway: JobManagerGateway, roles: Mapping[RouteKey, Role], shared: frozenset[RouteKey]) -> Middleware:
+    """Return the middleware that makes these checks.
+
+    ``roles``: the least role of each route. ``shared``: routes below no job that identities with a namespace may use;
+    their handlers show only what the caller sees.
+    """
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        identity = request.get(REQUEST_IDENTITY)
+        if identity is not None:
+            await _check(request, identity)
+        return await handler(request)
+
+    async def _check(request: web.Request, identity: Identity) -> None:
+        resource = request.match_info.route.resource
+        route = (request.method, "" if resource is None else resource.canonical)
+        acts = roles.get(route) is Role.SUBMITTER and not identity.role.includes(Role.OPERATOR)
+        if not (acts or identity.namespace) or route not in roles:
+            return
+        if "jobid" in request.match_info:
+            job = await _job(gateway, request.match_info["jobid"])
+            if job is not None:
+                check_access(identity, job, acts=acts)
+        elif identity.namespace and route not in shared:
+            raise Forbidden(
+                f"{request.method} {request.path[:200]} shows or changes the whole cluster, and {identity.name!r} has "
+                f"the namespace {identity.namespace!r}",
+                hint="an administrator can give a token without a namespace: `emberkeep token create`",
+            )
+
+    return check
+
+
+async def _job(gateway: JobManagerGateway, text: str) -> JobView | None:
+    """Return the job that a path names; None if there is none: the handler says so, or the job is being submitted."""
+    try:
+        return await gateway.job(parse_job_id(text))
+    except (Absent, InvalidInput):
+        return None
+
+
+def check_access(identity: Identity, job: JobView, *, acts: bool) -> None:
+    """Raise an error unless the identity may see the job or, if ``acts``, change it.
+
+    Raises Absent (the job is in another namespace), Forbidden (another identity's job), RetryLater (the job's owner
+    cannot be read).
+    """
+    if not job.has_known_owner:
+        raise RetryLater(f"the owner of job {job.job_id} cannot be read now: {job.waiting}")
+    if not sees(identity, job):
+        raise no_such_job(job.job_id)
+    if acts and not may_act(identity, job):
+        owner = repr(job.owner) if job.owner else "the cluster's own token"
+        raise Forbidden(
+            f"job {job.job_id} was submitted by {owner}; {identity.name!r} has the role submitter, which may change "
+            "its own jobs only",
+            hint="identities with the role operator may change the jobs of others",
+        )
+
+
+def no_such_job(job_id: JobId) -> Absent:
+    return Absent(f"there is no job {job_id}", hint="`emberkeep list` shows all jobs; old results expire")
