@@ -45,6 +45,16 @@ JobNamespace = Annotated[
         help="Namespace of the job: identities with another one do not see it. Default: that of the caller's token.",
     ),
 ]
+Secrets = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--secret",
+        metavar="NAME[=FILE]",
+        group=JOB_GROUP,
+        help="Environment variable of driver and executors, with the text in FILE, or with the value that it has here. "
+        "It is stored encrypted and never shown; may be repeated.",
+    ),
+]
 SavepointTarget = Annotated[
     str | None,
     Parameter(

@@ -29,6 +29,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     python: str = ""  # interpreter of the Python workers
     jars_first: bool = False
     python_path_owner: int | None = None  # user who owns the script
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)  # of the job graph, encrypted
     decommissions: bool = False  # on SIGPWR an executor hands over its blocks and ends by itself
 
 

@@ -42,6 +42,7 @@ def start_request(identity: Identity, application: Application, slot: HeldSlot) 
         artefacts=application.artefacts,
         python=application.python,
         jars_first=application.jars_first,
+        secrets=application.secrets,
     )
 
 

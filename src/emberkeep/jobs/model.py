@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.checkpoints import SavepointPointer
@@ -75,7 +77,7 @@ class JobResources(Compatible, frozen=True, kw_only=True):
     executor_overhead_mb: int
 
 
-class JobGraph(Compatible, frozen=True, kw_only=True):
+class JobGraph(Compatible, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that is needed to start the job at any time on any node. Persisted (kind "job-graph", version 1)."""
 
     job_id: JobId
@@ -93,6 +95,7 @@ class JobGraph(Compatible, frozen=True, kw_only=True):
     savepoint: str = ""  # URI of the savepoint that the first attempt starts from
     owner: str = ""  # name of the identity that submitted it; "" for the cluster's own token
     namespace: str = ""  # identities with another namespace do not see the job
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)  # encrypted, by name, see ``job_secrets``
 
 
 class FailureKind(enum.Enum):

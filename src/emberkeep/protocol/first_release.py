@@ -19,7 +19,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 # For each class, the fields that were added after 0.1.0.
 ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     AttemptOutcome: ("lasting",),
-    JobGraph: ("owner", "namespace"),
+    JobGraph: ("owner", "namespace", "secrets"),
     messages.AllocateSlot: ("lineage",),
     messages.ExecutorView: ("outgoing", "cordoned"),
     messages.JobMasterHeartbeat: ("lineage", "known_epoch"),
@@ -30,7 +30,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
     messages.ReportOutcome: ("lineage", "known_epoch"),
     messages.StartDriver: ("checkpoints_recorded", "lineage"),
-    messages.StartExecutor: ("python_path_owner",),
+    messages.StartExecutor: ("python_path_owner", "secrets"),
     messages.StopDriver: ("lineage",),
     messages.StopTaskManager: ("lineage",),
     messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),
@@ -58,12 +58,16 @@ def _reduced(value: Any) -> Any:
     return value
 
 
+def _default(field: Any) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
 def _reduced_struct(value: msgspec.Struct) -> msgspec.Struct:
     added = ADDED.get(type(value), ())
     changes: dict[str, Any] = {}
     for field in msgspec.structs.fields(value):
         old = getattr(value, field.name)
-        new = field.default if field.name in added else _reduced(old)
+        new = _default(field) if field.name in added else _reduced(old)
         if new is not old and new != old:
             changes[field.name] = new
     return msgspec.structs.replace(value, **changes) if changes else value

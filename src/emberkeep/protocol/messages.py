@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import Blocklist, Report
@@ -353,7 +355,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
 
     ``python_path``: folders in which Python workers may find modules beside the script. ``python_path_owner``: the user
     who may own these folders, apart from root and the task manager's user; None: the driver is of the previous release,
-    and its workers find the folders only by ``PYTHONPATH``.
+    and its workers find the folders only by ``PYTHONPATH``. ``secrets``: of the job graph, encrypted.
     """
 
     job_id: JobId
@@ -373,6 +375,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     python: str = ""  # interpreter of the application's Python workers, such as ./environment/bin/python
     jars_first: bool = False  # the artefacts' jars take precedence over Spark's own
     python_path_owner: int | None = None
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     ``idempotency_key`` may be sent as the Idempotency-Key header instead; requests with the same key start one job.
     ``jobid``: chosen by the client, which first uploads the job's files under this id. If it is "", the job has no
-    files to upload and the JobManager chooses an id.
+    files to upload and the JobManager chooses an id. ``secrets``: environment variables of the job's driver and
+    executors, which are stored encrypted and never shown.
     """
 
     name: str
@@ -35,14 +36,19 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     jobid: str = ""
     savepoint: str = ""  # directory of the savepoint that the job starts from
     namespace: str = ""  # of the job; "" for that of the caller
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sent instead of a large JobSubmission: a transient BLOB of the job, which contains the submission as JSON."""
+class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Sent instead of a large JobSubmission: a transient BLOB of the job, which contains the submission as JSON.
+
+    ``secrets``: those of the job. The submission in the BLOB has none, because a BLOB is not encrypted.
+    """
 
     jobid: str
     blob: BlobContent
     idempotency_key: str
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True):

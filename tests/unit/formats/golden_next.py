@@ -83,6 +83,9 @@ SLOTS: AgentRecord = msgspec.structs.replace(
 )
 SPEC = msgspec.structs.replace(samples.DRIVER_SPEC, leader="/var/tm-1/leader.record", checkpoints_recorded=True)
 ENCRYPTED_SPEC = msgspec.structs.replace(SPEC, tls=TlsFiles("/state/tls/node.pem", "/state/tls/node.key", "/state/ca"))
+SPEC_WITH_SECRETS = msgspec.structs.replace(
+    SPEC, graph=msgspec.structs.replace(SPEC.graph, secrets={"DB_PASS": "c2VhbGVk"})
+)
 ENCRYPTED_CLUSTER: ClusterRecord = msgspec.structs.replace(samples.CLUSTER, ca="/state/tls/ca.pem")
 OUTCOME = msgspec.structs.replace(samples.OUTCOME, kind=FailureKind.SETUP, lasting=True)
 BLOCKED = BlockedTaskManager(
@@ -165,6 +168,7 @@ FORMATS = {
     "slots.record": Format(lambda path: SlotsFile(path).store(SLOTS), lambda path: SlotsFile(path).load(), SLOTS),
     "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),
     "spec-with-encryption.record": Format(lambda path: write_spec(path, ENCRYPTED_SPEC), read_spec, ENCRYPTED_SPEC),
+    "spec-with-secrets.record": Format(lambda path: write_spec(path, SPEC_WITH_SECRETS), read_spec, SPEC_WITH_SECRETS),
     "cluster.json": Format(lambda path: write_cluster(path, ENCRYPTED_CLUSTER), read_cluster, ENCRYPTED_CLUSTER),
     "outcome.record": Format(lambda path: write_outcome(path, OUTCOME), read_outcome, OUTCOME),
     "ownership": Format(

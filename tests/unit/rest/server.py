@@ -30,6 +30,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.identities.model import NamedToken
+from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.protocol.messages import Message
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
@@ -187,6 +188,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     parts: dict[str, Any] = {
         "login_links": LoginLinks(sessions),
         "tokens": tokens or NoTokens(),
+        "job_secrets": JobSecrets(TOKEN),
         "gateway": gateway,
         "configuration": Configuration(),
         "system": system,

@@ -14,7 +14,7 @@ from emberkeep.base.identity import CLUSTER_NAME
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, JobNamespace, Module, Output
+from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, JobNamespace, Module, Output, Secrets
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
 from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.submission.spark_options import SparkOptions
@@ -93,24 +93,28 @@ class SubmitOptions:
         return SparkOptions(**values)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The savepoint that the job starts from, if any, and the namespace that it belongs to ("": the caller's)."""
-
-    savepoint: str | None
-    namespace: str
-
-
 Words = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], group=JOB_GROUP)]
 DEFAULT_SUBMIT = SubmitOptions()
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What the job runs and what it gets."""
+
+    module: Module = None
+    from_savepoint: FromSavepoint = None
+    namespace: JobNamespace = ""
+    secret: Secrets = ()
+
+
+DEFAULT_JOB = JobOptions()
+
+
 def run(
     *words: Words,
-    module: Module = None,
-    from_savepoint: FromSavepoint = None,
-    namespace: JobNamespace = "",
+    job: JobOptions = DEFAULT_JOB,
     detach: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     keep_logs: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     quiet: Quiet = False,
@@ -133,18 +137,10 @@ def run(
         Show only the script's own output, and errors.
     """
     if detach:
-        return submit(
-            *words,
-            module=module,
-            from_savepoint=from_savepoint,
-            namespace=namespace,
-            quiet=quiet,
-            spark=spark,
-            cluster=cluster,
-        )
+        return submit(*words, job=job, quiet=quiet, spark=spark, cluster=cluster)
     from emberkeep.client.submission.job_options import refuse_cluster_options, without_client_keys
 
-    job = _prepare(words, module, Origin(from_savepoint, namespace), spark, cluster, quiet=quiet)
+    prepared = _prepare(words, job, spark, cluster, quiet=quiet)
     endpoint = cluster.find()
     from emberkeep.cli.jobs.run import run_embedded, run_on_cluster
 
@@ -152,7 +148,7 @@ def run(
         refuse_cluster_options(cluster.definitions)
         if keep_logs:
             say("--keep-logs has no effect: the cluster keeps the logs of its jobs")
-        return asyncio.run(run_on_cluster(job, endpoint, quiet=quiet))
+        return asyncio.run(run_on_cluster(prepared, endpoint, quiet=quiet))
     from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
     from emberkeep.client.clusters.cluster_end import STOP_MARGIN
     from emberkeep.client.clusters.embedded import EmbeddedOptions
@@ -165,14 +161,12 @@ def run(
         stop_timeout=cluster.load()[CANCELLATION_TIMEOUT] + STOP_MARGIN,
         storage=PrivateStorage(cluster.load()),
     )
-    return asyncio.run(run_embedded(job, options, quiet=quiet, keep_logs=keep_logs))
+    return asyncio.run(run_embedded(prepared, options, quiet=quiet, keep_logs=keep_logs))
 
 
 def submit(
     *words: Words,
-    module: Module = None,
-    from_savepoint: FromSavepoint = None,
-    namespace: JobNamespace = "",
+    job: JobOptions = DEFAULT_JOB,
     quiet: Quiet = False,
     spark: SubmitOptions = DEFAULT_SUBMIT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -192,30 +186,25 @@ def submit(
 
     refuse_cluster_options(cluster.definitions)
     endpoint = cluster.require()
-    job = _prepare(words, module, Origin(from_savepoint, namespace), spark, cluster, quiet=quiet)
+    prepared = _prepare(words, job, spark, cluster, quiet=quiet)
 
     def notice(text: str) -> None:
         if not quiet:
             say(text)
 
     async def send(client: RestClient) -> str:
-        return await JobSubmitting(client, job, UploadDisplay(say, quiet=quiet), notice).run()
+        return await JobSubmitting(client, prepared, UploadDisplay(say, quiet=quiet), notice).run()
 
     job_id = with_client(endpoint, send)
     print_line(job_id)
     if not quiet:
-        say(f"{job.submission.name} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
+        name = prepared.submission.name
+        say(f"{name} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
     return ExitCode.OK
 
 
 def _prepare(
-    words: tuple[str, ...],
-    module: str | None,
-    origin: Origin,
-    spark: SubmitOptions,
-    cluster: ClusterOptions,
-    *,
-    quiet: bool,
+    words: tuple[str, ...], job: JobOptions, spark: SubmitOptions, cluster: ClusterOptions, *, quiet: bool
 ) -> PreparedJob:
     """Prepare the job and check all that can be checked on this machine. Raises InvalidInput."""
     from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
@@ -223,22 +212,23 @@ def _prepare(
     from emberkeep.client.submission.job_options import job_options
     from emberkeep.client.submission.preparation import Program, prepare
 
-    script, arguments = (None, words) if module is not None else (words[0] if words else None, words[1:])
-    job = prepare(
-        Program(script, module, arguments),
+    script, arguments = (None, words) if job.module is not None else (words[0] if words else None, words[1:])
+    prepared = prepare(
+        Program(script, job.module, arguments),
         spark.options(),
         job_options(cluster.definitions),
         os.environ,
         offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE],
-        savepoint="" if origin.savepoint is None else savepoint_location(origin.savepoint),
-        namespace=origin.namespace,
+        savepoint="" if job.from_savepoint is None else savepoint_location(job.from_savepoint),
+        namespace=job.namespace,
+        secrets=job.secret,
     )
     if not quiet:
-        for notice in job.notices:
+        for notice in prepared.notices:
             say(notice)
     if spark.verbose:
-        _show(job)
-    return job
+        _show(prepared)
+    return prepared
 
 
 def _show(job: PreparedJob) -> None:
@@ -249,6 +239,8 @@ def _show(job: PreparedJob) -> None:
     for artefact in submission.artefacts:
         alias = f"#{artefact.fragment}" if artefact.fragment else ""
         say(f"{artefact.role.value} {artefact.name}{alias} ({artefact.size} bytes, SHA-256 {artefact.sha256})")
+    for name in submission.secrets:
+        say(f"secret {name}")
     for key in sorted(submission.spark_conf):
         hidden = any(part in key.lower() for part in ("secret", "password", "token"))
         say(f"{key}={'******' if hidden else submission.spark_conf[key]}")

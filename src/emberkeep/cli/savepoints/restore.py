@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_SUBMIT, Quiet, SubmitOptions, Words, submit
+from emberkeep.cli.jobs.commands import DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words, submit
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import JobNamespace, Module
+from emberkeep.cli.parameters import JobNamespace, Module, Secrets
 from emberkeep.cli.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def restore(
     *words: Words,
     module: Module = None,
     namespace: JobNamespace = "",
+    secret: Secrets = (),
     quiet: Quiet = False,
     spark: SubmitOptions = DEFAULT_SUBMIT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -66,15 +67,8 @@ def restore(
     for warning in (*check.warnings, *warnings):
         say(f"warning: {warning}")
     named = spark if spark.name is not None else dataclasses.replace(spark, name=info.job_name)
-    return submit(
-        *words[1:],
-        module=module,
-        from_savepoint=location,
-        namespace=namespace,
-        quiet=quiet,
-        spark=named,
-        cluster=cluster,
-    )
+    job = JobOptions(module=module, from_savepoint=location, namespace=namespace, secret=secret)
+    return submit(*words[1:], job=job, quiet=quiet, spark=named, cluster=cluster)
 
 
 def tell_read(files: int, files_total: int, size: int, size_total: int) -> None:

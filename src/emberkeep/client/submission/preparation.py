@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 import msgspec
 
@@ -21,6 +21,7 @@ from emberkeep.client.submission.job_files import ROLES, JobFile, parse_file_lis
 from emberkeep.client.submission.packed_environment import check_environment
 from emberkeep.client.submission.preflight import check_module, check_script
 from emberkeep.client.submission.resources import job_resources
+from emberkeep.client.submission.secret_values import secret_values
 from emberkeep.client.submission.spark_options import SparkOptions, spark_configuration
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPoint, EntryPointKind
 from emberkeep.protocol.rest_submission import JobSubmission, OffloadedSubmission
@@ -60,10 +61,12 @@ def prepare(
     offload_min_size: int = OFFLOAD_MIN_SIZE.default,
     savepoint: str = "",
     namespace: str = "",
+    secrets: Iterable[str] = (),
 ) -> PreparedJob:
     """Check and hash everything; send nothing. Raises InvalidInput.
 
-    ``savepoint``: the one to start from. ``namespace``: of the job, "" for that of the caller.
+    ``savepoint``: the one to start from. ``namespace``: of the job, "" for that of the caller. ``secrets``: the words
+    of ``--secret``.
     """
     merged = spark_configuration(options, environ)
     conf, notices = dict(merged.values), list(merged.notices)
@@ -88,10 +91,11 @@ def prepare(
         working_directory=str(Path.cwd()),
         resources=resources,
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
-        idempotency_key=secrets.token_hex(16),
-        jobid=secrets.token_hex(16),
+        idempotency_key=token_hex(16),
+        jobid=token_hex(16),
         savepoint=savepoint,
         namespace=namespace,
+        secrets=secret_values(secrets, environ),
     )
     contents = {artefact.sha256: file.path for artefact, file in zip(artefacts, files, strict=True)}
     return PreparedJob(submission, contents, tuple(notices), offload_min_size)
@@ -110,13 +114,16 @@ async def upload(client: RestClient, job: PreparedJob, progress: UploadProgress)
         )
         for artefact in submission.artefacts
     }
-    encoded = msgspec.json.encode(submission)
+    encoded = msgspec.json.encode(msgspec.structs.replace(submission, secrets={}))
     off_loaded = None
     if len(encoded) > job.offload_min_size:
         content = BlobContent(sha256=hashlib.sha256(encoded).hexdigest(), size=len(encoded), kind=BlobKind.TRANSIENT)
         items[content.sha256] = UploadItem("the job's configuration", content, encoded)
         off_loaded = OffloadedSubmission(
-            jobid=submission.jobid, blob=content, idempotency_key=submission.idempotency_key
+            jobid=submission.jobid,
+            blob=content,
+            idempotency_key=submission.idempotency_key,
+            secrets=submission.secrets,
         )
     if items:
         await upload_group(client, JobId(submission.jobid), items.values(), progress)

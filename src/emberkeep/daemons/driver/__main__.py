@@ -32,6 +32,7 @@ from emberkeep.daemons.driver.end import hand_over, store_outcome
 from emberkeep.daemons.driver.gateway import serve_own_gateway
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver.program import Program, find_program
+from emberkeep.daemons.driver.secret_text import SecretText
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
 from emberkeep.jobmaster.ports import Application
@@ -67,6 +68,7 @@ class _Driver:
     def __init__(self, spec: DriverSpec, configuration: Configuration) -> None:
         self._spec = spec
         self._configuration = configuration
+        self._secrets = SecretText(os.environ.get(name, "") for name in spec.graph.secrets)
         self._failure: AttemptOutcome | None = None
         self._told_to_end = False
         self._functions: DriverFunctions | None = None
@@ -129,12 +131,13 @@ class _Driver:
             self._functions.ended_badly()
 
     def _failed(self, outcome: AttemptOutcome) -> None:
-        self._failure = outcome
+        self._failure = outcome = self._secrets.without(outcome)
         if self._functions is not None:
             self._functions.ended_badly()
         store_outcome(self._spec, outcome)
 
     def _end(self, outcome: AttemptOutcome) -> int:
+        outcome = self._secrets.without(outcome)
         hand_over(self._spec, outcome, self._job_master)
         self._job_master.stop()
         return outcome.exit_code
@@ -223,6 +226,7 @@ class _Driver:
             python=application.python,
             jars_first=application.user_class_path_first,
             decommissions=application.decommissions,
+            secrets=self._spec.graph.secrets,
         )
 
     def _outcome(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:

@@ -59,6 +59,7 @@ from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.named_tokens import TokenRegistry
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.surroundings import Surroundings
+from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.ports import JobStore
 from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.transport import RpcClient
@@ -256,6 +257,7 @@ async def leadership(
             savepoints=SavepointStore(spark_version()),
             login_links=LoginLinks(sessions),
             tokens=tokens,
+            job_secrets=JobSecrets(settings.token),
             storage=keeper,
             audit=settings.audit,
             shut_down=settings.stop.set,

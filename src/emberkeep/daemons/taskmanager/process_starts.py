@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from emberkeep.adapters.http.token_file import load_token
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
 from emberkeep.base.configuration.values import REGISTRY, Configuration
@@ -19,6 +20,7 @@ from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
 from emberkeep.daemons.taskmanager.job_environment import inherited_environment
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.model import ArtefactRole
 from emberkeep.local_state.model import DRIVER
 from emberkeep.protocol.messages import StartDriver, StartExecutor
@@ -71,7 +73,11 @@ class ProcessStarts:
             (sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)),
             _environment(
                 self._node.configuration,
-                {**self._driver_environment(directory), **self.added_environment(key)},
+                {
+                    **self._secrets(key, request.graph.secrets),
+                    **self._driver_environment(directory),
+                    **self.added_environment(key),
+                },
                 base=None,
             ),
             _working_directory(request) or directory,
@@ -139,6 +145,10 @@ class ProcessStarts:
             "SPARK_LOCAL_DIRS": str(scratch / "local"),
         }
 
+    def _secrets(self, key: ProcessKey, sealed: Mapping[str, str]) -> dict[str, str]:
+        """Return the job's secrets as variables. Raises Fatal."""
+        return JobSecrets(load_token(self._node.token_file)).open(key.job_id, sealed) if sealed else {}
+
     def _executor_launch(
         self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...]
     ) -> ExecutorLaunch:
@@ -157,7 +167,7 @@ class ProcessStarts:
             python=sys.executable,
             environ=_environment(
                 self._node.configuration,
-                {**request.environ, **self.added_environment(key)},
+                {**self._secrets(key, request.secrets), **request.environ, **self.added_environment(key)},
                 base=work_dir,
                 first=_of_the_previous_release(request),
             ),

@@ -64,6 +64,7 @@ async def _submit(call: CheckedRequest, submission: JobSubmission, header: str |
         savepoint=submission.savepoint,
         owner=owner_name(identity),
         namespace=namespace_of_new_job(identity, submission.namespace),
+        secrets=api.job_secrets.seal(job_id, submission.secrets),
     )
     return await api.gateway.submit(graph)
 
@@ -80,7 +81,13 @@ async def _submit_offloaded(call: CheckedRequest, offloaded: OffloadedSubmission
         raise NotUploaded(f"{blob} has not been uploaded for job {job_id}", field="blob") from None
     if (submission.jobid, submission.idempotency_key or key) != (job_id, key):
         raise InvalidInput("the submission in the BLOB has another jobid or idempotency_key", field="blob")
-    return await _submit(call, submission, key)
+    if submission.secrets:
+        raise InvalidInput(
+            "the submission in the BLOB has secrets, and a BLOB is not encrypted",
+            field="blob",
+            hint="send the secrets in the request's own body",
+        )
+    return await _submit(call, msgspec.structs.replace(submission, secrets=offloaded.secrets), key)
 
 
 def _chosen(text: str) -> JobId:

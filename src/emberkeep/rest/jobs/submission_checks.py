@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.jobs.job_secrets import check_secrets
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPointKind
 from emberkeep.protocol.rest_submission import IDEMPOTENCY_HEADER, JobSubmission
 from emberkeep.rest.serving.locations import check_location
@@ -43,6 +44,7 @@ def check_submission(submission: JobSubmission) -> None:
         raise InvalidInput(f"{submission.working_directory[:80]!r} is not absolute", field="working_directory")
     if submission.savepoint:
         check_location(submission.savepoint, "savepoint")
+    check_secrets(submission.secrets)
     if not _PYTHON.fullmatch(submission.python):
         raise InvalidInput(f"{submission.python[:20]!r} is not a Python version such as '3.11'", field="python")
 

@@ -12,6 +12,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
+from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LoginLinks, RemoteLogs, Savepoints, Storage, Tokens
 from emberkeep.rest.serving.blob_peers import BlobPeers
@@ -45,6 +46,7 @@ class Api:
     savepoints: Savepoints
     login_links: LoginLinks
     tokens: Tokens
+    job_secrets: JobSecrets
     storage: Storage
     audit: AuditTrail
     shut_down: Callable[[], None]
