@@ -97,8 +97,12 @@ class Cluster:
 
     def metrics(self) -> str:
         """What Prometheus reads."""
+        return self.shown("/metrics")
+
+    def shown(self, path: str) -> str:
+        """The text of a page or a resource."""
         endpoint = local_endpoint(self.record, self.shell.state)
-        request = Request(f"{endpoint.url}/metrics", headers={"Authorization": f"Bearer {endpoint.token}"})
+        request = Request(f"{endpoint.url}{path}", headers={"Authorization": f"Bearer {endpoint.token}"})
         with urlopen(request, timeout=DEADLINE, context=client_context(endpoint.ca)) as answer:
             return str(answer.read().decode())
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.jobs.model import JobStatus
 from tests.integration.clusters import QUICK, Cluster, environment_of, kill_process
 from tests.integration.commands import Shell
@@ -52,13 +50,6 @@ def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
         cluster.close()
 
 
-def page(cluster: Cluster, path: str) -> str:
-    endpoint = local_endpoint(cluster.record, cluster.shell.state)
-    request = Request(f"{endpoint.url}{path}", headers={"Authorization": f"Bearer {endpoint.token}"})
-    with urlopen(request, timeout=60) as answer:
-        return str(answer.read().decode())
-
-
 def surfaces(cluster: Cluster, job_id: JobId) -> dict[str, str]:
     """Return what is shown about the job, by command or path."""
     base = f"/v1/jobs/{job_id}"
@@ -73,7 +64,7 @@ def surfaces(cluster: Cluster, job_id: JobId) -> dict[str, str]:
     )
     commands = (("info", job_id), ("info", job_id, "-o", "json"), ("list", "-o", "json"), ("logs", job_id))
     return {
-        **{path: page(cluster, path) for path in (*paths, "/", f"/jobs/{job_id}")},
+        **{path: cluster.shown(path) for path in (*paths, "/", f"/jobs/{job_id}")},
         **{" ".join(words): str(cluster.shell.run(*words)) for words in commands},
     }
 
@@ -116,8 +107,8 @@ def test_a_secret_reaches_its_job_in_every_attempt_and_nobody_else(cluster: Clus
     assert [name for name, text in surfaces(cluster, job_id).items() if VALUE in text] == []
     assert [words for words in command_lines() if VALUE in words] == []
     assert stored(tmp_path, secret) == []
-    for name in ("jobmanager", "taskmanager-1"):
-        assert VALUE not in str(environment_of(cluster.daemon(name).process.pid))
+    for daemon in cluster.record.daemons:
+        assert VALUE not in str(environment_of(daemon.identity.pid))
 
     go_on.touch()
     cluster.wait_for_end(job_id, JobStatus.FAILED)

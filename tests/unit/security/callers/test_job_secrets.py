@@ -113,7 +113,7 @@ async def test_the_job_manager_stores_a_sealed_secret_and_shows_nothing(site: Si
         "POST", "/v1/jobs", json=body(artefacts=[], entry_point=MODULE, secrets={"DB_PASS": VALUE})
     )
     assert answer.status == 202
-    graph = site.gateway.views[JOB].graph
+    graph = site.gateway.views[JobId(JOB)].graph
     assert graph is not None
     assert VALUE not in str(graph)
     assert JobSecrets(TOKEN).open(graph.job_id, graph.secrets) == {"DB_PASS": VALUE}
@@ -151,7 +151,7 @@ async def test_secrets_of_a_large_submission_are_not_in_its_blob(
     )
     async with RestClient(Endpoint(site.base, TOKEN)) as client:
         await client.submit(await upload(client, job, Silent()))
-    graph = site.gateway.views[job.submission.jobid].graph
+    graph = site.gateway.views[JobId(job.submission.jobid)].graph
     assert graph is not None
     assert JobSecrets(TOKEN).open(graph.job_id, graph.secrets) == {"DB_PASS": VALUE}
     assert not [path for path in files_below(tmp_path) if VALUE.encode() in path.read_bytes()]
