@@ -11,9 +11,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.ids import JobId
@@ -56,8 +55,12 @@ def check_secrets(secrets: Mapping[str, str]) -> None:
 class JobSecrets:
     """Seals and opens secrets of jobs with AES-256-GCM."""
 
-    def __init__(self, token: str) -> None:
-        """``token``: the cluster's. The key is derived with HKDF (RFC 5869) and SHA-256, one block long."""
+    def __init__(self, token: str, random_bytes: Callable[[int], bytes]) -> None:
+        """``token``: the cluster's. The key is derived with HKDF (RFC 5869) and SHA-256, one block long.
+
+        ``random_bytes`` returns as many cryptographically random bytes as it is asked for.
+        """
+        self._random_bytes = random_bytes
         extracted = hmac.digest(bytes(hashlib.sha256().digest_size), token.encode(), "sha256")
         self._key = hmac.digest(extracted, _LABEL + b"\x01", "sha256")
 
@@ -69,7 +72,7 @@ class JobSecrets:
 
         cipher, sealed = AESGCM(self._key), {}
         for name, value in secrets.items():
-            nonce = os.urandom(_NONCE_BYTES)
+            nonce = self._random_bytes(_NONCE_BYTES)
             text = nonce + cipher.encrypt(nonce, value.encode(), _context(job_id, name))
             sealed[name] = base64.b64encode(text).decode()
         return sealed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -188,7 +189,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     parts: dict[str, Any] = {
         "login_links": LoginLinks(sessions),
         "tokens": tokens or NoTokens(),
-        "job_secrets": JobSecrets(TOKEN),
+        "job_secrets": JobSecrets(TOKEN, os.urandom),
         "gateway": gateway,
         "configuration": Configuration(),
         "system": system,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -257,7 +258,7 @@ async def leadership(
             savepoints=SavepointStore(spark_version()),
             login_links=LoginLinks(sessions),
             tokens=tokens,
-            job_secrets=JobSecrets(settings.token),
+            job_secrets=JobSecrets(settings.token, os.urandom),
             storage=keeper,
             audit=settings.audit,
             shut_down=settings.stop.set,

@@ -147,7 +147,7 @@ class ProcessStarts:
 
     def _secrets(self, key: ProcessKey, sealed: Mapping[str, str]) -> dict[str, str]:
         """Return the job's secrets as variables. Raises Fatal."""
-        return JobSecrets(load_token(self._node.token_file)).open(key.job_id, sealed) if sealed else {}
+        return JobSecrets(load_token(self._node.token_file), os.urandom).open(key.job_id, sealed) if sealed else {}
 
     def _executor_launch(
         self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 def sealed(job_id: JobId, name: str = "DB_PASS") -> dict[str, str]:
-    return JobSecrets(TOKEN_OF_NODES).seal(job_id, {name: VALUE})
+    return JobSecrets(TOKEN_OF_NODES, os.urandom).seal(job_id, {name: VALUE})
 
 
 # --- at rest ----------------------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def test_a_sealed_secret_opens_for_its_job_name_and_cluster_only() -> None:
     kept = sealed(job)
     assert VALUE not in str(kept)
     assert kept != sealed(job), "equal values do not look equal"
-    assert JobSecrets(TOKEN_OF_NODES).open(job, kept) == {"DB_PASS": VALUE}
+    assert JobSecrets(TOKEN_OF_NODES, os.urandom).open(job, kept) == {"DB_PASS": VALUE}
     changed = kept["DB_PASS"][:-4] + ("AAAA" if kept["DB_PASS"][-4:] != "AAAA" else "BBBB")
     for key, owner, text in [
         (TOKEN_OF_NODES, other, kept),
@@ -71,7 +72,7 @@ def test_a_sealed_secret_opens_for_its_job_name_and_cluster_only() -> None:
         (TOKEN_OF_NODES, job, {"DB_PASS": "no Base64 ä"}),
     ]:
         with pytest.raises(Fatal, match="cannot decrypt the secret"):
-            JobSecrets(key).open(owner, text)
+            JobSecrets(key, os.urandom).open(owner, text)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ async def test_the_job_manager_stores_a_sealed_secret_and_shows_nothing(site: Si
     graph = site.gateway.views[JobId(JOB)].graph
     assert graph is not None
     assert VALUE not in str(graph)
-    assert JobSecrets(TOKEN).open(graph.job_id, graph.secrets) == {"DB_PASS": VALUE}
+    assert JobSecrets(TOKEN, os.urandom).open(graph.job_id, graph.secrets) == {"DB_PASS": VALUE}
     schema = json.loads((await site.get("/v1/openapi.json")).body)
     shown = [path.replace("{jobid}", JOB) for path, methods in schema["paths"].items() if "get" in methods]
     asked = [path for path in shown if "{" not in path and not path.endswith("/events")]
@@ -153,7 +154,7 @@ async def test_secrets_of_a_large_submission_are_not_in_its_blob(
         await client.submit(await upload(client, job, Silent()))
     graph = site.gateway.views[JobId(job.submission.jobid)].graph
     assert graph is not None
-    assert JobSecrets(TOKEN).open(graph.job_id, graph.secrets) == {"DB_PASS": VALUE}
+    assert JobSecrets(TOKEN, os.urandom).open(graph.job_id, graph.secrets) == {"DB_PASS": VALUE}
     assert not [path for path in files_below(tmp_path) if VALUE.encode() in path.read_bytes()]
 
 
