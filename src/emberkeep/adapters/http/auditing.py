@@ -7,11 +7,14 @@ from http import HTTPStatus
 from typing import Final
 
 import msgspec
+import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from emberkeep.adapters.http.rpc import AUDITED_RPC, RPC_PATH
-from emberkeep.audit.entry import Entry, Outcome, outcome_of
+from emberkeep.audit.entry import Entry, Outcome, outcome_of, shown
+from emberkeep.audit.refusals import Refusals
+from emberkeep.base.clock import since_boot
 from emberkeep.base.decoding import from_json
 from emberkeep.base.identity import Identity
 from emberkeep.base.request_context import REQUEST_LOGIN, REQUEST_TARGET, Login
@@ -21,6 +24,8 @@ from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 _READING: Final = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
 _ELSEWHERE: Final = HTTPStatus.TEMPORARY_REDIRECT  # to the leader, which records the change
 _MOST_PATH: Final = 200  # characters
+
+_log = structlog.get_logger(__name__)
 
 
 def auditing(record: Callable[[Entry], None]) -> Middleware:
@@ -41,6 +46,30 @@ def auditing(record: Callable[[Entry], None]) -> Middleware:
         return response
 
     return audit
+
+
+def logging_refusals(now: Callable[[], float] = since_boot) -> Middleware:
+    """Return middleware for a process without an audit log: it logs refusals, the first of a minute and their number.
+
+    The number of the others is logged with the first refusal after that minute.
+    """
+    refusals = Refusals()
+
+    def note(entry: Entry) -> None:
+        if entry.outcome == Outcome.REFUSED:
+            at = now()
+            for each in (*refusals.due(at), refusals.admit(entry, at)):
+                if each is not None:
+                    _log.warning(
+                        "refused a request",
+                        address=each.address,
+                        action=shown(each.action),
+                        status=each.status,
+                        reason=shown(each.reason),
+                        count=each.count,
+                    )
+
+    return auditing(note)
 
 
 def _is_change(request: web.Request) -> bool:

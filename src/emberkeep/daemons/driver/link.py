@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
+from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
@@ -287,6 +288,7 @@ class JobMasterThread:
             )
             self._service = service
             app = web.Application()
+            app.middlewares.append(logging_refusals())
             secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))
             known = locate_by_file(Path(self._spec.leader), services) if self._spec.leader else None
             app.add_routes(rpc_routes(service if known is None else TellsLeader(known, service), offload))

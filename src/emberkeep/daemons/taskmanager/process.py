@@ -16,6 +16,7 @@ import psutil
 import structlog
 from aiohttp import web
 
+from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
@@ -234,6 +235,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         )
         answering = TellsLeader(known, service)
     app = web.Application()
+    app.middlewares.append(logging_refusals())
     secure(app, policy)
     app.add_routes([*rpc_routes(answering, offload), *task_manager_blobs.routes(cache.serve)])
     server = await serve_http(app, holdings.port, None if site.tls is None else site.tls.server)

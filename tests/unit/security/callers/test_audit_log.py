@@ -9,14 +9,19 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from aiohttp import ClientSession, CookieJar
+from aiohttp import ClientSession, CookieJar, web
+from structlog.testing import capture_logs
 
+from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.login_page import LOGIN_PATH
-from emberkeep.audit.refusals import FIRST
+from emberkeep.adapters.http.rpc import rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.audit.refusals import FIRST, INTERVAL
 from emberkeep.audit.selection import Selection
 from emberkeep.jobs.model import JobStatus
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
-from tests.unit.rest.server import TOKEN, Site, running_site
+from tests.unit.rest.server import TOKEN, ServesNoRpc, Site, running_site
 from tests.unit.security.callers.test_roles import TokenPerRole
 
 pytestmark = pytest.mark.req("SEC-15")
@@ -146,6 +151,29 @@ async def test_what_an_identity_may_not_do_is_recorded_under_its_name(tmp_path: 
     }
     assert [entry["action"] for entry in entries] == ["DELETE /v1/cluster", "GET /v1/audit", "GET /audit"]
     assert "needs the role admin" in str(entries[0]["reason"])
+
+
+async def test_a_process_without_an_audit_log_logs_refusals_and_their_number() -> None:
+    seconds = [0.0]
+    app = web.Application(middlewares=[logging_refusals(lambda: seconds[0])])
+    secure(app, AccessPolicy("the-token"))
+    app.add_routes(rpc_routes(ServesNoRpc()))
+    server = await serve_http(app, bind_port("127.0.0.1", 0))
+    try:
+        async with ClientSession() as stranger:
+            with capture_logs() as logged:
+                for number in range(20):
+                    seconds[0] = 0.0 if number < 19 else INTERVAL
+                    async with stranger.post(
+                        f"http://{server.address}/rpc/v1/StartDriver", headers={"Authorization": "Bearer wrong"}
+                    ) as answer:
+                        assert answer.status == 401
+    finally:
+        await server.close()
+    refused = [entry for entry in logged if entry["event"] == "refused a request"]
+    assert [entry["count"] for entry in refused] == [1] * FIRST + [19 - FIRST, 1]
+    assert refused[0]["action"] == "POST /rpc/v1/StartDriver"
+    assert "wrong" not in str(refused)
 
 
 async def test_pages_continue_where_the_page_before_ended(site: Site) -> None:
