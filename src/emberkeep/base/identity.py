@@ -26,11 +26,14 @@ class Identity:
     """The caller of a request.
 
     ``name``: the name of its token. ``namespace``: the one whose jobs it sees and may act on, or "" for all jobs.
+    ``expires_ms``: the end, in Unix milliseconds, of a token that an OpenID Connect issuer gave; 0 for other tokens,
+    whose ends the cluster knows.
     """
 
     name: str
     role: Role
     namespace: str = ""
+    expires_ms: int = 0
 
     @property
     def is_cluster(self) -> bool:

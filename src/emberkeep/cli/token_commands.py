@@ -114,7 +114,8 @@ def whoami(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEF
         print_json(caller)
     else:
         inside = f", namespace {caller.namespace}" if caller.namespace else ""
-        print_line(f"{caller.name}, role {caller.role}{inside}")
+        ends = f", until {timestamp(caller.expires)}" if caller.expires >= 0 else ""
+        print_line(f"{caller.name}, role {caller.role}{inside}{ends}")
     return ExitCode.OK
 
 

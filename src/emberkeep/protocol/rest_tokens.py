@@ -11,11 +11,15 @@ DEFAULT_VALID_FOR = 90 * 24 * 3600 * 1000  # ms
 
 
 class CallerInfo(Kebab, frozen=True, kw_only=True):
-    """Who calls: the holder of the request's token. ``namespace``: "" if it sees all jobs."""
+    """Who calls: the holder of the request's token.
+
+    ``namespace``: "" if it sees all jobs. ``expires``: the end of an OpenID Connect token, -1 for other tokens.
+    """
 
     name: str
     role: Role
     namespace: str
+    expires: Millis = -1
 
 
 class NewToken(Kebab, frozen=True, kw_only=True, forbid_unknown_fields=True):

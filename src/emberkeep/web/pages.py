@@ -103,7 +103,7 @@ class _Pages:
     async def jobs(self, request: web.Request) -> web.Response:
         status = _parse_status(request.query.get("state", ""))
         number = _parse_page(request.query.get("page", "1"))
-        owner = request.query.get("owner", "")[:64]
+        owner = request.query.get("owner", "")[:200]
         seen = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
         jobs = [job for job in seen if owner in ("", job.owner)]
         chosen = [job for job in jobs if status is None or job.status is status]

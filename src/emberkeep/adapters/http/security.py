@@ -276,14 +276,18 @@ def _check_role(request: web.Request, policy: AccessPolicy, identity: Identity) 
     if needed is None:
         return problem(
             HTTPStatus.FORBIDDEN,
-            f"{what} is for the processes of the cluster, and {identity.name!r} has a named token",
+            f"{what} is for the processes of the cluster, and {identity.name!r} is none of them",
             hint="use the cluster's token, on a machine of the cluster",
         )
-    command = f"emberkeep token create {shlex.quote(identity.name)} --role {needed.value}"
+    if identity.expires_ms:
+        gives = f"an administrator can give {needed.value} to a group of the holder, in security.oidc.roles"
+    else:
+        command = f"emberkeep token create {shlex.quote(identity.name)} --role {needed.value}"
+        gives = f"an administrator can give it: `{command}`"
     return problem(
         HTTPStatus.FORBIDDEN,
         f"{what} needs the role {needed.value}, and {identity.name!r} has the role {identity.role.value}",
-        hint=f"an administrator can give it: `{command}`",
+        hint=gives,
     )
 
 
@@ -293,7 +297,8 @@ def _without_login(request: web.Request, policy: AccessPolicy, reason: str) -> w
     answer = problem(
         HTTPStatus.UNAUTHORIZED,
         reason or "a valid token is missing",
-        hint="an administrator makes a new one with `emberkeep token create`, to be put into security.token-file"
+        hint="put a new one into security.token-file: an administrator makes it with `emberkeep token create`, or the "
+        "issuer gives it"
         if reason
         else "send it as `Authorization: Bearer …`; in a browser open /login. The token is in the file "
         "security.token-file",

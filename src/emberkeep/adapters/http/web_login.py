@@ -25,7 +25,7 @@ from emberkeep.base.identity import CLUSTER, Identity
 from emberkeep.base.request_context import REQUEST_LOGIN, Login
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 
-_MOST_BYTES = 4096  # of a form: it holds a token or a code
+_MOST_BYTES = 16 * 1024  # of a form: it contains a token or a code
 _SECONDS = 10.0  # for a form to arrive
 _FORM = "application/x-www-form-urlencoded"
 

@@ -157,6 +157,57 @@ ALLOWED_HOSTS = define(
     )
 )
 
+OIDC_ISSUER = define(
+    Option(
+        "security.oidc.issuer",
+        "",
+        text,
+        "url",
+        "Address of an OpenID Connect issuer whose tokens people and programs may use, exactly as in their claim "
+        "`iss`. Empty: none.",
+    )
+)
+OIDC_AUDIENCE = define(
+    Option("security.oidc.audience", "", text, "name", "Value that the claim `aud` of these tokens must have.")
+)
+OIDC_ROLES = define(
+    Option(
+        "security.oidc.roles",
+        "",
+        text,
+        "list",
+        "Roles of their holders, separated by commas: `VALUE=ROLE` or `VALUE=ROLE@NAMESPACE`, where VALUE is one of "
+        "the values of security.oidc.role-claim. If several match, the most powerful role counts.",
+    )
+)
+OIDC_ROLE_CLAIM = define(
+    Option(
+        "security.oidc.role-claim",
+        "groups",
+        text,
+        "name",
+        "Claim of these tokens that security.oidc.roles refers to.",
+    )
+)
+OIDC_NAME_CLAIM = define(
+    Option(
+        "security.oidc.name-claim",
+        "sub",
+        text,
+        "name",
+        "Claim with the holder's name: the issuer must not give one name to two people. `oidc:` precedes it in lists.",
+    )
+)
+OIDC_CA = define(
+    Option(
+        "security.oidc.ca",
+        "",
+        text,
+        "path",
+        "PEM file with the CAs that may prove the issuer. Empty: those of the system.",
+    )
+)
+
 QUOTA_REQUESTS = define(
     Option(
         "security.quota.requests-per-second",

@@ -49,6 +49,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.blobs.ports import BlobStorage
 from emberkeep.daemons.encryption import NodeTls
+from emberkeep.daemons.jobmanager.callers import Callers
 from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
@@ -199,7 +200,7 @@ class Leadership:
     app: web.Application
     _offload: Offload
     _keeper: StorageKeeper
-    _tokens: TokenRegistry
+    _callers: Callers
     _storage: StorageWatch
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
@@ -213,7 +214,7 @@ class Leadership:
         await self._storage.look()
         services.start("acknowledgements", self._offload.run())
         services.start("storage clean-up", self._keeper.run())
-        services.start("named tokens", self._tokens.run())
+        self._callers.start(services)
 
 
 @contextlib.asynccontextmanager
@@ -247,7 +248,8 @@ async def leadership(
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
         tokens = TokenRegistry(store, system)
-        sessions = WebSessions(is_valid=tokens.is_current)
+        callers = Callers(configuration, tokens, system.clock)
+        sessions = WebSessions(is_valid=callers.is_current)
         api = Api(
             gateway=gateway,
             configuration=configuration,
@@ -269,16 +271,16 @@ async def leadership(
         pages = web_routes(gateway, system.clock, keeper.problem, settings.audit)
         access = WebAccess(sessions, session_routes(pages))
         roles = least_roles(pages)
-        policy = dataclasses.replace(settings.policy, web=access, roles=roles, tokens=tokens)
+        policy = dataclasses.replace(settings.policy, web=access, roles=roles, tokens=callers)
         answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,
             secure=lambda application: settings.guard(application, policy),
             roles=roles,
             routes=[
-                *login_routes(settings.token, sessions, tokens),
+                *login_routes(settings.token, sessions, callers),
                 *rpc_routes(answering, offload),
                 *pages,
             ],
         )
-        yield Leadership(service, blobs, app, offload, keeper, tokens, settings.storage)
+        yield Leadership(service, blobs, app, offload, keeper, callers, settings.storage)

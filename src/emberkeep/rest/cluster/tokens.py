@@ -16,7 +16,8 @@ _NEVER = -1
 
 async def caller(call: CheckedRequest) -> msgspec.Struct:
     identity = call.identity
-    return CallerInfo(name=identity.name, role=identity.role, namespace=identity.namespace)
+    expires = identity.expires_ms or _NEVER
+    return CallerInfo(name=identity.name, role=identity.role, namespace=identity.namespace, expires=expires)
 
 
 async def tokens(call: CheckedRequest) -> msgspec.Struct:

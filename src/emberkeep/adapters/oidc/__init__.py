@@ -1,0 +1,1 @@
+"""Callers whose tokens an OpenID Connect issuer signs."""
