@@ -37,6 +37,8 @@ class DriverSettings:
     - ``scratch_dir``: directory that only this attempt uses.
     - ``checkpoint_root``: URI or path of the directory for queries that set no checkpoint location.
     - ``secret``: secret of Spark's authentication; None turns authentication off.
+    - ``encrypts``: the application's processes encrypt what they exchange and spill, unless the user's settings differ.
+      Without a ``secret`` they cannot.
     - ``class_archive``: see ``class_archive.py``.
     - ``committed``: newest batch that earlier attempts committed, by checkpoint location.
     - ``gateway_job``: job whose checkpoints go through the node's state gateway; None if Spark reaches them directly.
@@ -55,6 +57,7 @@ class DriverSettings:
     app_name: str
     driver_memory_mb: int
     job_files: JobFiles = field(default_factory=JobFiles)
+    encrypts: bool = True
     class_archive: Path | None = None
     committed: Mapping[str, int] = field(default_factory=dict)
     gateway_job: JobId | None = None

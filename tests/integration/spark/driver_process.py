@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class DirectExecutors:
         self._java = java
         self.processes: list[subprocess.Popen[bytes]] = []
         self.secret: str | None = None  # another than the application's
+        self.way_to_driver: Callable[[str], str] = str  # from the application's URL to the one that executors use
         self.events: list[dict[str, Any]] = []
 
     def application_started(self, application: SparkApplication) -> None:
@@ -60,7 +62,7 @@ class DirectExecutors:
                 (work / name).symlink_to(path)
             argv, environment = executor_command(
                 ExecutorLaunch(
-                    driver_url=application.driver_url,
+                    driver_url=self.way_to_driver(application.driver_url),
                     executor_id=number,
                     host=host,
                     cores=application.executor_cores,

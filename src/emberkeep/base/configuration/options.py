@@ -109,9 +109,10 @@ ENCRYPTION = define(
         "tls",
         choice("none", "tls"),
         "choice",
-        "Encryption of REST, web page, RPC and BLOBs. `tls`: TLS 1.3; callers prove each server by the cluster's "
-        "CA before they send the token. `none` is possible on loopback, and gives the token to any process that takes "
-        "a server's port. Set the same value everywhere.",
+        "Encryption of REST, web page, RPC and BLOBs, and the default of Spark's own encryption. `tls`: TLS 1.3; "
+        "callers prove each server by the cluster's CA before they send the token. Jobs encrypt the links between "
+        "their Spark processes, and what these spill. `none` is possible on loopback, and gives the token to any "
+        "process that takes a server's port. Set the same value everywhere.",
     )
 )
 INSECURE_NETWORK = define(
@@ -1125,6 +1126,7 @@ SPARK_AUTHENTICATE = define(
         True,
         boolean,
         "boolean",
-        "Whether drivers and executors authenticate each other with a secret created for each attempt.",
+        "Whether drivers and executors authenticate each other with a secret created for each attempt. Without "
+        "authentication, Spark does not encrypt.",
     )
 )

@@ -20,6 +20,7 @@ from emberkeep.adapters.logging_setup import close_logs, set_up_logging_beside_u
 from emberkeep.adapters.savepoints.store import open_savepoint_objects
 from emberkeep.api.job import Job, job_environment
 from emberkeep.base.configuration.options import (
+    ENCRYPTION,
     LOCAL_RECOVERY,
     SPARK_AUTHENTICATE,
     STOP_FUNCTION_TIMEOUT,
@@ -175,6 +176,7 @@ class _Driver:
             scratch_dir=Path(self._spec.directory) / "scratch",
             checkpoint_root=self._spec.checkpoint_root,
             secret=secrets.token_urlsafe(32) if self._configuration[SPARK_AUTHENTICATE] else None,
+            encrypts=self._configuration[ENCRYPTION] == "tls",
             java=java,
             app_name=graph.name,
             driver_memory_mb=graph.resources.driver_memory_mb,

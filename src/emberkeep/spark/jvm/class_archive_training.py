@@ -14,9 +14,14 @@ from typing import Any
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.driver_jvm import start_jvm
 from emberkeep.spark.jvm.executor_command import BACKEND_CLASS
+from emberkeep.spark.jvm.link_security import encryption
 from emberkeep.spark.model import DriverSettings
 
 _DUMP_SECONDS = 300.0
+_ENCRYPTED_LINKS = tuple(
+    f"org.apache.spark.network.crypto.{name}"
+    for name in ("AuthEngine", "AuthClientBootstrap", "AuthRpcHandler", "GcmTransportCipher")
+)
 
 
 def main() -> None:
@@ -48,10 +53,11 @@ def _exercise(gateway: Any, directory: Path) -> None:
     from pyspark.sql import SparkSession
 
     java = gateway.jvm
-    for name in (BACKEND_CLASS, "org.apache.spark.deploy.master.Master"):
+    for name in (BACKEND_CLASS, "org.apache.spark.deploy.master.Master", *_ENCRYPTED_LINKS):
         java.java.lang.Class.forName(name)
     master = java.org.apache.spark.deploy.master.Master.startRpcEnvAndEndpoint("127.0.0.1", 0, 0, java.SparkConf(False))
     conf = SparkConf(_jvm=java).setMaster("local[2]").set("spark.authenticate", "true")
+    conf.setAll(list(encryption({}).items()))
     spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
     _batch(spark, directory)
     _streaming(spark, directory)

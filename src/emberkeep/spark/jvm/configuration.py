@@ -1,7 +1,8 @@
 """Merge the job's Spark configuration with the settings that the cluster requires. Pure: mappings in, values out.
 
-Precedence is spark-submit's: settings in code override ``--conf``, which overrides spark-defaults.conf. The settings
-that a job on an Emberkeep cluster cannot choose override all of them (see ``_required``).
+Precedence is spark-submit's: settings in code override ``--conf``, which overrides spark-defaults.conf. All of them
+override Emberkeep's defaults. The settings that a job on an Emberkeep cluster cannot choose override everything (see
+``_required``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,14 @@ from dataclasses import dataclass
 
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.jvm.link_security import (
+    SECRET_KEY,
+    SSL_PREFIX,
+    authentication,
+    encryption,
+    is_secret,
+    password_variables,
+)
 from emberkeep.spark.model import DriverSettings, SparkApplication
 
 DEFAULT_EXECUTOR_CORES = 1
@@ -23,9 +32,8 @@ DECOMMISSION_SWITCH = "spark.decommission.enabled"
 _DECOMMISSION_SIGNAL = "spark.executor.decommission.signal"
 _MEMORY = re.compile(r"^\s*(\d+)\s*([kmgtp]?)b?\s*$", re.IGNORECASE)
 _KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
-_SECRET_KEY = "spark.authenticate.secret"  # noqa: S105 - the setting's name
 # An executor needs these before it can fetch the other settings from the driver; see SparkConf.isExecutorStartupConf.
-_STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.")
+_STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.", SSL_PREFIX)
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,23 @@ def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str)
     return MergedConfiguration(_required(settings, master_url), tuple(warnings))
 
 
-def defaults(settings: DriverSettings) -> dict[str, str]:
-    """Return Emberkeep's defaults, which the JVM gets at its start; every setting of the user overrides them."""
+def with_defaults(chosen: Mapping[str, str], file: Mapping[str, str], settings: DriverSettings) -> dict[str, str]:
+    """Return the settings that the JVM gets at its start: ``chosen``, and Emberkeep's defaults for the others.
+
+    ``file``: the settings in ``spark-defaults.conf``. The JVM itself reads them, below those that are returned, so
+    defaults are left out where the file has settings.
+    """
+    users = {**file, **chosen}
+    links = {} if settings.secret is None or not settings.encrypts else encryption(users)
+    added = {key: value for key, value in (_defaults(settings) | links).items() if key not in users}
+    return {**added, **chosen}
+
+
+def _defaults(settings: DriverSettings) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",  # saves start-up time and a port; the cluster's own page shows progress
         "spark.ui.port": "0",
+        "spark.ui.killEnabled": "false",  # Spark's page asks nobody who they are
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.ui.showConsoleProgress": "false",  # spark-submit turns it on for interactive shells only
         "spark.app.name": settings.app_name,
@@ -71,25 +91,22 @@ def defaults(settings: DriverSettings) -> dict[str, str]:
 
 
 def _required(settings: DriverSettings, master_url: str) -> dict[str, str]:
-    required = {
+    return authentication(settings.secret) | {
         "spark.master": master_url,
         "spark.submit.deployMode": "client",
         "spark.driver.host": settings.host,
         "spark.driver.bindAddress": settings.host,
         "spark.dynamicAllocation.enabled": "false",
     }
-    if settings.secret is not None:
-        required |= {"spark.authenticate": "true", _SECRET_KEY: settings.secret}
-    return required
 
 
 def master_configuration(merged: Mapping[str, str]) -> dict[str, str]:
     """Return the embedded Master's settings.
 
-    They are the connection settings and the secret from ``merged``, with the Master's REST server and the web UI's kill
-    action turned off.
+    They are the connection settings and their secrets from ``merged``, with the Master's REST server and the web UI's
+    kill action turned off.
     """
-    connection = {key: value for key, value in merged.items() if _is_startup(key) or key == _SECRET_KEY}
+    connection = {key: value for key, value in merged.items() if _is_startup(key) or is_secret(key)}
     return connection | {"spark.master.rest.enabled": "false", "spark.ui.killEnabled": "false"}
 
 
@@ -109,7 +126,8 @@ def application(
         key.removeprefix("spark.executorEnv."): value
         for key, value in merged.items()
         if key.startswith("spark.executorEnv.")
-    } | {"SPARK_USER": spark_user}
+    }
+    environment |= {"SPARK_USER": spark_user, **password_variables(merged)}
     libraries = merged.get("spark.executor.extraLibraryPath")
     if libraries:
         inherited = environment.get("LD_LIBRARY_PATH")
@@ -123,7 +141,7 @@ def application(
         executor_java_options=executor_java_options(merged),
         extra_class_path=merged.get("spark.executor.extraClassPath", ""),
         executor_env=environment,
-        auth_secret=merged.get(_SECRET_KEY) if merged.get("spark.authenticate") == "true" else None,
+        auth_secret=merged.get(SECRET_KEY) if merged.get("spark.authenticate") == "true" else None,
         python=python,
         user_class_path_first=is_true(merged, "spark.executor.userClassPathFirst"),
         executor_instances=_instances(merged, cores),
@@ -165,7 +183,7 @@ def executor_java_options(merged: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_startup(key: str) -> bool:
-    if key == _SECRET_KEY:
+    if is_secret(key):
         return False
     return key.startswith(_STARTUP_PREFIXES) or (key.startswith("spark.") and key.endswith(".port"))
 

@@ -26,7 +26,7 @@ from emberkeep.base.process_identity import read_stat
 from emberkeep.spark.distribution import class_path, spark_home
 from emberkeep.spark.errors import InvalidSparkConfiguration, JvmStartFailed
 from emberkeep.spark.java import jvm_open_options
-from emberkeep.spark.jvm.configuration import defaults, is_true, memory_mb, split_options
+from emberkeep.spark.jvm.configuration import is_true, memory_mb, split_options, with_defaults
 from emberkeep.spark.jvm.executor_command import archive_options
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 from emberkeep.spark.model import DriverSettings, JvmExit
@@ -34,6 +34,7 @@ from emberkeep.spark.model import DriverSettings, JvmExit
 # A cluster address for SparkSubmit: the embedded Master's real address is known only once the JVM runs.
 PLACEHOLDER_MASTER = "spark://emberkeep:0"
 LOG_CONFIGURATION = Path(__file__).with_name("log4j2-driver.properties")
+_LOOPBACK = "127.0.0.1"
 _INCUBATOR = "--add-modules=jdk.incubator.vector"
 _POLL_SECONDS = 0.01
 _ENDING_SECONDS = 30.0  # releasing a large heap takes time
@@ -81,15 +82,16 @@ def split_submit_arguments(text: str) -> SubmitArguments:
 
 
 def launch_configuration(
-    code: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings
+    code: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings, file: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the JVM's settings.
+    """Return the JVM's settings, beyond those in ``spark-defaults.conf`` (``file``), which the JVM itself reads.
 
-    Each of these sources overrides those before it: defaults, ``--conf``, ``PYSPARK_SUBMIT_ARGS``, the script's code.
+    Each of these sources overrides those before it: Emberkeep's defaults, ``file``, ``--conf``,
+    ``PYSPARK_SUBMIT_ARGS``, the script's code.
     """
-    conf = {**defaults(settings), **settings.spark_conf, **arguments.conf, **code}
-    conf.pop("spark.master", None)
-    return conf
+    chosen = {**settings.spark_conf, **arguments.conf, **code}
+    chosen.pop("spark.master", None)
+    return with_defaults(chosen, file, settings)
 
 
 def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
@@ -222,7 +224,8 @@ def start_jvm(code: Mapping[str, str], settings: DriverSettings) -> DriverJvm:
     """
     environ = dict(os.environ)
     arguments = split_submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    conf = launch_configuration(code, arguments, settings)
+    defaults_file = read_defaults(environ)
+    conf = launch_configuration(code, arguments, settings, defaults_file)
     (settings.scratch_dir / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
     (settings.scratch_dir / "local").mkdir(mode=0o700, parents=True, exist_ok=True)
     properties = properties_file(settings)
@@ -233,10 +236,16 @@ def start_jvm(code: Mapping[str, str], settings: DriverSettings) -> DriverJvm:
     command = jvm_command(conf, arguments, settings, environ)
     connection_directory = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
     connection_file = connection_directory / "gateway"
+    page = ui_address({**defaults_file, **conf}, settings)
     process = subprocess.Popen(
         [*_IGNORE_INTERRUPT, *command],
         stdin=subprocess.PIPE,
-        env=_environment(environ, settings, connection_file),
+        env={
+            **_environment(environ, settings, connection_file),
+            # No setting has the page's address: it comes from this variable. The links have settings of their own.
+            "SPARK_LOCAL_IP": page,
+            "SPARK_PUBLIC_DNS": page,
+        },
     )
     try:
         port, secret = _await_gateway(process, connection_file, command)
@@ -255,7 +264,6 @@ def _environment(environ: Mapping[str, str], settings: DriverSettings, connectio
         **process_environment(environ),
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": environ.get("SPARK_CONF_DIR") or str(home / "conf"),
-        "SPARK_LOCAL_IP": settings.host,
         "SPARK_LOCAL_DIRS": str(settings.scratch_dir / "local"),
         "SPARK_CONNECT_MODE": "0",
         # Python workers that this JVM starts run in the job's working directory, and must not import from it.
@@ -265,6 +273,14 @@ def _environment(environ: Mapping[str, str], settings: DriverSettings, connectio
         "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
     }
+
+
+def ui_address(conf: Mapping[str, str], settings: DriverSettings) -> str:
+    """Return the address on which Spark's web page listens if the user turns it on.
+
+    Spark's page asks nobody who they are. So it is open to other machines only if the user has given it a filter.
+    """
+    return settings.host if conf.get("spark.ui.filters") else _LOOPBACK
 
 
 def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[str]) -> tuple[int, str]:

@@ -10,12 +10,12 @@ from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
 from emberkeep.spark.jvm.configuration import (
     application,
-    defaults,
     executor_java_options,
     master_configuration,
     memory_mb,
     merge,
     split_options,
+    with_defaults,
 )
 from emberkeep.spark.model import DriverSettings
 
@@ -163,5 +163,5 @@ def test_embedded_master_gets_what_its_connections_need_only() -> None:
 def test_executors_hand_over_their_blocks_unless_the_user_wants_it_otherwise(
     change: dict[str, str], decommissions: bool
 ) -> None:
-    merged = {**defaults(SETTINGS), **change}
+    merged = with_defaults(change, {}, SETTINGS)
     assert application(merged, "app-1", 1, SETTINGS, "me", "python3").decommissions is decommissions

@@ -35,7 +35,7 @@ _NOTHING = SubmitArguments({}, ())
 
 def test_code_wins_over_submit_arguments_over_conf() -> None:
     arguments = SubmitArguments({"spark.b": "args", "spark.c": "args"}, ())
-    conf = launch_configuration({"spark.c": "code", "spark.master": "local[*]"}, arguments, _SETTINGS)
+    conf = launch_configuration({"spark.c": "code", "spark.master": "local[*]"}, arguments, _SETTINGS, {})
     assert (conf["spark.a"], conf["spark.b"], conf["spark.c"]) == ("conf", "args", "code")
     assert conf["spark.app.name"] == "an app"
     assert "spark.master" not in conf, "the embedded Master's address comes later"
@@ -96,7 +96,7 @@ def test_log_configuration_of_the_user_is_respected(tmp_path: Path) -> None:
 
 
 def test_secret_never_stands_on_the_command_line() -> None:
-    conf = launch_configuration({"spark.hadoop.fs.s3a.secret.key": "s3key"}, _NOTHING, _SETTINGS)
+    conf = launch_configuration({"spark.hadoop.fs.s3a.secret.key": "s3key"}, _NOTHING, _SETTINGS, {})
     command = " ".join(jvm_command(conf, _NOTHING, dataclasses.replace(_SETTINGS, secret="hush"), {}))
     assert "hush" not in command
     assert "s3key" not in command
