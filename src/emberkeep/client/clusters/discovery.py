@@ -50,7 +50,11 @@ def find_cluster(configuration: Configuration, environ: Mapping[str, str], url: 
     if any(_is_named(option, configuration, layout) for option in (REST_ADDRESS, REST_PORT)):
         return _configured(configuration, layout)
     record = running_cluster(layout.cluster_file)
-    return None if record is None else local_endpoint(record, layout.cluster_file)
+    if record is None:
+        return None
+    endpoint = local_endpoint(record, layout.cluster_file)
+    named = _is_named(TOKEN_FILE, configuration, layout)
+    return replace(endpoint, token=read_token(Path(configuration[TOKEN_FILE]))) if named else endpoint
 
 
 def require_cluster(configuration: Configuration, environ: Mapping[str, str], url: str | None) -> Endpoint:

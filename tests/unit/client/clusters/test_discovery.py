@@ -160,6 +160,27 @@ def test_a_job_manager_of_the_cluster_is_found_by_the_address_that_it_gives(stat
     assert cluster.url_of("elsewhere:2") == "http://127.0.0.1:1"
 
 
+@pytest.mark.req("SEC-11")
+def test_a_token_file_that_the_user_names_is_used_with_the_local_cluster_too(state: Path) -> None:
+    """Else a command with somebody's token would run with the rights of the cluster's own."""
+    write_cluster(state / "cluster.json", record(state, own_identity()))
+    other = str(state / "other-token")
+    named = state / "named.yaml"
+    named.write_text(f"security.token-file: {other}\n")
+    for endpoint in (
+        find(state, f"security.token-file={other}"),
+        find(state, EMBERKEEP_SECURITY__TOKEN_FILE=other),
+        find(state, file=named),
+    ):
+        assert endpoint is not None
+        assert (endpoint.url, endpoint.token) == ("http://127.0.0.1:9999", REMOTE)
+
+    (state / "config.yaml").write_text(f"security.token-file: {other}\n")  # describes the local cluster's processes
+    endpoint = find(state)
+    assert endpoint is not None
+    assert endpoint.token == LOCAL
+
+
 def test_a_token_that_cannot_be_read_is_told(state: Path) -> None:
     with pytest.raises(Fatal, match=r"cannot read the token file .*nowhere: No such file"):
         find(state, f"security.token-file={state / 'nowhere'}", url="https://h:1")
