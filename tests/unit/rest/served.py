@@ -10,15 +10,30 @@ from pathlib import Path
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.blobs.server import BlobServer
 from tests.support.memory_blobs import always_leads
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
-from tests.unit.rest.server import TOKEN, running_site
+from tests.unit.rest.server import TOKEN, NoTokens, running_site
 
 CONTENT = b"content"
 OWNER = job_id(1)
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+# One for each role, and for those roles that may have a namespace one with it.
+IDENTITIES = tuple(
+    Identity(f"{role.value}{namespace}", role, namespace)
+    for role in Role
+    for namespace in ("", "team")
+    if not namespace or role not in (Role.METRICS, Role.ADMIN)
+)
+
+
+class TokenPerIdentity(NoTokens):
+    """Knows the tokens "token-of-viewer", "token-of-viewerteam" and so on."""
+
+    def identify(self, credential: str) -> Identity | str:
+        return next((each for each in IDENTITIES if credential == f"token-of-{each.name}"), "")
 
 
 class Served:
@@ -55,7 +70,7 @@ class Served:
         )
         await self.blobs.open([OWNER], [])
         running = asyncio.create_task(self.blobs.run())
-        async with running_site(self.directory, gateway, blobs=self.blobs) as site:
+        async with running_site(self.directory, gateway, blobs=self.blobs, tokens=TokenPerIdentity()) as site:
             site.api.closing.set()  # a stream of events and a wait for a log end at once
             site.api.own_logs.close()
             self.address = site.base.removeprefix("http://")

@@ -23,9 +23,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from emberkeep.rest.openapi import document
-from emberkeep.rest.table import ROUTES
+from emberkeep.rest.table import ROUTES, least_roles
 from tests.campaign import examples
-from tests.unit.rest.served import AUTHORIZED, Served
+from tests.unit.rest.served import AUTHORIZED, IDENTITIES, Served
 
 SCHEMA = schemathesis.openapi.from_dict(msgspec.json.decode(msgspec.json.encode(document(ROUTES))))
 OPERATIONS: list[Any] = [cast(Any, found).ok() for found in SCHEMA.get_all_operations()]
@@ -91,6 +91,24 @@ def test_without_a_token_nothing_is_answered(served: Served, operation: Any, mod
         answer = _call(served, case, {})
         assert answer.status_code < 500
         assert probe or answer.status_code in {400, 401, 403, 404, 405}, answer.text
+
+    check()
+
+
+@pytest.mark.req("SEC-12", "SEC-19")
+@pytest.mark.parametrize("operation", [pytest.param(each, id=each.label) for each in OPERATIONS])
+def test_answers_to_each_role_are_as_documented(served: Served, operation: Any) -> None:
+    least = least_roles([])[operation.method.upper(), operation.path]
+
+    @seed(20261123)
+    @settings(BOUNDED, max_examples=examples(2))
+    @given(case=operation.as_strategy())
+    def check(case: Any) -> None:
+        for identity in IDENTITIES:
+            answer = _call(served, case, {"Authorization": f"Bearer token-of-{identity.name}"})
+            case.validate_response(answer, checks=CHECKS)
+            if not identity.role.includes(least):
+                assert answer.status_code in {400, 403}, (identity, answer.text)
 
     check()
 
