@@ -37,11 +37,11 @@ class OidcCallers:
 
         Raises RetryLater while the issuer's keys are not known.
         """
-        if credential.count(".") != 2 or len(credential) > _MOST_CHARACTERS:
+        if credential.count(".") != 2 or len(credential) > _MOST_CHARACTERS or not credential.isascii():
             return ""
         try:
             header = jwt.get_unverified_header(credential)
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             return ""
         key_id = header.get("kid")
         key = self._keys.find(key_id if isinstance(key_id, str) else None)

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from emberkeep.adapters.oidc import issuer_keys
+from emberkeep.adapters.oidc.callers import OidcCallers
 from emberkeep.adapters.oidc.issuer_keys import IssuerKeys
 from emberkeep.base.configuration.layout import NODE_FILE, state_layout
 from emberkeep.base.configuration.options import (
@@ -39,6 +40,7 @@ from emberkeep.base.system import real_system
 from emberkeep.base.tls.links import client_context
 from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services
+from emberkeep.identities.oidc import ClaimRules
 from tests.support.certificates import cluster_tls
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-11")]
@@ -197,6 +199,23 @@ async def test_forged_tokens_are_refused(ask: Ask, issuer: Issuer) -> None:
     for what, token in forged.items():
         status, _ = await ask(token)
         assert status == 401, what
+
+
+@pytest.mark.req("SEC-19")
+@pytest.mark.parametrize(
+    "credential",
+    [
+        "a.\udcff.b",
+        "..",
+        "\0.\0.\0",
+        "é.é.é",
+        base64.urlsafe_b64encode(b"[" * 5000).decode() + ".e30.",
+        base64.urlsafe_b64encode(b'{"alg":7,"kid":[]}').decode() + ".e30.",
+    ],
+)
+async def test_what_is_no_token_is_unknown(issuer: Issuer, credential: str) -> None:
+    rules = ClaimRules("sub", "groups", ())
+    assert OidcCallers(IssuerKeys(issuer.url), issuer.url, "emberkeep", rules, lambda: 0).identify(credential) == ""
 
 
 async def test_a_new_key_is_read_when_it_is_needed(ask: Ask, issuer: Issuer) -> None:
