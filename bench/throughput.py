@@ -1,5 +1,8 @@
 """Jobs that load the CPU and the shuffle, on Emberkeep and on plain Spark standalone, with the same executors.
 
+Standalone does not encrypt. So Emberkeep runs the jobs without Spark's encryption for this comparison, and once more
+with it, as it does by default, for the price of encryption.
+
 Wall time is what a user waits; where other programs compute at the same time it says more about them. So the CPU time
 of all processes of a side is measured as well: daemons, driver, executors and Python workers, for the same work.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from bench.clusters import emberkeep_cluster, standalone_cluster
@@ -17,7 +21,9 @@ from bench.plan import Plan, say
 
 _HOSTS = ("127.0.0.2", "127.0.0.3")
 _OPTIONS = ["--executor-cores", "1", "--executor-memory", "1g", "--py-files", str(JOBS / "timing.py")]
+_UNENCRYPTED = ["--conf", "spark.network.crypto.enabled=false", "--conf", "spark.io.encryption.enabled=false"]
 _GOAL = Goal(at_least=0.98)
+_ENCRYPTION_GOAL = Goal(at_least=0.93)
 
 Jobs = dict[str, list[str]]  # by name: script, timed repetitions in one run, size
 
@@ -48,18 +54,20 @@ def measure(plan: Plan) -> list[Figure]:
         "CPU-bound": [str(JOBS / "cpu_bound.py"), times, str(plan.size(1_000_000, 100_000))],
         "shuffle-bound": [str(JOBS / "shuffle_bound.py"), times, str(plan.size(2_000_000, 500_000))],
     }
-    ours: Results = {name: _Samples() for name in jobs}
-    plain: Results = {name: _Samples() for name in jobs}
-    sides: list[tuple[Callable[[Path, Jobs, Results], None], Results]] = [(_emberkeep, ours), (_standalone, plain)]
+    ours, encrypted, plain = ({name: _Samples() for name in jobs} for _ in range(3))
+    sides: dict[str, Callable[[Path], None]] = {
+        "emberkeep": partial(_emberkeep, jobs, ours, encrypted),
+        "standalone": partial(_standalone, jobs, plain),
+    }
     for pair in range(plan.repetitions):
-        for side, results in sides if pair % 2 == 0 else sides[::-1]:
-            say(f"throughput: pair {pair + 1} of {plan.repetitions}, {side.__name__.strip('_')}")
+        for side in sides if pair % 2 == 0 else reversed(sides):
+            say(f"throughput: pair {pair + 1} of {plan.repetitions}, {side}")
             with temporary_directory() as directory:
-                side(directory, jobs, results)
-    return [figure for name in jobs for figure in _figures(name, ours[name], plain[name])]
+                sides[side](directory)
+    return [figure for name in jobs for figure in _figures(name, ours[name], encrypted[name], plain[name])]
 
 
-def _figures(name: str, ours: _Samples, plain: _Samples) -> list[Figure]:
+def _figures(name: str, ours: _Samples, encrypted: _Samples, plain: _Samples) -> list[Figure]:
     return [
         Figure(f"{name}: emberkeep", "s", tuple(ours.wall)),
         Figure(f"{name}: Spark standalone", "s", tuple(plain.wall)),
@@ -67,20 +75,23 @@ def _figures(name: str, ours: _Samples, plain: _Samples) -> list[Figure]:
         Figure(f"{name}: CPU time, emberkeep", "s", tuple(ours.cpu)),
         Figure(f"{name}: CPU time, Spark standalone", "s", tuple(plain.cpu)),
         Figure(f"{name}: work per CPU time, emberkeep / standalone", "×", ratios(plain.cpu, ours.cpu), _GOAL),
+        Figure(f"{name}: speed, encrypted / not", "×", ratios(ours.wall, encrypted.wall), _ENCRYPTION_GOAL),
+        Figure(f"{name}: work per CPU time, encrypted / not", "×", ratios(ours.cpu, encrypted.cpu), _ENCRYPTION_GOAL),
     ]
 
 
-def _emberkeep(directory: Path, jobs: Jobs, results: Results) -> None:
+def _emberkeep(jobs: Jobs, results: Results, encrypted: Results, directory: Path) -> None:
     # Without a class-data archive, which the other side does not have either.
     with (
         marked({"XDG_CACHE_HOME": str(directory / "cache")}) as environment,
         emberkeep_cluster(directory, _HOSTS, environment) as cluster,
     ):
         command = [EMBERKEEP, "run", "--quiet", *cluster, "--num-executors", "2", *_OPTIONS]
-        _run_all(command, directory, environment, jobs, results)
+        _run_all([*command, *_UNENCRYPTED], directory, environment, jobs, results)
+        _run_all(command, directory, environment, jobs, encrypted)
 
 
-def _standalone(directory: Path, jobs: Jobs, results: Results) -> None:
+def _standalone(jobs: Jobs, results: Results, directory: Path) -> None:
     with marked({}) as environment, standalone_cluster(directory, _HOSTS, 1408, environment) as url:
         command = [SPARK_SUBMIT, "--master", url, "--total-executor-cores", "2", *_OPTIONS]
         _run_all(command, directory, environment, jobs, results)
