@@ -16,6 +16,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.blob_upload import UploadItem, upload_group
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
+from tests.support.damage import flipped
 from tests.support.no_progress import NoProgress
 
 pytestmark = pytest.mark.integration
@@ -66,7 +67,7 @@ def listed(cluster: Cluster) -> dict[str, str]:
 def test_damage_is_healed_from_the_other_store_or_named(cluster: Cluster, keys: list[BlobKey], tmp_path: Path) -> None:
     _, small, large = keys
     content = local(cluster, large).read_bytes()
-    local(cluster, large).write_bytes(b"x" + content[1:])
+    local(cluster, large).write_bytes(flipped(content))
     ha(cluster, small).write_bytes(b"")
 
     healed = cluster.shell.done("blob", "verify")
@@ -79,7 +80,7 @@ def test_damage_is_healed_from_the_other_store_or_named(cluster: Cluster, keys: 
     assert (local(cluster, large).read_bytes(), saved.read_bytes()) == (content, content)
     assert hashlib.sha256(ha(cluster, small).read_bytes()).hexdigest() == small.sha256
 
-    wrong = b"y" + content[1:]
+    wrong = flipped(content)
     local(cluster, large).write_bytes(wrong)
     ha(cluster, large).write_bytes(wrong)
     damaged = cluster.shell.run("blob", "verify")

@@ -22,6 +22,7 @@ from emberkeep.blobs.model import NO_JOB, permanent, transient
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 from emberkeep.rest.serving import request_bodies, transfers
 from emberkeep.rest.serving.transfers import TransferPlaces
+from tests.support.damage import flipped
 from tests.unit.rest.fake_gateway import FakeGateway, task_manager_view
 from tests.unit.rest.server import Site, eventually, running_site
 
@@ -251,13 +252,13 @@ async def test_absent_blobs(site: Site) -> None:
 @pytest.mark.req("BLOB-2")
 async def test_damaged_content_is_not_served_but_reported_with_both_checksums(site: Site) -> None:
     await uploaded(site)
-    site.blobs.file(JOB, KEY).write_bytes(b"x" + CONTENT[1:])
+    site.blobs.file(JOB, KEY).write_bytes(flipped(CONTENT))
 
     answer = await site.get(PATH)
 
     assert answer.status == 500
     assert f"p-{SHA}" in answer.problem().detail
-    assert hashlib.sha256(b"x" + CONTENT[1:]).hexdigest() in answer.problem().detail
+    assert hashlib.sha256(flipped(CONTENT)).hexdigest() in answer.problem().detail
 
 
 @pytest.mark.parametrize("size", [10, 65_536, 65_537, 3_000_000])
