@@ -25,8 +25,9 @@ Flink has, so Flink's tools can list and cancel jobs. Emberkeep's own fields are
 OpenAPI 3.1 document at `/v1/openapi.json` has the same content. Prometheus reads `/metrics`.
 
 - **Access**: every request carries `Authorization: Bearer <token>`. The token is in the file
-  `security.token-file`, by default `token` below the state directory. The server's certificate is of the cluster's
-  own CA, `tls/ca.pem` below the state directory: let clients trust it, and send the token to no other server.
+  `security.token-file`, by default `token` below the state directory. The server's certificate is issued by
+  the cluster's own CA, `tls/ca.pem` below the state directory: let clients trust it, and send the token to no
+  other server.
 - **Flink's command line** (2.3) works with this API: `list`, `stop`, `savepoint`, `cancel`. Give
   `-m host:port -Dsecurity.ssl.rest.enabled=true` after the command, and the token in the environment:
   `FLINK_REST_CLIENT_HEADERS="Authorization:Bearer <token>"`. Import the CA with

@@ -39,7 +39,7 @@ class AuditChoice:
     outcome: Literal["done", "failed", "refused", "unknown"] | None = None
     "Only entries with this outcome."
     limit: Annotated[int, Parameter(metavar="NUMBER")] = 100
-    "The most entries: the newest ones."
+    "Maximum number of entries; the newest ones are shown."
 
     def parameters(self, now_ms: int) -> dict[str, str]:
         """Return the query parameters, without the job. Raises InvalidInput."""

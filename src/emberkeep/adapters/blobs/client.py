@@ -72,7 +72,7 @@ class BlobThreads:
         silence: float = SILENCE_SECONDS,
         thread_name: str = "emberkeep-blob-transfer",
     ) -> None:
-        """``tls`` proves each server before anything is sent; None: the servers do not encrypt."""
+        """``tls`` verifies each server before anything is sent; None: the servers do not encrypt."""
         self.connections = Connections(token, tls=tls, silence=silence)
         self._threads = WorkThreads(THREADS, thread_name)
         self._running: set[TransferAbort] = set()

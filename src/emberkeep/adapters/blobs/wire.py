@@ -104,7 +104,7 @@ class Connections:
     """A pool of connections to any number of servers. Any thread may use it."""
 
     def __init__(self, token: str, *, tls: ssl.SSLContext | None = None, silence: float = SILENCE_SECONDS) -> None:
-        """``tls`` proves each server before anything is sent; None: the servers do not encrypt.
+        """``tls`` verifies each server before anything is sent; None: the servers do not encrypt.
 
         ``silence``: seconds without a byte after which an exchange fails.
         """

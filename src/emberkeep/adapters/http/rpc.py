@@ -94,7 +94,7 @@ class HttpRpcClient:
     ) -> None:
         """Without ``offload``, only small messages can be sent and received.
 
-        ``tls`` proves each peer before anything is sent; None: the peers do not encrypt.
+        ``tls`` verifies each peer before anything is sent; None: the peers do not encrypt.
         """
         self._tls = tls
         self._scheme = "http" if tls is None else "https"

@@ -1,4 +1,4 @@
-"""The TLS contexts of a process: how it proves itself to callers, and how it proves the servers that it calls.
+"""The TLS contexts of a process: how it proves itself to callers, and how it verifies the servers that it calls.
 
 A client verifies chain and host name during the handshake, before it sends a request. So no token reaches a process
 without a certificate of the cluster's CA for the address that was called.

@@ -26,7 +26,7 @@ class ReadAudit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     before: Annotated[
         str, Meta(max_length=40, description="Only entries older than this one: `next` of the page before.")
     ] = ""
-    limit: Annotated[int, Meta(ge=1, le=MOST_ENTRIES, description="The most entries in the reply.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=MOST_ENTRIES, description="Maximum number of entries in the reply.")] = 100
 
 
 async def audit(call: CheckedRequest) -> msgspec.Struct:
