@@ -18,6 +18,7 @@ WAITING = "import time\nprint('waits', flush=True)\ntime.sleep(3600)\n"
 
 
 @pytest.mark.req("SAFE-3")
+@pytest.mark.long
 def test_a_damaged_graph_is_kept_and_shown_and_goes_after_a_warning(tmp_path: Path, class_archive: Path) -> None:
     cluster = Cluster(Shell(tmp_path / "one", class_archive.parent))
     shell, storage = cluster.shell, tmp_path / "storage"

@@ -105,6 +105,7 @@ async def _with_store(ensemble: Ensemble, graphs: Path, *, begin: bool) -> None:
     await session.close()
 
 
+@pytest.mark.long
 def test_one_with_zookeeper_and_fields_that_a_newer_one_added(shell: Shell, ensemble: Ensemble) -> None:
     layout = ZooKeeperLayout("emberkeep", CLUSTER_ID)
     graphs = shell.directory / "graphs"

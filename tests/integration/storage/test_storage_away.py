@@ -44,6 +44,7 @@ def place_of(cluster: Cluster, name: str) -> Path:
 
 
 @pytest.mark.req("SAFE-1")
+@pytest.mark.long
 def test_a_job_manager_that_starts_without_its_storage_ends_no_job(cluster: Cluster) -> None:
     cluster.shell.write("plain.py", PLAIN)
     places = [place_of(cluster, name) for name in ("goes-on", "ends-meanwhile", "is-canceled")]

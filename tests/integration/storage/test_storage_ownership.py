@@ -96,6 +96,7 @@ def test_a_second_cluster_and_a_run_leave_the_first_ones_data_alone(site: Site) 
 
 
 @pytest.mark.req("SAFE-6", "SAFE-7")
+@pytest.mark.long
 def test_an_emptied_job_store_deletes_nothing_until_a_person_says_so(site: Site) -> None:
     cluster, shell = site.clusters[0], site.clusters[0].shell
     site.up(cluster)

@@ -113,6 +113,7 @@ time.sleep(3600)
 
 
 @pytest.mark.req("LOC-11")
+@pytest.mark.long
 def test_an_adopted_driver_can_be_cancelled_and_its_directory_goes(cluster: Cluster) -> None:
     cluster.shell.write("sleeps.py", SLEEPS)
     job_id = cluster.submit("sleeps.py")
