@@ -9,11 +9,13 @@ The next campaign tries both first.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 TIMES = 6  # as many examples as usual
 FOUND = Path(__file__).parent.parent / ".hypothesis"  # what campaigns have found
 _FOUND_AT_MOST = 200
+_NO_CHANCE = 20  # what is expected so often is missed by chance once in exp(20) campaigns
 
 CAMPAIGN = int(os.environ["EMBERKEEP_CAMPAIGN"]) if os.environ.get("EMBERKEEP_CAMPAIGN") else None
 
@@ -29,6 +31,18 @@ def seeds(usual: int, *, theme: str = "", times: int = 2) -> list[int]:
         return list(range(1, usual + 1))
     first = 1_000 + CAMPAIGN % 1_000_000 * 10_000
     return [*_found(theme), *range(first, first + times * usual)]
+
+
+def seldom(met: Mapping[str, int], at_least: Mapping[str, int]) -> dict[str, int]:
+    """Return what a batch of worlds has met less often than it must; a batch shows nothing about what it has not met.
+
+    The usual seeds are always the same, so that their counts never change. The seeds of a campaign are new each time:
+    how often they meet something rare is chance. Of a campaign this returns only what it has not met at all although
+    ``at_least`` asks for so many that chance cannot explain it.
+    """
+    if CAMPAIGN is None:
+        return {what: met.get(what, 0) for what, least in at_least.items() if met.get(what, 0) < least}
+    return {what: 0 for what, least in at_least.items() if least >= _NO_CHANCE and not met.get(what, 0)}
 
 
 def keep(seed: int, *, theme: str = "") -> None:

@@ -18,7 +18,7 @@ from emberkeep.blocklist.detection import DetectionLimits, FaultDetector
 from emberkeep.blocklist.symptoms import Symptom, symptom_of
 from tests.campaign import seeds
 
-HISTORIES = seeds(50, theme="detection", times=10)
+HISTORIES = seeds(50, theme="detection", times=4)
 LIMITS = DetectionLimits(witnesses=3, max_share=0.2, window=600.0, proof=30.0, respect=3600.0)
 STEP = 10.0  # seconds
 SECONDS = 1500.0  # of each history
@@ -196,8 +196,8 @@ def test_most_bad_nodes_are_found_and_hardly_any_good_one_is_blocked() -> None:
     for seed in HISTORIES:
         tally.run(world_of(seed, bad=seed % 3, faulty=seed % 4))
     print(tally)
-    assert tally.found >= 0.7 * tally.shown, tally
-    assert tally.false <= 0.005 * len(HISTORIES), tally
+    assert tally.found >= 0.8 * tally.shown, tally
+    assert tally.false <= len(HISTORIES) // 50, tally
 
 
 @pytest.mark.campaign
@@ -208,7 +208,7 @@ def test_a_job_that_fills_one_disk_after_the_other_takes_few_good_nodes_with_it(
     for seed in HISTORIES[: len(HISTORIES) // 2]:
         tally.run(world_of(seed, bad=seed % 3, fillers=1 + seed % 2))
     print(tally)
-    assert tally.found >= 0.6 * tally.shown, tally
+    assert tally.found >= 0.5 * tally.shown, tally
     assert tally.false <= tally.histories, tally
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
 from emberkeep.jobmanager.views.cluster import Stranger
-from tests.campaign import keep, seeds
+from tests.campaign import keep, seeds, seldom
 from tests.simulation.test_cluster import STREAM, drivers, node_of, passes, running, wait_for
 from tests.simulation.test_cut_off_leader import everything
 from tests.support.simulator.cluster import JM_NODE
@@ -135,4 +135,4 @@ def test_many_stores_are_put_back() -> None:
     for report in batch.failures:
         keep(int(report.seed.rpartition("-")[2]), theme="older")
     assert not batch.failures, batch.failures[0].failure()
-    assert batch.counts["store put back"] >= len(numbers)
+    assert not seldom(batch.counts, {"store put back": len(numbers)})
