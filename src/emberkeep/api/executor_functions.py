@@ -52,8 +52,8 @@ def on_executor(factory: Callable[[], T], name: str = "") -> ExecutorFunction[T]
     """Return a function that has one instance in each Python worker of the executors.
 
     ``factory`` makes an instance; it travels to the workers like any function given to Spark. ``name`` distinguishes
-    the function from others; by default it is the factory's name. The ``initialize_state`` of the next instance to
-    begin gets a list of all states that no instance has; it is not called if there are none.
+    the function from others; by default it is the factory's name. States that no living instance has are passed, as a
+    list, to the ``initialize_state`` of the next instance that begins; without such states it is not called.
     """
     return ExecutorFunction(factory, name or f"{factory.__module__}.{factory.__qualname__}")
 

@@ -94,7 +94,10 @@ class Instance:
         close_once(self.function)
 
     def _rejoined(self, link: Link) -> Channel:
-        """Return a new connection. Raises Conflict if the driver counts this instance as lost or is another driver."""
+        """Return a new connection.
+
+        Raises Conflict if the driver counts this instance as lost, or if the driver of another attempt replies.
+        """
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -141,7 +144,7 @@ class Instance:
     # --- the end of the worker ----------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Send the state to the driver for a later instance, and close the function: the worker or its executor ends.
+        """Send the state to the driver for a later instance, and close the function. The worker or its executor ends.
 
         If the driver is gone, only close the function. Do nothing if it is closed already (END-3).
         """

@@ -37,7 +37,7 @@ class ForeachObjects:
 
 
 class StandIn:
-    """A writer for ``foreach``. It has the class name of the object, which distinguishes queries without a name."""
+    """A writer for ``foreach``. It has the object's class name, because that name distinguishes unnamed queries."""
 
     def __init__(self, instance: ExecutorFunction[_Living], kind: type) -> None:
         self._instance = instance

@@ -71,7 +71,10 @@ def register(function: Any, name: str = "") -> Any:
 
 
 def takes_part(function: Any) -> bool:
-    """True if an object has any lifecycle method; False for a class. On a function, ``close`` alone does not count."""
+    """True if an object has any lifecycle method; False for a class.
+
+    On a Python function, an attribute ``close`` alone does not count.
+    """
     if isinstance(function, type):
         return False
     if outlives_batches(function):
@@ -94,6 +97,6 @@ def name_of(function: Any) -> str:
 
 
 def numbered(wanted: str, taken: Collection[str]) -> str:
-    """Return the name, with a number from the second use on."""
+    """Return ``wanted`` if it is not ``taken``, else with the first free number: ``wanted#2``, ``wanted#3``, …"""
     names = itertools.chain([wanted], (f"{wanted}#{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in taken)

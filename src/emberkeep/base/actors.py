@@ -178,7 +178,7 @@ class Actor:
 class ActorPart:
     """A part of an actor: it owns a piece of the actor's state, and its methods may be ``asked`` or ``told`` as well.
 
-    They run as turns of the actor. Other turns of that actor call the part's plain methods.
+    Such methods run as turns of the actor. The part's plain methods are called by other turns of the actor.
     """
 
     def __init__(self, owner: Actor) -> None:

@@ -37,18 +37,18 @@ class Rejection(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """The most open connections of a port: with a login, without one, and without one from a single address."""
+    """How many connections a port may have open."""
 
-    open: int
-    unproven: int
-    unproven_of_address: int
+    open: int  # with or without a login
+    unproven: int  # without a login
+    unproven_of_address: int  # without a login, from a single address
 
 
 def process_limits(descriptors: int | None = None) -> ConnectionLimits:
     """Return limits that leave descriptors for this process's own files and outgoing connections.
 
-    ``descriptors``: the most open files of the process; by default what the system allows (``ulimit -n``). A quarter
-    is reserved. The limit of unproven connections allows for several ports in a process.
+    ``descriptors``: how many files the process may have open; by default what the system allows (``ulimit -n``). A
+    quarter is reserved. The limit of unproven connections allows for several ports in a process.
     """
     if descriptors is None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -59,7 +59,7 @@ def process_limits(descriptors: int | None = None) -> ConnectionLimits:
 
 
 class Peer(Protocol):
-    """A connection, seen from the table."""
+    """A connection as the table uses it."""
 
     @property
     def address(self) -> str:

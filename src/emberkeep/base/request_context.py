@@ -24,7 +24,7 @@ REQUEST_TARGET: Final = web.RequestKey("REQUEST_TARGET", dict[str, str])  # what
 
 
 def is_logged_in(request: web.Request) -> bool:
-    """True if the request's login is still valid: no log-out, no expiry, no revocation since it came."""
+    """True if the request's login is still valid: not logged out, expired or revoked since the request arrived."""
     still = request.get(REQUEST_IS_LOGGED_IN)
     return still is None or still()
 

@@ -50,7 +50,7 @@ class _Entry:
 class CacheMachine:
     """The references of one cache and its staged clean-up.
 
-    A BLOB is staged the moment that it has no reference left.
+    A BLOB is staged as soon as it has no reference left.
     """
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class CacheMachine:
             self._settle(owner, key, entry)
 
     def claim(self, owner: JobId, key: BlobKey, holder: str | None) -> Claim:
-        """Begin to retrieve a BLOB for ``holder``, or for the transfer itself if ``holder`` is None.
+        """Note that the retrieval of a BLOB begins: for ``holder``, or for the transfer itself if ``holder`` is None.
 
-        The BLOB is kept from now on, even if it was due for deletion.
+        The claim keeps the BLOB from now on, even if it was due for deletion.
         """
         self._claims += 1
         self._entry(owner, key).claims[self._claims] = holder

@@ -47,7 +47,7 @@ class LocalStore(Protocol):
         """
 
     async def share(self, owner: JobId, key: BlobKey) -> bool:
-        """Give ``owner`` this content without a transfer, from another owner that has it, verified.
+        """Give ``owner`` this content without a transfer, if another owner has it and it can be verified.
 
         Return False if no owner has it.
         """

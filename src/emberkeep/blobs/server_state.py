@@ -79,8 +79,8 @@ class ServerState:
     def needless(self) -> dict[JobId, list[BlobKey]]:
         """Return permanent BLOBs in the HA store that nothing has needed for a whole interval (BLOB-16).
 
-        BLOBs that have arrived or lost their last reference since then are left out: their client may submit the job to
-        the next leader.
+        BLOBs that arrived or lost their last reference within that interval are left out: their client may submit the
+        job to the next leader.
         """
         found: dict[JobId, list[BlobKey]] = {}
         for owner_id, owner in self.owners.items():

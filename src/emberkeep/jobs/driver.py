@@ -44,7 +44,7 @@ class Driver:
     heard_at: float  # last message of its JobMaster; before the first one, as ``since``
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
     home: DriverHome | None = None  # if recovered: where it was ordered to start, if known
-    ordered: bool = False  # True if by this leader, so its script runs only after it has registered here
+    ordered: bool = False  # this leader ordered its start, so its script runs only after it has registered here
     moving: bool = False  # it is being stopped, to start elsewhere
     pid: int = 0
     start: StartState = StartState.ORDERED

@@ -2,7 +2,7 @@
 
 Pure: events in, effects out.
 
-On an evacuated node a streaming driver stops between two micro-batches and continues elsewhere. Another driver is
+On an evacuated node a streaming driver stops between two micro-batches and continues elsewhere. Any other driver is
 restarted elsewhere, or stays until its job ends, as the blocklist entry says. Only streaming drivers leave a draining
 task manager, each as soon as there is room for it elsewhere.
 
@@ -147,7 +147,7 @@ class MoveMachine:
         return self._leaving if self._leaving is not None and self._leaving.attempt == attempt else None
 
     def outcome(self, driver: DriverFacts, places: PlacesToLeave, outcome: AttemptOutcome) -> AttemptOutcome:
-        """Return the outcome as a move if the driver was lost while it had to move.
+        """Return ``outcome``, changed to a move if the driver was lost while it had to leave its place.
 
         An earlier leader may have ordered the move, so this does not depend on an order of this leader.
         """
@@ -176,8 +176,8 @@ class MoveMachine:
     def _press(self, driver: DriverFacts, now: float, *, patiently: bool) -> list[Effect]:
         """Ask a streaming driver to leave, or restart it elsewhere after ``patience`` seconds.
 
-        ``patiently``: do not count those seconds yet. A drain and a savepoint have time limits of their own, and a
-        restart would undo them.
+        ``patiently``: do not count those seconds yet. A savepoint, and the draining of a task manager, have time limits
+        of their own, and a restart would defeat them.
         """
         known = self.leaving(driver.attempt) or Leaving(driver.attempt, now)
         since = now if patiently else known.since

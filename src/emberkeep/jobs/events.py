@@ -155,8 +155,8 @@ class TaskManagerLost(msgspec.Struct, frozen=True):
 class PlaceBlocked(msgspec.Struct, frozen=True):
     """This instance of a task manager no longer gets anything new.
 
-    Sent for a place whose driver was not ordered yet, and for a place whose order to start the driver is neither under
-    way nor known to be accepted.
+    Sent for a place at which the driver's start was not ordered yet, or at which the order is neither under way nor
+    known to be accepted.
     """
 
     instance: InstanceId
@@ -326,7 +326,7 @@ class RecordResult(msgspec.Struct, frozen=True):
 
 
 class JobOver(msgspec.Struct, frozen=True):
-    """The result is durable, and the driver is gone or its time has passed: forget the job's resources."""
+    """The result is durable, and the driver is gone or the time allowed for its end has passed: forget the job."""
 
 
 Effect = (

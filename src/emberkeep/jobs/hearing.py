@@ -91,7 +91,7 @@ class Hearing:
 
 
 def _move_older(times: dict[TaskManagerId, float], limit: float, to: dict[TaskManagerId, float]) -> None:
-    """Move the entries that are as old as ``limit`` or older; ``times`` are in order."""
+    """Move the entries that are as old as ``limit`` or older to ``to``; ``times`` begins with the oldest."""
     while times:
         peer, at = next(iter(times.items()))
         if at > limit:

@@ -44,11 +44,11 @@ Item = tuple[Kind, JobId]
 
 @dataclass(frozen=True)
 class Periods:
-    """Times for which marked data is kept, in milliseconds."""
+    """Times for which data is kept, in milliseconds."""
 
-    unknown_ms: int
-    ended_ms: int
-    damaged_ms: int
+    unknown_ms: int  # after the mark, if the job store does not know the job
+    ended_ms: int  # after the mark, if the job has ended
+    damaged_ms: int  # after the job failed because its records were damaged
 
     @property
     def warning_ms(self) -> int:

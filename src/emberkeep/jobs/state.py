@@ -37,8 +37,8 @@ class JobState:
     """The state of one job. Only the job's machine and its parts change it.
 
     ``attempt``: the newest attempt number in the store, 0 for a job that was never started. ``home``: where that
-    attempt's driver was ordered to start. ``stopped``: the job was suspended or drained, and no attempt follows that
-    one.
+    attempt's driver was ordered to start. ``stopped``: the job was suspended or drained, and no further attempt
+    follows.
     """
 
     graph: JobGraph

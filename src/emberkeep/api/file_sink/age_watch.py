@@ -17,7 +17,7 @@ class AgeWatch:
     """A daemon thread that calls ``show`` once ``due_ms`` (Unix milliseconds, None: never) has passed."""
 
     def __init__(self, due_ms: Callable[[], int | None], show: Callable[[], None], alive: Callable[[], bool]) -> None:
-        """``alive``: returns True while Spark is up; the thread ends with it."""
+        """``alive``: returns True while Spark is up; the thread ends once it returns False."""
         self._due_ms = due_ms
         self._show = show
         self._alive = alive

@@ -46,8 +46,8 @@ def claimed(state: SinkState | None, owner: SinkWriter, first_growth: float, out
 def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "") -> SinkState | None:
     """Return the state in which this batch is the next one to write; None if its rows are in the output already.
 
-    ``adopted``: id of the query whose output another query continues. Raises OutputOfAnotherQuery, OutputIsAhead,
-    BatchesMissing, OutputUnavailable.
+    ``adopted``: id of the other query that wrote the output before, if this query continues it. Raises
+    OutputOfAnotherQuery, OutputIsAhead, BatchesMissing, OutputUnavailable.
     """
     if not state.query and arrival.committed_before > NOTHING_YET:
         raise OutputUnavailable(

@@ -1,7 +1,7 @@
 """The sink's commit log: numbered entries, each with the whole state, each created only if its number is free.
 
-A writer must know the newest entry to append the next one. So if two writers append, one finds its number taken and has
-been superseded: each new attempt begins by appending an entry.
+A writer must know the newest entry to append the next one, and each new attempt begins by appending an entry. So a
+writer that finds its next number taken has been superseded.
 """
 
 from __future__ import annotations

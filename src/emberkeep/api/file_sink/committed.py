@@ -12,7 +12,7 @@ from emberkeep.api.file_sink.ports import Frames
 
 
 class Commits:
-    """Knowledge of the batches that Spark has committed.
+    """Tells which batches Spark has committed.
 
     ``restored``: a query and its newest committed batch, from the savepoint that the job starts from.
     """

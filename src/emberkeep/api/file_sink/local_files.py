@@ -18,7 +18,7 @@ from emberkeep.base.files.operations import SYSTEM_FILES
 
 
 class LocalFiles:
-    """Implements SinkFiles. A link makes a file appear complete and only once; a rename does not overwrite."""
+    """Implements SinkFiles. A created file appears by a link, complete and only once; a move does not overwrite."""
 
     def read(self, path: str) -> bytes:
         with _explained(path):

@@ -161,7 +161,7 @@ class PartWriter:
         return state.query, state.last_batch
 
     def committed(self) -> tuple[str, int]:
-        """Return the query and the number of the newest of these batches that Spark has committed."""
+        """Return the query and the number of the newest batch of the output that Spark has committed."""
         state = self._opened()
         return state.query, self._commits.newest(state)
 
@@ -219,7 +219,7 @@ class PartWriter:
             self._drop(before, state)
 
     def _rolled(self, state: SinkState, *, through: int, everything: bool) -> SinkState:
-        """Do what is due; the result is not committed yet."""
+        """Merge the pieces that are due, or make parts of them. Return the new state, which is not committed yet."""
         work = due(state, self._limits, self._form, self._now_ms(), through=through, everything=everything)
         for one in work:
             state = self._done(state, one)

@@ -112,7 +112,7 @@ def _is_large(pieces: Sequence[Piece], limits: Limits, growth: float) -> bool:
 
 
 def _crowded(buckets: dict[str, tuple[Piece, ...]]) -> frozenset[str]:
-    """Return the buckets with the most pieces: enough of them that the others have few pieces in total."""
+    """Return the buckets with the most pieces, until the others have at most _MOST_PIECES in total."""
     total = sum(map(len, buckets.values()))
     chosen = []
     for bucket in sorted(buckets, key=lambda name: len(buckets[name]), reverse=True):

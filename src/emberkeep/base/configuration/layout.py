@@ -113,7 +113,7 @@ class StateLayout:
 
     @property
     def ha_blobs(self) -> str:
-        """A directory, or the address of an object store."""
+        """The location of the BLOBs kept for recovery: a directory, or the address of an object store."""
         return self.configuration[BLOB_HA_STORAGE] or str(self._of_cluster("blobs"))
 
     @property

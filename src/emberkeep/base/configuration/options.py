@@ -110,7 +110,7 @@ ENCRYPTION = define(
         choice("none", "tls"),
         "choice",
         "Encryption of REST, web page, RPC and BLOBs, and the default of Spark's own encryption. `tls`: TLS 1.3; "
-        "callers prove each server by the cluster's CA before they send the token. Jobs encrypt the links between "
+        "callers verify each server with the cluster's CA before they send the token. Jobs encrypt the links between "
         "their Spark processes, and what these spill. `none` is possible on loopback, and gives the token to any "
         "process that takes a server's port. Set the same value everywhere.",
     )
@@ -131,8 +131,9 @@ TLS_CERTIFICATE = define(
         "",
         text,
         "path",
-        "PEM file with this node's certificate and its intermediates. It names the addresses at which the node's "
-        "processes are called. Empty: a certificate of the cluster's own CA, below `tls` in the state directory.",
+        "PEM file with this node's certificate and its intermediates. The certificate must name the addresses at which "
+        "the node's processes are called. Empty: a certificate of the cluster's own CA, below `tls` in the state "
+        "directory.",
     )
 )
 TLS_KEY = define(
@@ -144,7 +145,8 @@ TLS_CA = define(
         "",
         text,
         "path",
-        "PEM file with the CAs that may prove the cluster's processes. Empty: `tls/ca.pem` below the state directory.",
+        "PEM file with the CAs that may issue certificates of the cluster's processes. Empty: `tls/ca.pem` below the "
+        "state directory.",
     )
 )
 ALLOWED_HOSTS = define(
@@ -169,7 +171,7 @@ OIDC_ISSUER = define(
     )
 )
 OIDC_AUDIENCE = define(
-    Option("security.oidc.audience", "", text, "name", "Value that the claim `aud` of these tokens must have.")
+    Option("security.oidc.audience", "", text, "name", "Value that the claim `aud` of the issuer's tokens must have.")
 )
 OIDC_ROLES = define(
     Option(
@@ -177,7 +179,7 @@ OIDC_ROLES = define(
         "",
         text,
         "list",
-        "Roles of their holders, separated by commas: `VALUE=ROLE` or `VALUE=ROLE@NAMESPACE`, where VALUE is one of "
+        "Roles of token holders, separated by commas: `VALUE=ROLE` or `VALUE=ROLE@NAMESPACE`, where VALUE is one of "
         "the values of security.oidc.role-claim. If several match, the most powerful role counts.",
     )
 )
@@ -187,7 +189,7 @@ OIDC_ROLE_CLAIM = define(
         "groups",
         text,
         "name",
-        "Claim of these tokens that security.oidc.roles refers to.",
+        "Claim of the issuer's tokens that security.oidc.roles refers to.",
     )
 )
 OIDC_NAME_CLAIM = define(
@@ -205,7 +207,7 @@ OIDC_CA = define(
         "",
         text,
         "path",
-        "PEM file with the CAs that may prove the issuer. Empty: those of the system.",
+        "PEM file with the CAs that may issue the certificate of the issuer's server. Empty: those of the system.",
     )
 )
 
@@ -585,7 +587,7 @@ STOP_SCRIPT_TIMEOUT = define(
         60.0,
         duration,
         "duration",
-        "How long the script of a suspended or drained job may run after its queries have ended. Then its "
+        "How long the script of a suspended or drained job may run after its queries have ended. After that time its "
         "driver gets SIGTERM. The job is FINISHED either way.",
     )
 )
@@ -595,7 +597,7 @@ STOP_BATCH_TIMEOUT = define(
         600.0,
         duration,
         "duration",
-        "How long running micro-batches may take to end after a savepoint or stop was requested. Then the "
+        "How long running micro-batches may take to end after a savepoint or stop was requested. After that time the "
         "request fails and the job continues.",
     )
 )
@@ -606,7 +608,7 @@ STOP_FUNCTION_TIMEOUT = define(
         duration,
         "duration",
         "How long a user function may take for one call at a savepoint or at the end of the job. The limit "
-        "holds for each function in the driver, and for all instances on executors together. Then a "
+        "holds for each function in the driver, and for all instances on executors together. After that time a "
         "savepoint or stop fails and the job continues; at the end of its sources, the attempt fails.",
     )
 )
@@ -617,7 +619,7 @@ STOP_SAVEPOINT_TIMEOUT = define(
         duration,
         "duration",
         "How long each step of a savepoint or stop may take once the micro-batches have ended: the planned "
-        "batches of a drain, a call of all user functions, the copy, the restart of queries. Then the "
+        "batches of a drain, a call of all user functions, the copy, the restart of queries. After that time the "
         "request fails and the job continues. If the step cannot be undone, the attempt ends and the next "
         "one continues.",
     )
@@ -736,7 +738,7 @@ REGISTRATION_TIMEOUT = define(
         120.0,
         duration,
         "duration",
-        "How long a task manager that the JobManager has started may take to register. Then it is killed, "
+        "How long a task manager that the JobManager has started may take to register. After that time it is killed, "
         "and the start counts as failed.",
     )
 )
@@ -830,7 +832,7 @@ EXECUTOR_START_TIMEOUT = define(
         120.0,
         duration,
         "duration",
-        "How long a requested executor may take to register with Spark. Then it is ended and replaced.",
+        "How long a requested executor may take to register with Spark. After that time it is ended and replaced.",
     )
 )
 DRIVER_LEASE = define(
@@ -848,7 +850,8 @@ DRIVER_START_TIMEOUT = define(
         120.0,
         duration,
         "duration",
-        "How long a driver may take to register after its start was requested. Then it is ended and counts as lost.",
+        "How long a driver may take to register after its start was requested. After that time it is ended and "
+        "counts as lost.",
     )
 )
 DRIVER_START_ATTEMPTS = define(

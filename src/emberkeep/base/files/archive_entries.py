@@ -26,7 +26,7 @@ _PAX_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 class UnacceptableHeader(tarfile.TarError):
     """A header is longer than is allowed, or has a negative size.
 
-    Not a ReadError, after which tarfile tries other compressions.
+    This is no ReadError, because after a ReadError tarfile would try other compressions.
     """
 
 
@@ -67,7 +67,7 @@ class _Header(tarfile.TarInfo):
 class TarMembers(tarfile.TarFile):
     """A tar file whose members are read one after the other with ``next``, each with bounded headers.
 
-    Unlike other tar files, it does not keep the members that it has read.
+    Unlike its base class, it does not keep the members that it has read.
     """
 
     tarinfo = _Header

@@ -123,10 +123,10 @@ class Finding:
 
 
 def claim(place: Path, mine: Owner, *, ignoring: Collection[str] = (), files: FileOps = SYSTEM_FILES) -> Owner:
-    """Return the record of an existing directory that ``mine`` owns; if the directory is empty, write the record first.
+    """Return the ownership record of an existing directory; if the directory is empty, write ``mine`` as its record.
 
     Of several processes that claim an empty place at once, one gets it. ``ignoring``: names that do not count as data.
-    Raises OwnedByAnother, HasNoOwner, Unavailable, Damaged, NewerFormat or Fatal (no space).
+    Raises OwnedByAnother (than the owner in ``mine``), HasNoOwner, Unavailable, Damaged, NewerFormat, Fatal (no space).
     """
     finding = check(place, mine, ignoring=ignoring)
     if finding.standing is PlaceStanding.EMPTY:
@@ -137,8 +137,8 @@ def claim(place: Path, mine: Owner, *, ignoring: Collection[str] = (), files: Fi
 def adopt(place: Path, mine: Owner, *, files: FileOps = SYSTEM_FILES) -> Owner:
     """Write ``mine`` as the record of a directory that has none, whatever data it holds, and return the record.
 
-    For an operator's decision, and for data that certainly belongs to this cluster. Another process may write its
-    record first. Raises what ``claim`` raises, except HasNoOwner.
+    For an operator's decision, and for data that certainly belongs to this cluster. If another process writes its
+    record first, act as ``claim`` does then. Raises what ``claim`` raises, except HasNoOwner.
     """
     try:
         create_file(place / OWNER_FILE, encode_owner(mine), mode=0o644, files=files)
@@ -156,7 +156,7 @@ def rewrite(place: Path, owner: Owner) -> None:
 
 
 def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Finding:
-    """Find the relation of ``mine`` to a directory. Blocks, raises nothing."""
+    """Return the relation of the owner in ``mine`` to a directory. Blocks; raises nothing."""
     where = place / OWNER_FILE
     try:
         owner = read_owner(place)

@@ -34,7 +34,7 @@ class AttemptEnd:
     def ends_as_judged(self, now: Moment) -> bool:
         """Judge a driver's end that was reported while the graph could not be read.
 
-        Return True if the script has succeeded; in that case the job has ended.
+        Return True if the script has succeeded; in that case the job ends as FINISHED.
         """
         job = self._job
         end, job.end_to_judge = job.end_to_judge, None
