@@ -15,7 +15,7 @@ MOST_MS: Final = 253_402_300_800_000  # the year 10000
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Entries by time (Unix milliseconds, both ends included), identity, job and outcome; "" selects all.
 
-    ``before``: only entries with a lower id than this, for the next page. ``limit``: the most entries.
+    ``before``: only entries with a lower id than this, for the next page. ``limit``: the largest number of entries.
     """
 
     since_ms: int = 0

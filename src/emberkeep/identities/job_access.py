@@ -17,7 +17,7 @@ class OwnedJob(Protocol):
     """A job, as far as access to it is concerned.
 
     ``owner``: the name of the identity that submitted it, "" for the cluster's own token. ``namespace``: "" for none.
-    ``has_known_owner``: False while both cannot be read.
+    ``has_known_owner``: False while neither can be read.
     """
 
     @property
@@ -34,14 +34,14 @@ JobT = TypeVar("JobT", bound=OwnedJob)
 
 
 def sees(identity: Identity, job: OwnedJob) -> bool:
-    """Return True if the job is shown to the identity. One with a namespace sees the jobs of this namespace only."""
+    """Return True if the job is shown to the identity. An identity with a namespace sees only the jobs in it."""
     if not identity.namespace:
         return True
     return job.has_known_owner and job.namespace == identity.namespace
 
 
 def may_act(identity: Identity, job: OwnedJob) -> bool:
-    """Return True if the identity may change the job: each one that an operator sees, and a submitter's own ones."""
+    """Return True if the identity may change the job: an operator any job that it sees, a submitter only its own."""
     if not sees(identity, job) or not identity.role.includes(Role.SUBMITTER):
         return False
     if identity.role.includes(Role.OPERATOR):

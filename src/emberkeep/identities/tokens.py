@@ -17,7 +17,7 @@ from emberkeep.identities.model import NamedToken, NamedTokens
 
 MOST_VALID = 2  # of one name: the token in use, and the one that replaces it
 MOST_TOKENS = 1000
-REMEMBERED_MS = 30 * 24 * 3600 * 1000  # so long the cluster can say why a token is no longer valid
+REMEMBERED_MS = 30 * 24 * 3600 * 1000  # for this long the cluster can say why a token is no longer valid
 _PREFIX = "ek"
 
 

@@ -28,8 +28,8 @@ class Authority:
     """Either confirmed or in doubt; the steady clock is held exactly while the authority is in doubt.
 
     ``confirm`` writes to the store and raises Conflict if another JobManager is the leader; it may take ``patience``
-    seconds. After a doubt of ``forgiving`` seconds or more, the silence of task managers is measured only from then on,
-    because this leader may have missed their heartbeats.
+    seconds. After a doubt of ``forgiving`` seconds or more, the silence of task managers is measured only from its end
+    on, because this leader may have missed their heartbeats.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class TokenRegistry:
         self._unread.set()
 
     async def run(self) -> None:
-        """Read the record, again until it can be read, and after each change with an unknown outcome. Never return."""
+        """Read the record until that succeeds, and again after each change with an unknown outcome. Never return."""
         while True:
             await self._unread.wait()
             try:

@@ -21,7 +21,7 @@ class SharedStorage(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """Everything here is the same for the whole run of a JobManager.
+    """What a JobManager finds around it, the same for its whole run.
 
     - ``rpc``: how it calls other processes; ``address``: host:port where they call it.
     - ``checkpoint_root``: where queries without a checkpoint location of their own keep theirs.

@@ -13,7 +13,7 @@ LISTENED_BEATS = 2  # heartbeat intervals within which all reachable task manage
 
 @dataclass(frozen=True)
 class JobPolicy:
-    """All durations in seconds."""
+    """The numbers for one job. All durations are in seconds."""
 
     heartbeat_timeout: float
     lease: float

@@ -50,8 +50,8 @@ class LeaderAddress(msgspec.Struct, frozen=True):
 class LeaderNews(msgspec.Struct, frozen=True):
     """What a process knows about the leader.
 
-    ``job_managers``: known addresses of JobManagers, most recently reported first. Followers, too, reply
-    with the address of the leader.
+    ``job_managers``: known addresses of JobManagers, most recently reported first. JobManagers that do not lead can be
+    asked too: they reply with the leader's address.
     """
 
     leader: LeaderAddress | None = None
@@ -128,7 +128,7 @@ class StorageSeen(msgspec.Struct, frozen=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True):
-    """This JobManager must stop. Other processes keep running."""
+    """This JobManager was asked to stop. Other processes keep running."""
 
 
 Event: TypeAlias = (

@@ -36,7 +36,7 @@ class UserFunctions(Protocol):
         """Do the final work of a graceful shutdown: after a drain's savepoint, or once all sources have ended."""
 
     def close(self) -> None:
-        """Free resources, at every kind of end. Failures are logged, never raised."""
+        """Free resources, however the job ends. Failures are logged, never raised."""
 
 
 class SavepointObjects(Protocol):

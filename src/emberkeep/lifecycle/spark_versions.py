@@ -17,9 +17,10 @@ MIGRATION_GUIDE = "https://spark.apache.org/docs/latest/streaming/ss-migration-g
 
 @dataclass(frozen=True)
 class VersionVerdict:
-    """``refusal``: why a job cannot start from the savepoint.
+    """The result of ``judge``.
 
-    ``warning``: what to check first. Each "" if there is none.
+    ``refusal``: why a job cannot start from the savepoint; "" if it can. ``warning``: what to check before the start;
+    "" for nothing.
     """
 
     refusal: str = ""

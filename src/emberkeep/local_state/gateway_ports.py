@@ -21,7 +21,7 @@ from emberkeep.local_state.model import Caller, FileStatus, StatePath
 class OpenedFile:
     """A file opened for reading. ``length``: number of bytes that ``pieces`` yields.
 
-    ``pieces`` raises RetryLater if it cannot continue. Close it after use.
+    ``pieces`` raises RetryLater if it cannot continue. Close ``pieces`` after use.
     """
 
     length: int

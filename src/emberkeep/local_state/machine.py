@@ -89,7 +89,8 @@ class Ownership:
     def freed(self, job_id: JobId, allocation_id: AllocationId, *, may_return: bool) -> tuple[Effect, ...]:
         """Note a slot that was given back.
 
-        ``may_return``: its executor or attempt had ended by itself, or it was never used.
+        ``may_return``: leave its copies behind instead of dropping them, because its executor or attempt has ended by
+        itself, or it was never used.
         """
         job = self._jobs.setdefault(job_id, _Job())
         job.held.discard(allocation_id)
@@ -132,7 +133,7 @@ class Ownership:
 def evictions(records: Sequence[CopyRecord], used: int, quota: int) -> tuple[CopyRecord, ...]:
     """Return the copies to drop so that the rest fits the quota.
 
-    It drops a little more than necessary, so that not every new file causes an eviction. ``records``: least recently
+    They are a little more than necessary, so that not every new file causes an eviction. ``records``: least recently
     used first. ``used``, ``quota``: bytes on the disk.
     """
     if used <= quota:

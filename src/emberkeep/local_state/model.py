@@ -58,7 +58,7 @@ class FileStatus(Compatible, frozen=True, kw_only=True):
 
 
 class CopyRecord(Compatible, frozen=True, kw_only=True):
-    """The record at the end of a local copy: its bytes, its generation, and the allocation that owns it."""
+    """The record at the end of a local copy: which bytes of which file it holds, and which allocation owns it."""
 
     path: StatePath
     job_id: JobId
@@ -84,7 +84,7 @@ _RECORD_BYTES = 512  # of the snapshot record, roughly
 
 
 class Holding(Compatible, frozen=True, kw_only=True):
-    """Copies of one state store partition on a node's disk. The newest version decides where its task should run."""
+    """Copies of one state store partition on a node's disk. The partition's task should run where they are newest."""
 
     job_id: JobId
     root: str

@@ -64,7 +64,8 @@ def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, He
             stores.setdefault(partition, set()).add(store)
             version, size = scores.setdefault(partition, {}).get(node, (0, 0))
             scores[partition][node] = (max(version, holding.newest_version), size + holding.size)
-    # The newest version is on the node that last ran the partition. Among equals, one that holds more fetches less.
+    # The newest version is on the node that last ran the partition. Of equal nodes, the one that holds more bytes has
+    # to fetch fewer.
     return {
         partition: HeldPartition(
             stores=frozenset(stores[partition]),

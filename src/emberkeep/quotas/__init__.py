@@ -1,1 +1,1 @@
-"""How much one caller may use, so that its load does not take the cluster away from the others. Pure."""
+"""How much one caller may use, so that its load does not keep the others from using the cluster. Pure."""

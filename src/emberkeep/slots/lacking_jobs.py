@@ -9,7 +9,7 @@ from emberkeep.slots.shelves import Due
 
 
 class LackingJobs:
-    """The jobs that have wants, and only those. A job that gets new wants makes the next round for slots ``due``."""
+    """The jobs that lack slots, and only those. A job that turns out to lack slots makes the next round ``due``."""
 
     def __init__(self, due: Due) -> None:
         self._jobs: dict[JobAccount, None] = {}

@@ -23,7 +23,7 @@ class _Pending:
 
 
 class PendingSlots:
-    """Each pending slot is also in ``pending`` of its member and in ``held`` of its job.
+    """The pending slots. Each is also in ``pending`` of its member and in ``held`` of its job.
 
     All times are monotonic seconds. ``timeout``: how long a slot may take to appear in a report.
     """

@@ -21,7 +21,10 @@ _FAILURES_OVER = 60.0  # seconds over which failed starts are counted
 
 @dataclass(frozen=True)
 class SupplyLimits:
-    """Slots are totals, times are seconds. ``max_failures``: failed starts per minute after which starting pauses."""
+    """The limits of the supply. Slots are totals, times are seconds.
+
+    ``max_failures``: failed starts per minute after which starting pauses.
+    """
 
     min_slots: int
     max_slots: int

@@ -99,8 +99,8 @@ class TaskManagerService:
     async def retired(self) -> None:
         """Return when the caller must call ``shutdown``.
 
-        This is the case once the JobManager has ordered this task manager to stop, and all work has ended or its time
-        has passed.
+        This is the case once the JobManager has ordered this task manager to stop, and all work here has ended or the
+        time allowed for it has passed.
         """
         executor, orders = self.executor, self.executor.orders
         await orders.stop_asked.wait()

@@ -90,7 +90,8 @@ class BlobCopies:
     async def bring(self, owner: JobId, key: BlobKey, *, keeps_local: bool = False) -> None:
         """Copy a BLOB from the HA store into the local store. Concurrent calls share one copy.
 
-        ``keeps_local``: the local store may have a copy that cannot be read now. Raises what ``path`` raises.
+        ``keeps_local``: the local store may have a copy that cannot be read now, so do not note after a failure that it
+        has none. Raises what ``path`` raises.
         """
         flight = self._flights.get((owner, key))
         if flight is None:

@@ -190,9 +190,9 @@ class BlobCore:
         clock = asyncio.get_running_loop().time
         asked = clock()
         await self.confirm()
-        # A session that has just confirmed lives longer than CONFIRMED_SECONDS, so no other JobManager leads before
-        # that, unless our port refused its connection. One that takes over so early waits equally long before it relies
-        # on any BLOB in the HA store.
+        # A session that has just confirmed lives longer than CONFIRMED_SECONDS, so no other JobManager leads within
+        # that time, unless our port refused its connection. One that takes over so early waits equally long before it
+        # relies on any BLOB in the HA store.
         await self.ha.delete(owner, keys, within=CONFIRMED_SECONDS - (clock() - asked))
 
     async def deletion_ended(self) -> None:

@@ -17,7 +17,7 @@ LISTING_PAUSE = 5.0  # seconds until an HA store that did not answer is listed a
 
 
 class BlobUpkeep:
-    """Does this work in ``run``.
+    """Does the upkeep of one BLOB server in ``run``.
 
     ``interval``: seconds between two clean-ups. ``settles_in``: seconds to wait before the HA store is listed.
     """

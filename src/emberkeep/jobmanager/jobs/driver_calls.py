@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class DriverCalls:
-    """One call for each order. A job's machine repeats an order until the driver has followed it."""
+    """Sends each order in one call. The job's machine repeats an order until it sees that the order was followed."""
 
     def __init__(self, surroundings: Surroundings, timeout: float, term: Term) -> None:
         self._surroundings = surroundings

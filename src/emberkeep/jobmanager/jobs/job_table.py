@@ -104,7 +104,8 @@ class ManagedJob:
 class JobTable:
     """Jobs by id.
 
-    An ended job's machine stays until its driver is gone or the time for its end has passed. Its view stays longer.
+    An ended job's machine stays until the job's driver is gone, or the time allowed for the driver's end has passed.
+    The job's view stays longer.
     """
 
     def __init__(self, keep: int) -> None:

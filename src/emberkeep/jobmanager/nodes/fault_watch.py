@@ -74,7 +74,7 @@ class FaultWatch:
             self._detector.failed(job_id, node_id, symptom, now)
 
     def drivers_ended(self, info: TaskManagerInfo, drivers: Collection[DriverReport], now: float) -> None:
-        """Take drivers that a task manager's report lists for the first time in this state. Only failed ones matter."""
+        """Take drivers whose state is new in a task manager's report. Only those that have failed matter."""
         for driver in drivers:
             outcome = driver.outcome
             if driver.state is not ProcessState.EXITED or outcome is None or outcome.kind is None:

@@ -21,7 +21,10 @@ log = structlog.get_logger(__name__)
 
 
 class SlotOrders:
-    """Sends the orders, as effects of ``actor``, which owns ``slots``. A slot certainly not allocated is withdrawn."""
+    """Sends the orders, as effects of ``actor``, which owns ``slots``.
+
+    A slot that was certainly not allocated is withdrawn.
+    """
 
     def __init__(self, actor: Actor, slots: SlotManager, rpc: RpcClient, term: Term, *, timeout: float) -> None:
         self._actor = actor

@@ -49,7 +49,7 @@ class Strangers:
         return tuple(self._named[key] for key in sorted(self._named))
 
     def answer(self, request: Message, lineage: str, epoch: int) -> Message | None:
-        """Return a special answer to a stranger; None if the sender follows ``lineage`` or any job store.
+        """Return a special answer to a stranger; None if the sender follows ``lineage``, or accepts every job store.
 
         A stranger gets RetryLater. The exception is a heartbeat from a stranger that is not listed here yet: the reply
         has ``known`` False, so that the task manager registers, is listed, and then gets RetryLater.

@@ -40,7 +40,7 @@ class ProcedureView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcedureGateway(Protocol):
-    """Savepoints and stops."""
+    """Requests for savepoints, suspends, drains and moves, and their progress."""
 
     async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
         """Record durably what a job is asked to do. Repeating a request has no effect.

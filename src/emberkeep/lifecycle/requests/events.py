@@ -74,11 +74,11 @@ class EndWritten(msgspec.Struct, frozen=True):
 
 
 class EndNotWritten(msgspec.Struct, frozen=True):
-    """The end of the current request was certainly not written: a newer attempt runs, or the store cannot store it."""
+    """The end of the current request was certainly not written: a newer attempt runs, or the store refuses it."""
 
 
 class NextAttemptRecorded(msgspec.Struct, frozen=True):
-    """A newer attempt is durable. The store has ended a move with that record."""
+    """A newer attempt is durable. If the request was a move, the same write has ended it in the store."""
 
 
 class JobEnded(msgspec.Struct, frozen=True):

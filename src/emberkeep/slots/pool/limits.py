@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class PoolLimits(NamedTuple):
-    """Times in seconds."""
+    """The limits of one slot pool. Times are in seconds."""
 
     max_failures: int  # more failures than this in failure_window fail the attempt
     failure_window: float

@@ -5,7 +5,7 @@ When the executor ends by itself, its slot is given back, and a replacement is r
 doubles with each such end in the failure window. Slots lost with their task manager are requested again at once.
 
 A silent task manager does not mean a lost executor: while Spark receives the executor's heartbeats, its slot is kept,
-for the orphan timeout at most. A restarted task manager offers the slot again, and the slot is bound to the new
+for the orphan timeout at most. A restarted task manager offers the slot again, and the attempt holds it on the new
 instance: with its executor if that still runs, else with a new one. A slot that this attempt has released is refused
 unless its executor is known to have ended.
 

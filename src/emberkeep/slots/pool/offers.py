@@ -79,7 +79,10 @@ class Offers:
     def bind_again(
         self, slot: HeldSlot, info: TaskManagerInfo, found: FoundExecutor | None, now: float
     ) -> list[PoolEffect]:
-        """Bind the slot to another instance of its task manager, which has executor ``found`` in it or none."""
+        """Hold the slot on another instance of its task manager from now on.
+
+        ``found``: the executor that this instance has in the slot; None if it has none.
+        """
         pool, before = self._pool, slot.task_manager
         slot.task_manager = info
         pool.lives.heard(info, now)

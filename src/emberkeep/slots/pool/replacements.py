@@ -10,7 +10,10 @@ DOUBLINGS = 32  # more doublings than the initial pause needs to reach the longe
 
 
 class Replacements:
-    """Each pause holds back one replacement, and doubles with each end in the failure window. Times are in seconds."""
+    """The current pauses. Each holds back one replacement. Its length doubles with each end in the failure window.
+
+    Times are in seconds.
+    """
 
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits

@@ -1,4 +1,4 @@
-"""Drops the slots of task managers that are lost, or silent without an executor that Spark vouches for."""
+"""Drops slots whose task manager is lost, or is silent while Spark does not vouch for the slot's executor."""
 
 from __future__ import annotations
 

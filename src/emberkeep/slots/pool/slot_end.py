@@ -19,8 +19,8 @@ class SlotEnd:
 
     def give_back(self, slot: HeldSlot) -> list[PoolEffect]:
         self._forget(slot)
-        # If the release never arrives, heartbeats show the task manager that the slot is no longer held. It frees
-        # nothing on its own while the driver runs on the same node.
+        # If the release never arrives, heartbeats show the task manager that the slot is no longer held. The task
+        # manager frees nothing on its own while the driver runs on the same node.
         self._pool.lives.stray(slot.task_manager)
         self._pool.releasing[slot.allocation.id] = slot.task_manager.address
         return [ReleaseSlotAt(slot.allocation.id, slot.task_manager.address, stopped=self._pool.stopping)]

@@ -25,7 +25,7 @@ class UnmetNeed:
             pool.without_slot_since = now
 
     def review(self, now: float) -> list[PoolEffect]:
-        """Fail an attempt that has waited too long for its first slot.
+        """Fail an attempt that has been without any slot for too long.
 
         Time during which unblocking nodes might help does not count: the operator who blocked them knows that the job
         waits.

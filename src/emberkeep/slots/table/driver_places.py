@@ -33,7 +33,10 @@ class HeldDriver:
 
 
 class DriverPlaces:
-    """A driver uses its place and memory until it has provably ended. It is reported until its end is acknowledged."""
+    """The drivers on a task manager, with their places and memory.
+
+    A driver uses both until it has provably ended, and is reported until its end is acknowledged.
+    """
 
     def __init__(self, places: int) -> None:
         self.places = places

@@ -40,8 +40,8 @@ class ReserveSlot(msgspec.Struct, frozen=True):
 class OfferAnswered(msgspec.Struct, frozen=True):
     """The JobMaster took ``accepted`` out of ``offered``.
 
-    It, or the job's next attempt, may need the state of the slots in ``later``. The job has no use for the other slots,
-    or for their state.
+    The JobMaster, or the job's next attempt, may need the state of the slots in ``later``. The job has no use for the
+    other slots, or for their state.
     """
 
     offered: tuple[AllocationId, ...]

@@ -90,7 +90,7 @@ class Fences:
         return fence is not None and (attempt < fence.highest or attempt <= fence.over)
 
     def forget_idle(self, holding: Container[JobId]) -> None:
-        """Keep memory bounded: forget surplus jobs, except those in ``holding``."""
+        """Keep memory bounded: forget the jobs beyond the limit, except those in ``holding``, oldest first."""
         surplus = len(self._jobs) - self._remembered
         if surplus > 0:
             for job_id in [known for known in self._jobs if known not in holding][:surplus]:

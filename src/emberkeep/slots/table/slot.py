@@ -45,7 +45,7 @@ class Slot:
     detail: str = ""
     missed_beats: int = 0  # successive heartbeats of the JobMaster that did not name this slot
     decommissioned: bool = False  # this instance has asked its executor to hand over what it keeps and end
-    attempt_ends: bool = False  # or its application; the next one may need the state kept for the slot
+    attempt_ends: bool = False  # the attempt or its application ends; the next one may need the state kept for the slot
 
     @property
     def id(self) -> AllocationId:

@@ -1,4 +1,4 @@
-"""Binds a job's cached files to a task: its driver or one of its executors.
+"""Gives a task, which is a driver or an executor, the files of its job from the node's caches.
 
 Each task has its own directory with the job's files, under the names that the job uses. Files that a task may change
 (script, modules, plain files) are copied. Jars and packages are links to the node's BLOB cache. Archives and wheels are

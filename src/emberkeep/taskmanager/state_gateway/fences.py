@@ -8,9 +8,9 @@ there, and Fenced if the root has no mark.
 
 The guarantee: once any request of attempt N has been answered, no change that an older attempt begins anywhere reaches
 the store, and none is acknowledged. A change by an older attempt that had passed its first check may still reach
-the store (one file operation for each request under way), but is not acknowledged. It does no harm. A create or rename
-that must find nothing does not overwrite what attempt N has written. A state file belongs to a micro-batch whose
-offsets were acknowledged before, so attempt N computes it from the same input.
+the store (one file operation for each request under way), but is not acknowledged. Such a change does no harm. A create
+or rename that must find nothing does not overwrite what attempt N has written. A state file belongs to a micro-batch
+whose offsets were acknowledged before, so attempt N computes it from the same input.
 """
 
 from __future__ import annotations
