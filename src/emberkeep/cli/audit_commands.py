@@ -30,9 +30,9 @@ class AuditChoice:
     """Options that select entries."""
 
     since: Annotated[str | None, Parameter(metavar="TIME")] = None
-    "Oldest entries: how long ago, such as 30min or 2d, or a time, such as 2026-01-31T18:00 (local time)."
+    "Time of the oldest entries: how long ago, such as 30min or 2d, or 2026-01-31T18:00 (local time)."
     until: Annotated[str | None, Parameter(metavar="TIME")] = None
-    "Newest entries, in the same form."
+    "Time of the newest entries, in the same form."
     identity: Annotated[str | None, Parameter(metavar="NAME")] = None
     "Only entries of this identity; `cluster` is the holder of the cluster's token."
     job: Job | None = None

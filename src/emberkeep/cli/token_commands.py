@@ -45,7 +45,7 @@ def create(
     expires
         How long it is valid, such as 12h or 30d.
     namespace
-        It sees only jobs of this namespace, and the jobs that it submits belong to it. Default: all jobs.
+        The holder sees only jobs of this namespace, and submits jobs into it. Default: all jobs.
     """
     from emberkeep.base.identity import Role
     from emberkeep.protocol.rest_tokens import NewToken

@@ -27,7 +27,7 @@ class TokenCalls:
         return decode(await self._http.call(Request("GET", "/tokens")), TokenList)
 
     async def create(self, token: NewToken) -> TokenCreated:
-        """Make a token. After a lost reply it may be made twice: the second one replaces none.
+        """Make a token. If a reply is lost, two tokens may be made; the second one does not replace the first.
 
         Raises Conflict if two tokens of the name are valid.
         """

@@ -50,7 +50,7 @@ class SubmitOptions:
     files: Annotated[str | None, _spark("LIST")] = None
     "Files to put into the working directory of each executor; path#name renames."
     archives: Annotated[str | None, _spark("LIST")] = None
-    "Archives to unpack there; archive.zip#directory names the directory."
+    "Archives to unpack into that working directory; archive.zip#directory names the directory."
     jars: Annotated[str | None, _spark("LIST")] = None
     "Jars to put on the class path of driver and executors."
     packages: Annotated[str | None, _spark("LIST")] = None
@@ -76,7 +76,7 @@ class SubmitOptions:
     num_executors: Annotated[str | None, _spark("NUM")] = None
     "Executors of the job, one slot each. Default: 2."
     total_executor_cores: Annotated[str | None, _spark("NUM")] = None
-    "Cores of all executors together, where --num-executors is not given."
+    "Cores of all executors together, if --num-executors is not given."
     master: Annotated[str | None, _spark("URL")] = None
     "Ignored: the job runs on the Emberkeep cluster."
     deploy_mode: Annotated[str | None, _spark("MODE")] = None

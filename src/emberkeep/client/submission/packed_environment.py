@@ -27,9 +27,9 @@ _Member = str | int
 
 
 def check_environment(conf: Mapping[str, str], files: Sequence[JobFile]) -> str | None:
-    """Look for the interpreter that ``spark.pyspark.python`` names in an archive of the job.
+    """Look in the job's archives for the interpreter that ``spark.pyspark.python`` names.
 
-    Returns a notice if the interpreter needs more than the job's archives. Raises InvalidInput.
+    Returns a notice if the interpreter needs more than the job's archives, else None. Raises InvalidInput.
     """
     python = conf.get(WORKER_PYTHON, "")
     archives = {file.fragment or file.path.name: file.path for file in files if file.role is ArtefactRole.ARCHIVE}

@@ -14,7 +14,7 @@ LIMITS = ConnectionLimits(open=512, unproven=512, unproven_of_address=128)
 
 @dataclass(frozen=True, eq=False)
 class Handshake:
-    """A connection from its acceptance until its peer has proven this or is refused."""
+    """A connection, from its acceptance until its peer has proven that it is a worker of the job, or is refused."""
 
     connection: socket.socket
     address: str

@@ -77,7 +77,7 @@ def _defaults(settings: DriverSettings) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",  # saves start-up time and a port; the cluster's own page shows progress
         "spark.ui.port": "0",
-        "spark.ui.killEnabled": "false",  # Spark's page asks nobody who they are
+        "spark.ui.killEnabled": "false",  # Spark's page does not authenticate its users
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.ui.showConsoleProgress": "false",  # spark-submit turns it on for interactive shells only
         "spark.app.name": settings.app_name,

@@ -278,7 +278,8 @@ def _environment(environ: Mapping[str, str], settings: DriverSettings, connectio
 def ui_address(conf: Mapping[str, str], settings: DriverSettings) -> str:
     """Return the address on which Spark's web page listens if the user turns it on.
 
-    Spark's page asks nobody who they are. So it is open to other machines only if the user has given it a filter.
+    Spark's page does not authenticate its users. So it is open to other machines only if the user has given it a
+    filter.
     """
     return settings.host if conf.get("spark.ui.filters") else _LOOPBACK
 
