@@ -49,7 +49,7 @@ class AuditFiles:
         self._descriptor = descriptor
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines, in a new file if the current one is full. If it fails, no part of them stays.
+        """Append whole lines, in a new file if the current one is full. After an error, the files have none of them.
 
         Raises OSError.
         """
@@ -75,7 +75,7 @@ class AuditFiles:
             self._descriptor = None
 
     def lines(self, skips: Callable[[bytes], bool] = lambda _: False) -> Iterator[bytes]:
-        """Yield all lines, the newest first, without files whose first line ``skips`` rejects. Raises OSError."""
+        """Yield all lines, the newest first. Leave out files for whose first line ``skips`` is true. Raises OSError."""
         opened = self._open_all()
         try:
             for descriptor in opened:

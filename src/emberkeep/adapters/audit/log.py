@@ -1,8 +1,8 @@
 """The audit log: a bounded queue before a thread that writes its files.
 
 A request never waits for the log, and is not refused because of it: a full disk must not prevent an operator from
-stopping a job. Entries that cannot be written are counted, logged, and shown by ``lost``; the log itself has an entry
-with their number as soon as it can be written again.
+stopping a job. Entries that cannot be written are lost: ``lost`` counts them, and the JobManager's log has an error.
+As soon as the audit log can be written again, it gets an entry with the number of lost entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from emberkeep.base.request_context import Login
 
 MOST_QUEUED: Final = 10_000  # entries
 _BATCH: Final = 256  # entries that are written at once
-_FLUSH_SECONDS: Final = 1.0  # between two looks at what is due
+_FLUSH_SECONDS: Final = 1.0  # between two checks whether entries for counted refusals are due
 _CLOSE_SECONDS: Final = 5.0  # the longest wait for the queue at the end
 _WARN_SECONDS: Final = 60.0
 _MOST_SCANNED: Final = 32 * 1024**2  # bytes that one page reads
@@ -52,7 +52,7 @@ class AuditLog:
         self._last = (0, 0)  # time and number of the newest entry
         self._overflowed = 0  # entries that found the queue full; only the event loop's thread changes it
         self._unwritten = 0  # entries that could not be written; only the writer changes it
-        self._reported = 0  # lost entries of which the log has an entry
+        self._reported = 0  # lost entries that are included in an entry of the log
         self._warned_at: float | None = None
         self._reading = asyncio.Lock()  # one reader at a time: a page may read many megabytes
 
@@ -205,7 +205,7 @@ class AuditLog:
 
 
 def _is_newer(line: bytes, selection: Selection) -> bool:
-    """True if this entry, and with it all newer ones, belongs to an earlier page."""
+    """True if the line's entry, and so every newer one, belongs to an earlier page."""
     entry = decode(line)
     return entry is not None and bool(selection.before) and entry.id >= selection.before
 

@@ -132,7 +132,7 @@ class HttpBlobSource:
         return f"BLOB server {self._server() or '(unknown)'}"
 
     async def download(self, owner: JobId, key: BlobKey, destination: Path) -> str:
-        """See BlobSource. Checks the content's SHA-256 and returns it."""
+        """See BlobSource. Check the SHA-256 of the content, and return that SHA-256."""
         busy = 0.0
         self._from_peers.discard((owner, key))
         while True:
@@ -155,7 +155,7 @@ class HttpBlobSource:
                 return key.sha256
 
     def obtained(self, owner: JobId, key: BlobKey) -> None:
-        """See BlobSource. Report BLOBs that a peer sent: the server knows only of those that it sent itself."""
+        """See BlobSource. If a peer sent the BLOB, tell the server, which knows only of BLOBs that it sent itself."""
         if (owner, key) in self._from_peers and self._own_address is not None:
             self._from_peers.discard((owner, key))
             offer = asyncio.create_task(self._offer(owner, key, self._own_address), name=f"blob-offer {key}")
@@ -277,7 +277,7 @@ def _cannot_store(path: Path, error: OSError) -> CannotStore:
 class HttpBlobUploads:
     """Stores transient BLOBs at the BLOB server: large messages and logs.
 
-    ``attempt``: the owner's attempt on whose behalf a call is made; the server refuses the call once it has ended.
+    ``attempt``: the owner's attempt on whose behalf a call is made. The server refuses calls for an ended attempt.
     """
 
     def __init__(self, threads: BlobThreads, server: Callable[[], str | None]) -> None:

@@ -15,7 +15,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.blobs.model import BlobKey
 
 _BATCH_BYTES = 1024**2  # written by one thread call, while the next batch is received
-_SYNC_BYTES = 32 * 1024**2  # synced each time, so that the disk writes while more is received
+_SYNC_BYTES = 32 * 1024**2  # written since the last sync; then sync, so that the disk works while more is received
 _WRITEV_PIECES = 512
 
 

@@ -1,4 +1,4 @@
-"""An index of the BLOBs on a disk: owners by content, and files found sound. If the two differ, the disk is right."""
+"""An index of the BLOBs on a disk: owners by content, and files found sound. Where they differ, trust the disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BlobIndex:
         self._owners: dict[JobId, set[BlobKey]] = {}
 
     def add(self, place: Place, verified: Identity | None = None) -> None:
-        """Record that ``place`` has its content. ``verified``: the file that was read and found sound."""
+        """Record that there is a BLOB at ``place``. ``verified``: its file, if that was read and found sound."""
         owner, key = place
         content = self._contents.setdefault(key.sha256, _Content())
         content.places.pop(place, None)

@@ -87,8 +87,9 @@ class BlobTree:
     def publish(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True, mend: bool = True) -> bool:
         """Make a synced file a BLOB, durably, and return True if that replaced an existing one.
 
-        ``mend``: the bytes are newly written, so give this file to the content's other owners as well. Raises OSError:
-        in that case, a new BLOB is not stored, and an existing one stays, as the old file or as the new one.
+        ``verified``: the file is known to have the right content. ``mend``: the bytes are newly written, so give this
+        file to the content's other owners as well. Raises OSError: in that case, a new BLOB is not stored, and an
+        existing one stays, as the old file or as the new one.
         """
         existed = self.place(temporary, owner, key, verified=verified)
         try:

@@ -1,7 +1,7 @@
-"""An HA store on the shared storage that is not used while the storage is known to be unavailable.
+"""An HA store on the shared storage. It is not used while the storage is known to be unavailable.
 
-A missing mount leaves an empty directory, or none, which could be created. BLOBs stored there would be hidden once the
-mount is back, and an empty listing would look correct.
+While the mount is missing, its directory is empty, or is missing too and could be created. BLOBs stored there would be
+hidden once the mount is back, and an empty listing would look correct.
 """
 
 from __future__ import annotations

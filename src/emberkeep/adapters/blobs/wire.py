@@ -189,7 +189,10 @@ def _has_input(connection: socket.socket) -> bool:
 
 
 def _connect(address: str, tls: ssl.SSLContext | None) -> socket.socket:
-    """Return a connection to a server that has proven itself, if ``tls`` is given. Raises RetryLater, InvalidInput."""
+    """Return a connection. With ``tls``, the server has proven that it is of this cluster.
+
+    Raises RetryLater, InvalidInput.
+    """
     check_address(address)
     host, _, port = address.rpartition(":")
     try:

@@ -1,4 +1,4 @@
-"""Patience with file systems that may never answer: a mount whose server is away blocks every caller."""
+"""Limits the wait for file systems that may never answer: a mount whose server is away blocks every caller."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ResultT = TypeVar("ResultT")
 
 
 class FilePatience:
-    """Run work in a separate thread, and abandon work that takes too long.
+    """Runs work in a separate thread, and abandons work that takes too long.
 
-    While abandoned work has not ended, no further work begins, so that at most one thread hangs.
+    While abandoned work has not ended, calls raise Unavailable at once, so that no further thread hangs.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:

@@ -77,7 +77,7 @@ class WorkThreads:
         return True
 
     def close(self) -> list[asyncio.Future[Any]]:
-        """Begin no more work. Returns the futures of the work that was waiting. Idempotent."""
+        """Begin no more work. Return the futures of waiting work, for the caller to complete. Idempotent."""
         with self._lock:
             queued = [job.future for job in self._queue]
             self._queue.clear()

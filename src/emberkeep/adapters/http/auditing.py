@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 def auditing(record: Callable[[Entry], None]) -> Middleware:
-    """Return middleware that records each change and each refusal. It runs where errors have become responses."""
+    """Return middleware that records each change and each refusal. Add it before ``secure`` to see all refusals."""
 
     @web.middleware
     async def audit(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -49,7 +49,7 @@ def auditing(record: Callable[[Entry], None]) -> Middleware:
 
 
 def logging_refusals(now: Callable[[], float] = since_boot) -> Middleware:
-    """Return middleware for a process without an audit log: it logs refusals, the first of a minute and their number.
+    """Return middleware for a process without an audit log: it logs the first refusals of each kind in a minute.
 
     The number of the others is logged with the first refusal after that minute.
     """

@@ -39,9 +39,9 @@ def limiting(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middlewar
 
 
 def slowing_guesses(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middleware:
-    """Return middleware that refuses further failed logins of an address that had too many. It runs before the checks.
+    """Return middleware that answers 429 to a failed login if its network had too many. It runs before the checks.
 
-    A valid login passes in any case: others may share the address.
+    A valid login passes in any case: others may share the network.
     """
 
     @web.middleware

@@ -17,8 +17,8 @@ from emberkeep.base.connections import Connections
 
 log = structlog.get_logger(__name__)
 
-_BACKLOG = 128  # connections that wait for their acceptance
-_AT_ONCE = 8  # acceptances before the loop attends to the connections that it has
+_BACKLOG = 128  # connections that wait to be accepted
+_AT_ONCE = 8  # connections that are accepted before the loop serves the earlier ones again
 _PAUSE = 0.2  # seconds before the next connection is accepted after an error
 
 
@@ -80,7 +80,7 @@ class Listener:
             self._receive(connection, address[0])
 
     def _pause(self, error: OSError) -> None:
-        """Free a descriptor if possible. The system reports waiting connections all the time, so stop listening."""
+        """Free a descriptor if possible, and accept nothing for a moment: each attempt would fail at once."""
         if not self._is_short:
             log.error(
                 "cannot accept a connection",

@@ -30,7 +30,7 @@ from emberkeep.protocol.offload import (
     split,
 )
 
-PACE: Final = 4 * 1024**2  # bytes per second: at this pace the size of the BLOBs adds to the time of a call
+PACE: Final = 4 * 1024**2  # bytes per second; a call also gets the time that its BLOBs take at this pace
 GRACE: Final = 600.0  # seconds after which a delivery without an acknowledgement is over: no receiver is that slow
 _ACKNOWLEDGE_SECONDS: Final = 5.0
 _MAX_PENDING: Final = 100_000

@@ -55,7 +55,7 @@ VERSION_HEADER = "Emberkeep-Protocol"
 LENIENT_HEADER = "Emberkeep-Unknown-Fields"
 _LENIENT = {LENIENT_HEADER: "ignored"}
 # Requests of daemons and drivers that add a process to the cluster or end an attempt are in the audit log. The others
-# repeat, every few seconds, what their senders hold.
+# repeat their senders' state every few seconds.
 AUDITED_RPC = frozenset({"RegisterTaskManager", "RegisterJobMaster", "ReportOutcome"})
 CONTENT_TYPE = "application/vnd.emberkeep.rpc+msgpack"
 

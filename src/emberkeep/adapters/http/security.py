@@ -1,6 +1,6 @@
 """Access control of our HTTP ports, and the form of refusals and errors.
 
-Every request passes three checks, even on loopback, where any local program and any web page may connect:
+Every request passes these checks, even on loopback, where any local program and any web page may connect:
 
 - The Host header names this server (against DNS rebinding).
 - A change that comes from a web page comes from a page of this server (Origin).
@@ -73,11 +73,11 @@ class NamedTokens(Protocol):
 class AccessPolicy:
     """The callers that may use a port.
 
-    ``token`` is what every caller must present. ``hosts`` are names, without ports, that this server answers to besides
-    loopback ones. ``public`` are routes that need no token, by their declared pattern ("/static/{name}", or a static
-    folder's prefix). ``web``: what browsers that have logged in may do, for a port with web pages. ``tokens``: the
-    named tokens. ``roles``: the least role for each pair of method and declared pattern; the routes that it does not
-    list are for holders of ``token``.
+    ``token`` is the cluster's token, with which every route is open. ``hosts`` are names, without ports, that this
+    server answers to besides loopback ones. ``public`` are routes that need no token, by their declared pattern
+    ("/static/{name}", or a static folder's prefix). ``web``: what browsers that have logged in may do, for a port with
+    web pages. ``tokens``: the named tokens. ``roles``: the least role for each pair of method and declared pattern;
+    routes that it does not list are for holders of ``token`` only.
     """
 
     token: str
@@ -91,7 +91,7 @@ class AccessPolicy:
 def secure(app: web.Application, policy: AccessPolicy) -> None:
     """Put all checks before the routes of ``app``, and add our headers to every reply.
 
-    Call it before any other middleware is added.
+    Middleware that is added earlier also sees the requests that the checks refuse.
     """
     app.middlewares.append(_problems)
     app.middlewares.append(_access(policy))
@@ -322,9 +322,9 @@ def same_secret(given: str, expected: str) -> bool:
 
 
 def check_bind_address(address: str, token_configured: bool) -> None:
-    """Refuse to serve other machines by accident.
+    """Raise InvalidInput if other machines can reach a port bound at ``address``, but no token is configured.
 
-    ``token_configured`` is true if security.token-file was set. Raises InvalidInput for rest.bind-address.
+    ``token_configured`` is true if security.token-file was set.
     """
     if token_configured or is_loopback(address.strip("[]").lower()):
         return

@@ -19,7 +19,7 @@ IDLE_SECONDS = 75.0  # between two requests: longer than clients and proxies kee
 MOST_HEAD = 32 * 1024  # bytes of a request's line and headers before the login; a browser's cookies take some
 READ_BUFFER = 256 * 1024  # bytes of a request's body that are read ahead; large pieces cost less
 
-# Bodies are taken as they are sent: a small one could decompress to more than any limit.
+# Bodies are not decompressed: a small one could decompress to more than any limit.
 _SETTINGS: dict[str, Any] = {
     "access_log": None,
     "auto_decompress": False,
@@ -85,7 +85,7 @@ class ServedConnection(web.RequestHandler):
             self._connections.prove(self)
 
     def drop(self) -> None:
-        """Close the connection at once, with all that it was sending."""
+        """Close the connection at once. Data that was not sent yet is lost."""
         if self._wire is not None:
             self._wire.abort()
         elif self._opening is not None:

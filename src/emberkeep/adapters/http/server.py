@@ -85,7 +85,7 @@ async def serve_http(
     *,
     login_seconds: float = LOGIN_SECONDS,
 ) -> ServedPort:
-    """Serve ``app`` at ``port``, which the server closes. Raises Fatal if another process took the port.
+    """Serve ``app`` at ``port`` until the ServedPort is closed. Raises Fatal if another process took the port.
 
     ``tls`` encrypts all connections. ``login_seconds``: a connection without a valid login is closed after this time.
     """

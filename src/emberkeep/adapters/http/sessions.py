@@ -68,7 +68,7 @@ class WebSessions:
         return secret
 
     def redeem(self, secret: str) -> Identity | None:
-        """Use up a code. Return whose session it begins, None if it is not valid."""
+        """Use up a code. Return the identity whose session may begin; None if the code is not valid."""
         code = self._codes.pop(_digest(secret), None)
         if code is None or self._now() >= code.until or not self._is_valid(code.identity):
             return None
@@ -83,9 +83,9 @@ class WebSessions:
         return session_id
 
     def use(self, session_id: str) -> Identity | None:
-        """Return whose session it is, None if it is not open.
+        """Return the session's identity; None if the session is not open.
 
-        An open one stays open for another IDLE_SECONDS, within its lifetime.
+        An open session stays open for another IDLE_SECONDS, within its lifetime.
         """
         key, now = _digest(session_id), self._now()
         session = self._sessions.pop(key, None)

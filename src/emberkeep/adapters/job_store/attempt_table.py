@@ -1,4 +1,4 @@
-"""Attempts in the embedded store's file: a column of each job that has to be recovered."""
+"""Attempts in the embedded store's file: a column in the table of the jobs that have to be recovered."""
 
 from __future__ import annotations
 

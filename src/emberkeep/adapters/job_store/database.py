@@ -105,7 +105,7 @@ class JobDatabase:
         return graph.job_id
 
     def _known(self, graph: JobGraph) -> JobId | None:
-        """Return the job that was created for this graph before, or None. Raises Conflict if its id is in use."""
+        """Return the job that was created for this graph before, or None. Raises Conflict if another job has its id."""
         if graph.idempotency_key:
             both = "SELECT job_id FROM {} WHERE idempotency_key = ?"
             for table in ("jobs", "results"):

@@ -47,7 +47,7 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
     stopped: str = ""
 
     def next_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> StoredAttempt:
-        """Return the record of a newer attempt. Keep a requested procedure, except a MOVE: the attempt completes it.
+        """Return the record of a newer attempt. Keep a requested procedure, except a MOVE: a new attempt completes it.
 
         Raises Conflict unless the number is larger.
         """
@@ -81,7 +81,7 @@ _ATTEMPT_MIGRATIONS: Migrations = {1: _attempt_of_version_1}
 
 
 def encode_attempt(attempt: StoredAttempt, over: bytes | None = None) -> bytes:
-    """Encode the record. ``over``, in all encoders here: the replaced record as it was read, if there is one."""
+    """Encode the record. ``over``, in all encoders here: the record that it replaces; a newer release's fields stay."""
     return encode_over(_ATTEMPT_KIND, _ATTEMPT_VERSION, attempt, over)
 
 

@@ -1,7 +1,7 @@
 """The file from which the drivers of a node learn the leader's address, so that they need no ZooKeeper session.
 
-The task manager writes the file. It outlives the task manager process, is written atomically, and only its owner can
-read or write it.
+The task manager writes the file atomically. The file outlives the task manager process, and only its owner can read or
+write it.
 """
 
 from __future__ import annotations

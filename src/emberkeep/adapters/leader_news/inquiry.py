@@ -25,8 +25,8 @@ log = structlog.get_logger(__name__)
 class LeaderInquiry:
     """Asks the known JobManagers, and ``others``, for the leader and passes their replies to ``known``.
 
-    It asks when the leader is in doubt, and at an interval while not ``is_informed``: a leader that is also cut off
-    from ZooKeeper still replies, but does not know of its successor.
+    It asks when the leader is in doubt, and at an interval while ``is_informed`` is false: then no other source reports
+    a new leader, and an old leader that is cut off from ZooKeeper still replies, without knowing of its successor.
     """
 
     def __init__(

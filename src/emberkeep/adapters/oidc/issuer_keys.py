@@ -1,4 +1,4 @@
-"""The public keys of an OpenID Connect issuer, read again and again while the process runs.
+"""The public keys of an OpenID Connect issuer, read at intervals while the process runs.
 
 Sources: OpenID Connect Discovery 1.0, section 4 (the issuer's document), and RFC 7517 (sets of keys).
 """
@@ -55,7 +55,7 @@ def check_issuer(url: str, field: str = "security.oidc.issuer") -> str:
 
 
 class IssuerKeys:
-    """Knows the keys that the issuer publishes now. Belongs to one event loop; ``run`` reads the keys."""
+    """The keys that the issuer publishes now. Belongs to one event loop; ``run`` reads the keys."""
 
     def __init__(self, issuer: str, tls: ssl.SSLContext | None = None, now: Callable[[], float] = since_boot) -> None:
         """``tls``: the CAs that may prove the issuer; None for those of the system."""

@@ -50,7 +50,7 @@ class Family:
     kill_at: float | None = None  # loop time from which on all members are killed
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     members: Members = field(default_factory=dict)
-    untouchable: set[int] = field(default_factory=set)
+    untouchable: set[int] = field(default_factory=set)  # pids of members that run as another user: we cannot kill them
     looks: int = 0  # checks of the members since the leader ended or the killing began
 
     @property

@@ -74,7 +74,7 @@ class ProcessSupervisor:
         self._abandoned = False  # run() has ended
 
     async def start(self, request: StartRequest, on_exit: OnExit) -> int:
-        """Start a process and return its pid. ``on_exit`` is called once, on the loop, when nothing of it is left.
+        """Start a process and return its pid. ``on_exit`` is called once, on the loop, when all its members have ended.
 
         Raises Fatal (it cannot be started or recorded), Conflict (the name is in use), InvalidInput (the name is not
         valid). If this raises or is cancelled, the process is ended and ``on_exit`` is not called.
@@ -150,7 +150,7 @@ class ProcessSupervisor:
         """Send SIGTERM to the process, and after ``grace`` seconds (0: at once) SIGKILL to all that belongs to it.
 
         Returns when no process is left and the exit has been reported; at once for unknown names. A second call with an
-        earlier deadline shortens the first. Raises RetryLater if ``run`` ends before.
+        earlier deadline shortens the first. Raises RetryLater if ``run`` ends before that.
         """
         starting = self._starting.get(name)
         if starting is not None:

@@ -125,7 +125,7 @@ class ClusterStorage:
         return self._bound if self.problem() is None else ""
 
     def _settle_checkpoints(self, *, is_ours: bool) -> None:
-        """Create the directory of all jobs' checkpoints, give it an ownership record, and note it in the storage's.
+        """Create the directory of all jobs' checkpoints with an ownership record, and note it in the storage's record.
 
         Do so once: if a noted directory is missing later, its file system is not mounted, and drivers wait for it.
         While the owner is not settled (``is_ours``), create the directory without a record, provided that the storage
@@ -162,7 +162,7 @@ class ClusterStorage:
     def _prepare_place(self, origin: StoreOrigin) -> None:
         """Create the cluster's directory if it is missing.
 
-        Raises Unavailable if the job store was used with it: then its file system is not mounted.
+        Raises Unavailable if it is missing although the job store was used with it: its file system is not mounted.
         """
         missing = not is_directory(self._place)
         if missing and origin.storage:
@@ -260,7 +260,7 @@ class ClusterStorage:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def find(self) -> set[Item]:
-        """Return all jobs' checkpoints, BLOBs if they are in this directory, and graphs as in ``_foreign_graphs``.
+        """Return all jobs' checkpoints, BLOBs if they are in this directory, and what ``_foreign_graphs`` returns.
 
         Raises Unavailable.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A store records its storage's identity, or this value instead.
+# Recorded in place of the storage's identity while only an older release has used the store.
 RELEASE_BEFORE = "release-before"
 
 
@@ -31,8 +31,8 @@ def origin_of(identity: str, kept: str) -> StoreOrigin:
 def kept_first(*, was_led: bool) -> str:
     """Return what a store records when a release that keeps such records first opens it.
 
-    ``was_led``: the store had a leader before. Call this only once. By any later start the store has had a leader,
-    which may have run this release and used a storage that is not this store's.
+    ``was_led``: the store had a leader before, which must have been of an older release. So call this only once: later
+    leaders may be of this release, and may have used a storage that is not this store's.
     """
     return RELEASE_BEFORE if was_led else ""
 

@@ -1,4 +1,4 @@
-"""Watches the shared storage for a JobManager, and reports to it and to other JobManagers whether it is readable."""
+"""Watches the shared storage for a JobManager: reports to this and other JobManagers whether it can be read here."""
 
 from __future__ import annotations
 

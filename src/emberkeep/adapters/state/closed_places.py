@@ -24,7 +24,10 @@ class ClosedPlaces:
         self._places = (str(checkpoints), *map(_canonical, places), *SYSTEM_PLACES)
 
     def guard(self, location: str) -> Callable[[str], None]:
-        """Return the check of the real path that is behind a canonical location whenever it is opened."""
+        """Return a check to call with the real path whenever the canonical ``location`` is opened.
+
+        The check raises InvalidInput if a job may not open that path.
+        """
         allowed: set[str] = set()
 
         def check(opened: str) -> None:

@@ -2,7 +2,7 @@
 
 Keeping a copy does not sync it. After a power loss a copy may be missing or torn; its record and its blocks' checksums
 reveal a torn one. A copy's owner is the directory that it is in, so that one rename hands over all copies of an owner.
-Each process first takes the order of the copies' modification times for the order of their last use.
+After a start, copies count as used in the order of their modification times.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 bytes | record header, payload (JSON) | length of the record, 8 hex digits and a line feed
 ```
 
-The last record is valid: a copy that is renamed gets a new record at its end. A file that does not end in a
+Only the last record counts: a copy that is renamed gets a new record at its end. A file that does not end in a
 sound record is not a copy, whether it was torn, altered or cut off. Each block is checked when it is read.
 """
 

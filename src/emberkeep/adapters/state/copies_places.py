@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 class CopyPlaces:
     """Files and directories of local copies.
 
-    Methods raise OSError. One thread at a time calls those that create or remove an owner's directory.
+    Methods raise OSError. Only one thread at a time may call those that create or remove an owner's directory.
     """
 
     def __init__(self, root: Path, files: FileOps) -> None:
@@ -55,7 +55,7 @@ class CopyPlaces:
         self.why_left = ""  # path and error of the last of them
 
     def staging(self) -> Path:
-        """Return a new path in staging. No staged file or copy has ever had its last part."""
+        """Return a new path in staging, with a file name that no staged file or copy has ever had."""
         return self._staging / f"{self._life}-{next(self._numbers):x}"
 
     def path(self, copy: Copy) -> str:

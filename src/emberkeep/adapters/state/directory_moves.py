@@ -40,7 +40,8 @@ class Moves:
     def file(self, source: Spot, target: Spot, *, overwrite: bool) -> None:
         """Rename a file.
 
-        Raises IsADirectoryError. Raises Fatal if the file system has neither an exclusive rename nor hard links.
+        Raises IsADirectoryError if ``overwrite`` is true and the target is a directory. Raises Fatal if it is false and
+        the file system has neither an exclusive rename nor hard links.
         """
         if overwrite:
             self._rename(source, target)
@@ -54,7 +55,7 @@ class Moves:
                 self._files.unlink(source.leaf, directory=source.directory)
 
     def directory(self, source: Spot, target: Spot, *, overwrite: bool) -> None:
-        """Rename a directory. ``overwrite`` replaces an empty directory only. Raises NotADirectoryError."""
+        """Rename a directory. ``overwrite`` replaces an empty directory only; a file raises NotADirectoryError."""
         if not overwrite:
             if self._renamed_new(source, target):
                 return

@@ -1,4 +1,4 @@
-"""A durable root as it appears in messages: the place of a name, and the errors about it."""
+"""A durable root as it appears in messages: the full names of its files, and the errors about them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def json_response(content: dict[str, Any], *, status: int = 200) -> web.Response
 def file_status(status: FileStatus, suffix: str) -> dict[str, Any]:
     """Return the JSON of a file's status.
 
-    ``suffix`` is the name within the requested directory, "" for the path itself.
+    ``suffix`` is the file's name in the requested directory, or "" if the request was for the file itself.
     """
     directory = status.kind is FileKind.DIRECTORY
     return {

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from emberkeep.base.errors import RetryLater
 
-IDLE_SECONDS = 60.0  # without a byte of the body
+IDLE_SECONDS = 60.0  # without a byte of the body, after which a transfer fails
 _PIECE_BYTES = 512 * 1024  # passed to a thread, or taken from one, at a time
 
 

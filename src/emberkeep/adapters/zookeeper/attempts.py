@@ -1,4 +1,4 @@
-"""Attempts of jobs in ZooKeeper: one node per job with a handle, which also has its cancellation and its request."""
+"""Attempts of jobs in ZooKeeper: one node per job that has a handle. It also records a cancellation and a request."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class JobNodes:
         await self._nodes.epoch.commit(f"create job {job_id}", build)
 
     async def _known(self, graph: JobGraph) -> JobId | None:
-        """Return the job that was created for this graph before, or None. Raises Conflict if its id is in use."""
+        """Return the job that was created for this graph before, or None. Raises Conflict if another job has its id."""
         layout, job_id = self._nodes.layout, graph.job_id
         paths = [layout.job(job_id), layout.result(job_id), layout.damaged_job(job_id)]
         if graph.idempotency_key:

@@ -70,7 +70,7 @@ class ZooKeeperLocator(KnownLeader):
         return self._session.state is SessionState.CONNECTED
 
     async def run(self) -> None:
-        """Follow both until cancelled."""
+        """Follow the epoch node and the queue until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(self._look_at_epoch))
             group.create_task(self._follow(self._look_at_queue))

@@ -1,7 +1,7 @@
-"""Creates a cluster's persistent nodes if they are missing. With ``creator_only``, finds nodes that others may use.
+"""Creates a cluster's persistent nodes if they are missing. With ``creator_only``, checks who else may use them.
 
-Such nodes are refused. While the operator lets this cluster sign the records of another release, they are restricted
-instead: that release left them open.
+A node that others may use is an error. While the operator lets this cluster sign the records of another release, such a
+node is restricted instead: that release left its nodes open.
 
 Only missing nodes are created, so CREATE permission is needed only on the parent of the topmost one. Nodes above the
 cluster's own node are shared with other clusters, which create their nodes next to it.

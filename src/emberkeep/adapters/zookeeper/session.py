@@ -191,9 +191,10 @@ class ZooKeeperSession:
         return Znode(path, data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime, self.settings.signer)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode | None:
-        """Return the node at ``path``. If it does not exist, return None, and call ``watch`` when it is created.
+        """Return the node at ``path``, None if it does not exist.
 
-        Raises RetryLater, Fatal.
+        ``watch`` is called when the node is next created, changed or deleted, or when the connection breaks. Raises
+        RetryLater, Fatal.
         """
         while True:
             stat = await self._run(
@@ -220,7 +221,10 @@ class ZooKeeperSession:
         return list(found)
 
     async def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
-        """Return the names of the node's children, sorted. Raises what ``get`` raises."""
+        """Return the names of the node's children, sorted. Raises what ``get`` raises.
+
+        ``watch`` is called at the next change of the names, or when the connection breaks.
+        """
         names: list[str] = await self._run(
             lambda: self._kazoo.get_children_async(path, watch=self._watcher(watch)), f"list {path}", writes=False
         )

@@ -62,7 +62,7 @@ class ZooKeeperJobStore:
         elected: bool = False,
         storage: ClusterStorage | None = None,
     ) -> None:
-        """``storage``: ``open`` settles its ownership, and raises what that raises; None if only this store uses it."""
+        """``storage``: ``open`` calls its ``settle``, and raises what that raises; None if only this store uses it."""
         self._storage = storage
         self._session = session
         self._epoch = LeaderEpoch(session, layout, LeaderRecord(address=address, life=ids.hex32()), elected=elected)

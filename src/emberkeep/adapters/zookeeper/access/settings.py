@@ -59,7 +59,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Encryption:
-    """Files for TLS. None: the system's authorities, or no certificate of this cluster's own."""
+    """Files for TLS. ``ca_file`` None: the system's authorities. The others None: no certificate of this cluster."""
 
     ca_file: str | None
     certificate_file: str | None
