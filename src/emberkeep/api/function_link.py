@@ -119,7 +119,8 @@ class Joined(NamedTuple):
 def join_driver(link: Link, name: str, instance: str, *, again: bool = False) -> Joined:
     """Connect a worker's instance to the driver.
 
-    Raises RetryLater, Conflict (not the driver of this attempt), InstanceGivenUp.
+    ``again``: the instance was connected before. Raises RetryLater, Conflict (not the driver of this attempt),
+    InstanceGivenUp.
     """
     for _ in range(0 if again else _TRIES - 1):  # if an instance reconnects, its caller retries
         try:

@@ -85,7 +85,7 @@ class RollingFileSink(FollowsQueries):
             time.sleep(_PAUSE_SECONDS)
 
     def _write(self, frame: Any, batch_id: int) -> OutputUnavailable | None:
-        """Write a micro-batch, or return why its output is unavailable."""
+        """Write a micro-batch and return None, or return why its output is unavailable."""
         with self._lock:
             if self._life == "closed":
                 raise SinkClosed(f"the sink of {self.path} was closed", hint="create a new sink for another query")
@@ -121,7 +121,7 @@ class RollingFileSink(FollowsQueries):
                 writer.close_parts()
 
     def snapshot_state(self) -> dict[str, Any] | None:
-        """Return the query and the newest committed batch of the output.
+        """Return the query and the newest committed batch of the output; None for a sink that was never used.
 
         The waiting rows stay in the work directory, which outlives every attempt.
         """

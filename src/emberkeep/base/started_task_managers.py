@@ -79,7 +79,7 @@ def _path(directory: Path, task_manager: TaskManagerId) -> Path:
 
 
 def _find_marked(mark: str) -> ProcessIdentity | None:
-    """Return the task manager process with this mark.
+    """Return the task manager process with this mark; None if none runs.
 
     Child processes inherit the mark, but only the task manager is the leader of its session.
     """

@@ -35,7 +35,7 @@ class _Swarm:
     waits: dict[str, int] = field(default_factory=dict)  # requester -> how often it had to wait
 
     def part(self, requester: str) -> str | None:
-        """Detach the requester from the peer that serves it, and return that peer."""
+        """Detach the requester from the peer that serves it, and return that peer; None if no peer serves it."""
         parent = self.parent.pop(requester, None)
         if parent in self.ready:
             self.ready[parent].discard(requester)

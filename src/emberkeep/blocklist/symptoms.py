@@ -1,7 +1,7 @@
 """Find failures that point to the node rather than the job, from the messages of a failed process.
 
-A message alone proves nothing: a job may fill a disk itself. It only decides what counts as evidence (see
-``detection``).
+A message alone proves nothing: a job may fill a disk itself. The messages only decide which failures count as evidence
+(see ``detection``).
 """
 
 from __future__ import annotations

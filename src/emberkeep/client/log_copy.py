@@ -57,7 +57,7 @@ class StreamCopy:
     async def run(self, write: Callable[[bytes], None]) -> str | None:
         """Pass everything to ``write``.
 
-        Return a notice if a part could not be fetched. Raises what ``write`` raises.
+        Return a notice if a part could not be fetched, else None. Raises what ``write`` raises.
         """
         log = await self._find()
         if isinstance(log, str):

@@ -66,7 +66,7 @@ class AttemptLease:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Return when this attempt may commit.
+        """Return once this attempt may commit.
 
         In a superseded attempt this never returns: its process is killed while it waits.
         """

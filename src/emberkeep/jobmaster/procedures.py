@@ -50,7 +50,7 @@ class Procedures:
     """Runs the current procedure of one attempt.
 
     ``tell`` puts an event into the actor's inbox, ``start`` runs an effect of the actor, ``wake`` reports the status at
-    once. While ``steps`` is None this driver can run no step, and each one fails with that reason.
+    once. While ``steps`` is None, this driver can run no step, and each step fails with that as its reason.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class Driver:
 
     @property
     def stands_at(self) -> DriverHome | None:
-        """The known place of the driver."""
+        """The driver's place; for a recovered driver, where it was ordered to start. None if that is unknown."""
         return self.home if self.place is None else self.place.home
 
     @property

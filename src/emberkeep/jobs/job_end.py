@@ -16,7 +16,7 @@ class JobEnd:
         self._job = job
 
     def fail(self, outcome: AttemptOutcome, now: Moment, *, keeps_data: bool = False) -> None:
-        """Fail the job while it has no driver."""
+        """Fail the job while it has no driver. ``keeps_data``: see JobResult."""
         job = self._job
         job.history.failed_unstarted(job.attempt, outcome, now.ms)
         job.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, outcome.message, keeps_data=keeps_data)

@@ -123,7 +123,7 @@ class JobState:
         return ""
 
     def stands_on(self) -> InstanceId | None:
-        """Return the task manager instance that has the driver, or the place for it."""
+        """Return the task manager instance that has the driver, or the place granted for it; None if there is none."""
         if self.place is not None:
             return self.place.instance
         driver = self.driver

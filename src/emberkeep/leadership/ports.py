@@ -28,7 +28,7 @@ class LeaderLocator(Protocol):
     """This process's knowledge of the leader. Every component that calls the leader uses it."""
 
     def leader(self) -> LeaderAddress | None:
-        """Return the newest known leader. Its process may have ended without a known successor."""
+        """Return the newest known leader, whose process may have ended since; None if no leader is known yet."""
 
     def news(self) -> LeaderNews:
         """Return all that this process knows about the leader, to be sent to other processes."""

@@ -187,7 +187,7 @@ class ProcedureMachine:
 
     @property
     def request(self) -> ProcedureRequest | None:
-        """The newest request."""
+        """The newest request; None before the first one."""
         return self._request
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:

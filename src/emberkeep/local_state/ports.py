@@ -1,8 +1,8 @@
 """Ports of the state gateway: the durable store of each root, and copies on this node's disk.
 
 Methods block. They are called from worker threads, any number at once, unless said otherwise. Names are those of
-``StatePath.name``; a name that is absolute or has a part "." or ".." raises InvalidInput everywhere. Durable means that
-it survives a power loss once the call has returned.
+``StatePath.name``; a name that is absolute or has a part "." or ".." raises InvalidInput everywhere. A durable change
+survives a power loss once the call has returned.
 """
 
 from __future__ import annotations

@@ -47,7 +47,10 @@ class Quotas:
         self._failed_logins = Buckets(FAILED_LOGINS_PER_SECOND, FAILED_LOGINS)
 
     def request(self, identity: Identity, now: float, *, uploads: bool) -> Excess | None:
-        """Count a request, unless it is over a quota. ``uploads``: it has a body. ``now`` is in seconds."""
+        """Count a request and return None, or return why it is over a quota.
+
+        ``uploads``: the request has a body. ``now`` is in seconds.
+        """
         name, limits = identity.name, self._limits
         if name == CLUSTER_NAME:
             return None

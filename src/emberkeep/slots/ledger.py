@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
-LEFT_KEPT = 100  # most task managers remembered per job as places where it lost slots
+LEFT_KEPT = 100  # maximum number of task managers remembered per job as places where it lost slots
 
 
 @dataclass(frozen=True)

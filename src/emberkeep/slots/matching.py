@@ -74,7 +74,7 @@ class _Wish:
         return member
 
     def _untouched(self, profile: ResourceProfile) -> Member | None:
-        """Return the freest task manager that fits, where the job holds nothing and has lost nothing."""
+        """Return the freest fitting task manager where the job holds nothing and has lost nothing, or None."""
         walk, spread, left = self.walk, self.job.spread, self.job.left
         level, position = self.level, self.position
         while level > 0:
@@ -93,13 +93,13 @@ class _Wish:
         return None
 
     def _left_longest(self, profile: ResourceProfile) -> Member | None:
-        """Return the fitting task manager where the job holds nothing and its last loss is longest ago."""
+        """Return the fitting task manager where the job holds nothing and its last loss is longest ago, or None."""
         members, spread = self.walk.shelf.members, self.job.spread
         able = (m for m in self.job.left if m in members and m not in spread and m.level > 0 and m.fits(profile))
         return next(able, None)
 
     def _least_touched(self, profile: ResourceProfile) -> Member | None:
-        """Return the task manager that fits where the job holds the fewest slots; ties go to the freest one."""
+        """Return the fitting task manager where the job holds the fewest slots, or None; ties go to the freest one."""
         job = self.job
         if self.touched is None:
             members = self.walk.shelf.members
@@ -201,7 +201,7 @@ class PlaceRound:
         return self._elsewhere(need) or self._home(job, need) or self._freest(need)
 
     def _elsewhere(self, need: DriverNeed) -> Member | None:
-        """Return the freest task manager that fits and is on none of the shunned nodes."""
+        """Return the freest fitting task manager that is on none of the shunned nodes, or None."""
         if not need.shunned:
             return None
         able = [

@@ -9,7 +9,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirem
 from emberkeep.slots.shelves import Shelf, Shelves
 
 NO_TASK_MANAGER = "no task manager is registered"
-NAMED = 3  # most blocked places without a task manager that a text names
+NAMED = 3  # maximum number of blocked places without a task manager that a text names
 
 
 def _none_registered(shelves: Shelves) -> str:

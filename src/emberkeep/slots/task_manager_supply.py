@@ -15,7 +15,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
 from emberkeep.slots.supply import RegisteredSupply, Room, Supply, missing_task_managers, room_of
 
-STARTS_AT_ONCE = 8  # most starts in one decision
+STARTS_AT_ONCE = 8  # maximum number of starts in one decision
 _FAILURES_OVER = 60.0  # seconds over which failed starts are counted
 
 

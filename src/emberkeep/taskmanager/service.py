@@ -97,7 +97,7 @@ class TaskManagerService:
             raise RetryLater(f"the task manager cannot write its record: {problem}") from None
 
     async def retired(self) -> None:
-        """Return when the caller must call ``shutdown``.
+        """Return once the caller must call ``shutdown``.
 
         This is the case once the JobManager has ordered this task manager to stop, and all work here has ended or the
         time allowed for it has passed.

@@ -46,7 +46,7 @@ def define(option: Option[T]) -> Option[T]:
 class Setting:
     """One value, the text that it was parsed from, and its origin (a file's path and line, "environment …", "-D").
 
-    ``key``: the key that set it. It differs from the option's key if it is a deprecated one.
+    ``key``: the key that set it, which may be a deprecated key of the option.
     """
 
     value: Any

@@ -27,7 +27,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK
 
 _MAGIC = "emberkeep-record"
 _HEADER_FIELDS = 5
-_VERSION_DIGITS = 9  # the most that a version has
+_VERSION_DIGITS = 9  # maximum number of digits in a version
 
 # For each version, a step that converts its payload to the next version. A payload is read through all steps up to the
 # current version, and written in the current version. A step raises ValueError for a payload that does not fit.

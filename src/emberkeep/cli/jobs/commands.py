@@ -50,7 +50,7 @@ class SubmitOptions:
     files: Annotated[str | None, _spark("LIST")] = None
     "Files to put into the working directory of each executor; path#name renames."
     archives: Annotated[str | None, _spark("LIST")] = None
-    "Archives to unpack into that working directory; archive.zip#directory names the directory."
+    "Archives to unpack into the working directory of each executor; archive.zip#directory names the directory."
     jars: Annotated[str | None, _spark("LIST")] = None
     "Jars to put on the class path of driver and executors."
     packages: Annotated[str | None, _spark("LIST")] = None

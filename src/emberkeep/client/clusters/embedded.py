@@ -103,8 +103,8 @@ class EmbeddedCluster:
     def stop(self, hurry: Callable[[], bool], *, with_logs: bool = False) -> Path | None:
         """Stop the child and all processes that it has started, and remove the directory. Blocks.
 
-        With ``with_logs``, keep the logs and return their directory. The child is killed after its stop timeout, or
-        HURRIED_TIMEOUT after ``hurry`` returns True. Raises Fatal if a process does not end.
+        With ``with_logs``, keep the logs and return their directory, else None. The child is killed after its stop
+        timeout, or HURRIED_TIMEOUT after ``hurry`` returns True. Raises Fatal if a process does not end.
         """
         if self._daemon is not None:
             _end(self._daemon, self._options.stop_timeout, hurry)

@@ -63,9 +63,10 @@ def check_syntax(path: Path, source: bytes) -> None:
 
 
 def check_module(module: str, directory: Path, py_files: Sequence[Path]) -> str | None:
-    """Look for the module of ``-m`` where the driver will look; return a notice if it is not found on this machine.
+    """Look for the module of ``-m`` where the driver will look.
 
-    Raises InvalidInput: not a module's name, or a syntax error in the module.
+    Returns a notice if it is not found on this machine, else None. Raises InvalidInput: not a module's name, or a
+    syntax error in the module.
     """
     if not all(part.isidentifier() for part in module.split(".")):
         hint = f"-m takes a dotted name; to run a file leave out -m: {module}" if module.endswith(".py") else None
@@ -80,7 +81,7 @@ def check_module(module: str, directory: Path, py_files: Sequence[Path]) -> str 
 
 
 def _find_source(module: str, directory: Path, py_files: Sequence[Path]) -> tuple[Path, bytes] | None:
-    """Return the path and text of the module's file, in the working directory or in ``--py-files``."""
+    """Return the path and text of the module's file; None if it is not in the working directory or ``--py-files``."""
     names = [f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__main__.py"]
     for name in names:
         if (directory / name).is_file():

@@ -65,8 +65,8 @@ def prepare(
 ) -> PreparedJob:
     """Check and hash everything; send nothing. Raises InvalidInput.
 
-    ``savepoint``: the one to start from. ``namespace``: of the job, "" for that of the caller. ``secrets``: the words
-    of ``--secret``.
+    ``savepoint``: location of the savepoint to start from. ``namespace``: the job's, "" for that of the caller.
+    ``secrets``: the words of ``--secret``. ``offload_min_size``: see PreparedJob.
     """
     merged = spark_configuration(options, environ)
     conf, notices = dict(merged.values), list(merged.notices)

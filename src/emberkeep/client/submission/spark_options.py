@@ -126,7 +126,7 @@ def _files_settings(options: SparkOptions, environ: Mapping[str, str]) -> dict[s
 
 
 def _defaults_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the client's own spark-defaults.conf. Each driver reads the file of its own node."""
+    """Return the path of the client's own spark-defaults.conf, or None. Each driver reads the file of its own node."""
     directory = environ.get("SPARK_CONF_DIR")
     if not directory and environ.get("SPARK_HOME"):
         directory = str(Path(environ["SPARK_HOME"]) / "conf")

@@ -61,7 +61,10 @@ class BlobCopies:
         return await self._core.local.path(owner, key)
 
     async def _look(self, owner: JobId, key: BlobKey) -> tuple[Path | None, DamagedBlob | Unavailable | None]:
-        """Return the file in the local store, or what is wrong with it. Raises Absent if there is no such BLOB."""
+        """Return the file in the local store, or None and what is wrong with it; both None if the file is missing.
+
+        Raises Absent if there is no such BLOB.
+        """
         number = self._core.machine.begin_read(owner, key)
         found: bool | None = None
         try:
@@ -132,6 +135,6 @@ class BlobCopies:
                 await core.disk.discard(file)
 
     async def wait(self) -> None:
-        """Return when no copy is under way."""
+        """Return once no copy is under way."""
         while self._flights:
             await asyncio.wait(list(self._flights.values()))

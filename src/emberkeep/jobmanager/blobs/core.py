@@ -196,7 +196,7 @@ class BlobCore:
         await self.ha.delete(owner, keys, within=CONFIRMED_SECONDS - (clock() - asked))
 
     async def deletion_ended(self) -> None:
-        """Return when the next deletion has ended."""
+        """Return once the next deletion has ended."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._ended)

@@ -112,10 +112,10 @@ class JobMasterReports(ActorPart):
     # --- the end of a request -----------------------------------------------------------------------------------------
 
     async def orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
-        """Return the job's request and the trigger id of the newest request whose end is recorded.
+        """Return the job's open request and the trigger id of the newest request whose end is recorded.
 
-        Both go into the reply to a JobMaster. If ``told`` reports an end that is being recorded, wait up to
-        END_PATIENCE seconds for the record, so that the reply can include it.
+        Both go into the reply to a JobMaster; without such a request they are None and "". If ``told`` reports an end
+        that is being recorded, wait up to END_PATIENCE seconds for the record, so that the reply can include it.
         """
         settled = await self.ask(partial(self._end_under_way, job_id, told))
         if settled is not None:

@@ -94,7 +94,7 @@ class JobRequests(ActorPart):
         return view_of_ended(job_id, ended)
 
     def _end_of(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> ev.Ended | None:
-        """Return how a request has ended, as far as this JobManager remembers or the job's savepoints show."""
+        """Return how a request has ended; None if neither this JobManager nor the job's savepoints show that."""
         return self._ended.get((job_id, trigger_id)) or _end_with_savepoint(trigger_id, pointers)
 
     # --- what happens to jobs -----------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ class BlocklistHandler(Actor):
     # --- JobMasters ---------------------------------------------------------------------------------------------------
 
     async def exchange(self, status: JobMasterStatus) -> tuple[Blocklist | None, bool]:
-        """Take a JobMaster's list revision and reports. Return the list if the JobMaster has another revision.
+        """Take a JobMaster's list revision and reports. Return the list; None if the JobMaster has this revision.
 
         The second value is True if the list cannot be read: the JobMaster must send its copy.
         """

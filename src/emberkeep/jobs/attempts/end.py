@@ -125,7 +125,7 @@ class AttemptEnd:
         job.enter(JobStatus.FAILING, now)
 
     def _count_start(self, outcome: AttemptOutcome) -> str:
-        """Count this attempt if it could not be started. Return why another is pointless; "" if it is not."""
+        """Count this attempt if it could not be started. Return why another attempt is pointless; "" if it is not."""
         job = self._job
         driver = job.live()
         if not outcome.lasting or (driver.is_registered and outcome.kind is not FailureKind.SETUP):

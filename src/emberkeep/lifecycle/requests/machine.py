@@ -87,12 +87,12 @@ class RequestMachine:
 
     @property
     def newest(self) -> ProcedureRequest | None:
-        """The request that is being written, or else the current one."""
+        """The request that is being written, or else the current one; None if there is neither."""
         return self._asked or self.current
 
     @property
     def progress(self) -> ProcedureProgress | None:
-        """The newest report about ``newest``."""
+        """The newest report about ``newest``; None if there is none."""
         newest, known = self.newest, self._progress
         return known if newest is not None and known is not None and known.trigger_id == newest.trigger_id else None
 

@@ -63,7 +63,10 @@ class ExecutorWatch:
         return []
 
     def _ended(self, slot: HeldSlot, reason: str, now: float, *, failure: bool) -> list[PoolEffect]:
-        """Give back the slot of an executor that ended by itself. A replacement waits for its pause."""
+        """Give back the slot of an executor that ended by itself. A replacement is requested after a pause.
+
+        ``failure``: the end counts towards the limit of failures.
+        """
         pool, replacements = self._pool, self._pool.replacements
         replacements.executor_ended(now, failure=failure)
         reason = f"executor {slot.executor.id} on {slot.task_manager.id} {reason}"

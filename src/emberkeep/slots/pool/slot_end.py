@@ -40,7 +40,7 @@ class SlotEnd:
         return self.remove(slot, f"executor {where} {reason}", orderly=orderly or self._pool.stopping)
 
     def remove(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
-        """Give back a slot and make Spark remove its executor."""
+        """Give back a slot and make Spark remove its executor. ``orderly``: see RemoveExecutor."""
         gone = RemoveExecutor(slot.executor.id, slot.task_manager.id, reason, orderly=orderly)
         return [*self.give_back(slot), gone, StatusChanged()]
 

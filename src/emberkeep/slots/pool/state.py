@@ -96,7 +96,7 @@ class PoolState:
     # --- what the attempt holds ---------------------------------------------------------------------------------------
 
     def slot_of(self, allocation_id: AllocationId, executor_id: ExecutorId) -> HeldSlot | None:
-        """Return the held slot, if this executor is the one in it."""
+        """Return the held slot if this executor is in it, else None."""
         slot = self.held.get(allocation_id)
         return slot if slot is not None and slot.executor.id == executor_id else None
 

@@ -11,7 +11,7 @@ from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool.events import BeatAnswered
 from emberkeep.slots.pool.held_slot import HeldSlot
 
-STRAYS = 1000  # most task managers that get heartbeats only so that they free unused slots
+STRAYS = 1000  # maximum number of task managers that get heartbeats only so that they free unused slots
 REMEMBERED = 10_000  # instances remembered after they ended
 
 

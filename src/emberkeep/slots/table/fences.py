@@ -15,7 +15,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 
-REMEMBERED_JOBS = 10_000  # most jobs remembered; beyond, those that hold nothing here are forgotten, oldest first
+REMEMBERED_JOBS = 10_000  # if there are more, jobs that hold nothing here are forgotten, oldest first
 _PUT_BACK = "if none does, its job store was put back from an older copy: see docs/storage.md"
 KEPT_JOBS = 1_000  # jobs recorded for the next instance: the most recently seen
 

@@ -18,7 +18,7 @@ class SlotRelease:
     def release(self, slot: Slot, *, unwanted: bool = False, attempt_ends: bool = False) -> list[TableEffect]:
         """Free a slot: at once if it has no process, else when its process has ended.
 
-        ``unwanted``: its job continues without it, or no JobMaster has claimed it.
+        ``unwanted``: its job continues without it, or no JobMaster has claimed it. ``attempt_ends``: see ``Slot``.
         """
         slot.attempt_ends = slot.attempt_ends or attempt_ends
         if slot.state is SlotState.RELEASING:

@@ -89,7 +89,7 @@ class TableState:
         return [slot for slot in self.of_attempt(job_id, attempt) if slot.state is not SlotState.RELEASING]
 
     def slot_of(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> Slot | None:
-        """Return this slot, if it belongs to this attempt."""
+        """Return this slot if it belongs to this attempt, else None."""
         slot = self.slots.get(allocation_id)
         return slot if slot is not None and slot.attempt == (job_id, attempt) else None
 

@@ -37,7 +37,7 @@ def default_directory(environ: Mapping[str, str]) -> Path:
 
 
 def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path | None:
-    """Return the archive for this Java and this Spark, if it exists, is complete, and only this user can write it."""
+    """Return the archive for this Java and this Spark; None unless it is complete and only this user can write it."""
     path = _archive_path(java, directory, environ)
     try:
         size = int(read_record(_record_path(path), _RECORD_KIND, _RECORD_VERSION))

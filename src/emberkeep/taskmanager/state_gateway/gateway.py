@@ -232,9 +232,9 @@ class StateGateway:
             return _EarlierRename(begun=False, unreadable=error)
 
     def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
-        """Return the target's status if an earlier request has done this rename: the source is gone, the target exists.
+        """Return the target's status if an earlier request has done this rename, else None.
 
-        In that case the reply to the earlier request was lost.
+        It has done so if the source is gone and the target exists. In that case its reply was lost.
         """
         try:
             durable.status(rename.source)

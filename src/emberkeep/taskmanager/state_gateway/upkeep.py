@@ -161,8 +161,8 @@ class StateUpkeep:
     async def compare(self) -> None:
         """Run one comparison: drop the copies whose durable file was deleted or replaced.
 
-        Each call compares the next _DIRECTORIES_PER_SWEEP directories. It is needed because Spark's DELETE reaches only
-        the gateway of one process.
+        Each call compares the next _DIRECTORIES_PER_SWEEP directories. The comparison is needed because Spark's DELETE
+        reaches only the gateway of the process that sends it.
         """
         await asyncio.to_thread(self._compare)
 
