@@ -61,7 +61,7 @@ def locate_by_zookeeper(
 
 
 async def tell_drivers(path: Path, known: LeaderLocator, services: Services) -> None:
-    """Keep up to date the file at ``path``, from which the node's drivers learn who the leader is.
+    """Keep the file at ``path`` up to date, from which the node's drivers learn who the leader is.
 
     Take the JobManagers' addresses from the previous task manager process's file, but not the leader: the file may come
     from another cluster, whose epochs mean nothing in this cluster. The JobManagers report the leader themselves.

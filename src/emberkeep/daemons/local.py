@@ -58,7 +58,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
 
 
 def task_manager_configuration(configuration: Configuration, job_manager: str) -> Configuration:
-    """Return the task manager's configuration. Its jobs are those of the command, and inherit its whole environment."""
+    """Return the task manager's configuration. By default its jobs inherit this process's whole environment."""
     inherited = {JOB_ENVIRONMENT.key: EVERYTHING, **configuration.texts()}[JOB_ENVIRONMENT.key]
     return _own_blobs(configuration, "taskmanager").with_texts(
         {JOB_MANAGER_ADDRESS.key: job_manager, JOB_ENVIRONMENT.key: inherited}, "embedded"

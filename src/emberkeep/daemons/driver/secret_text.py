@@ -9,11 +9,11 @@ import msgspec
 from emberkeep.jobs.model import AttemptOutcome
 
 HIDDEN = "******"
-_SHORTEST = 4  # characters; a shorter text occurs in words that have nothing to do with it
+_SHORTEST = 4  # characters; a shorter text also occurs in unrelated words
 
 
 class SecretText:
-    """Replaces secret values, and the lines of those that have several."""
+    """Replaces secret values, and the single lines of a value that has several lines."""
 
     def __init__(self, values: Iterable[str]) -> None:
         parts = {part for value in values for part in (value, *value.splitlines())}

@@ -33,7 +33,7 @@ class Callers:
         self._oidc = None if self._keys is None else _callers(configuration, self._keys, clock)
 
     def start(self, services: Services) -> None:
-        """Read the named tokens and the keys of the issuer, from now on."""
+        """Keep the named tokens and the keys of the issuer up to date from now on."""
         services.start("named tokens", self._named.run())
         if self._keys is not None:
             services.start("keys of the OpenID Connect issuer", self._keys.run())

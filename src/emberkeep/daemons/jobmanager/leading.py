@@ -182,7 +182,7 @@ def _surroundings(settings: JobManagerSettings, rpc: RpcClient) -> Surroundings:
 
 
 def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:
-    """Open the BLOB storage, which refuses to work while it may belong to another cluster. Raises Fatal."""
+    """Open the HA store, which is not used while its place is unavailable or another cluster's. Raises Fatal."""
     storage, place = open_blob_storage(settings.layout.ha_blobs), settings.owned_storage.blobs
     return OwnedBlobs(storage, place) if place.location else WatchedBlobs(storage, lambda: settings.storage.problem)
 
@@ -206,7 +206,7 @@ class Leadership:
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs. Return when requests can be served.
 
-        ``epoch``: that of the store, if the store is open already. Raises the error of a service that ends before that.
+        ``epoch``: that of the store, if the store is open already. Raises the error of a service that ends first.
         """
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())

@@ -1,10 +1,10 @@
 """Deletes data that no job needs from the shared storage, and reports who owns the storage.
 
 Default checkpoints are kept for as long as their job may run again. Once the job is FINISHED or CANCELED, they are
-marked, and deleted after a delay. Those of a FAILED job stay with its result. Data of jobs that the job store does not
-know is marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy does not
-know the newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the job store
-are deleted after a warning (``jobs.damaged_leftovers``).
+marked, and deleted after a delay. Those of a FAILED job stay as long as its result. Data of jobs that the job store
+does not know is marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy
+does not know the newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the
+job store are deleted after a warning (``jobs.damaged_leftovers``).
 
 While task managers of another job store are in contact, their jobs may use data that this job store does not know. In
 that case, the waiting periods for data of unknown jobs start over.

@@ -41,10 +41,10 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
     checkpoints_recorded: bool = False  # the parent directory has an ownership record
     directory: str  # of the attempt
     logs: str
-    files: tuple[BoundFile, ...]  # the job's artefacts as bound on this node
+    files: tuple[BoundFile, ...]  # the job's artefacts, with their paths on this node
     options: dict[str, str]  # the task manager's configuration, as texts
     checkpoints: tuple[QueryCheckpoint, ...]  # commits of earlier attempts
-    procedure: ProcedureRequest | None  # to be continued
+    procedure: ProcedureRequest | None  # to be carried out; an earlier attempt may have begun it
 
 
 def write_spec(path: Path, spec: DriverSpec) -> None:

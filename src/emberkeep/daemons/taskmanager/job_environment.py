@@ -31,7 +31,7 @@ INHERITED = (
 )
 """Names of variables; one with ``*`` at its end stands for all names that begin so."""
 _PRIVATE_PREFIX = "EMBERKEEP_"  # variables that configure this process
-_SHORTEST_SECRET = 8  # characters; a shorter text occurs in values that have nothing to do with it
+_SHORTEST_SECRET = 8  # characters; a shorter text also occurs in unrelated values
 
 
 def inherited_environment(environ: Mapping[str, str], configuration: Configuration) -> dict[str, str]:

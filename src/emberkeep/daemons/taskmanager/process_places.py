@@ -34,7 +34,7 @@ class ProcessPlaces:
         self._root = root
 
     def directory(self, key: ProcessKey) -> Path:
-        """Return a process's directory. It exists as long as the process; a driver's until the job is forgotten."""
+        """Return a process's directory. An executor's is deleted at its end, a driver's once the job is forgotten."""
         attempt = self._root.attempt(key.job_id, key.attempt)
         if isinstance(key, ExecutorKey):
             return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"

@@ -219,7 +219,7 @@ def _import_folders(request: StartExecutor) -> tuple[str | None, ...]:
 
 
 def _of_the_previous_release(request: StartExecutor) -> tuple[str, ...]:
-    """Return the folders for ``PYTHONPATH`` if the driver is of the previous release.
+    """Return the folders for ``PYTHONPATH`` if the driver is of the previous release, else none.
 
     Such a driver gives its workers no links to the folders.
     """

@@ -189,7 +189,7 @@ def _allocations(directory: WorkingDirectory) -> list[tuple[JobId, AllocationId]
 async def _clear_unused(
     root: LocalStateRoot, default: LocalStateRoot, services: Services, *, keeps_copies: bool
 ) -> None:
-    """Delete copies of earlier processes that had local recovery on, or that kept their copies elsewhere.
+    """Begin to delete the copies that earlier processes have left in places where this process keeps none.
 
     ``default``: where copies are kept without configuration. ``keeps_copies``: this process keeps copies in ``root``.
     """
