@@ -34,9 +34,8 @@ def build_application(
     """Return the application that a JobManager's port serves.
 
     ``secure`` adds the access checks and turns errors into problem documents. It is required, and only the timing of
-    requests runs before it. ``roles``: the least role of each route, see ``table.least_roles``. ``routes`` run behind
-    both. Shutdown ends waiting requests and cancels
-    running disposals of savepoints.
+    requests runs before it. ``roles``: the least role of each route, see ``table.least_roles``. ``routes``: further
+    routes, behind the same checks. Shutdown ends waiting requests and cancels running disposals of savepoints.
     """
     app = web.Application()
     app.middlewares.append(measuring(api.metrics))

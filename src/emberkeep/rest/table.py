@@ -46,7 +46,7 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-# Routes below no job that identities with a namespace may use. They show only what the caller may see.
+# Routes whose paths name no job, and that identities with a namespace may use: they show only what the caller may see.
 SHARED: frozenset[tuple[str, str]] = frozenset(
     {
         *((route.method, route.full_path) for route in ROUTES if route.shared),

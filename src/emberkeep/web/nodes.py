@@ -14,7 +14,7 @@ _LAST_DAY = 253_402_214_400_000  # 9999-12-31
 
 
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. ``entry`` is None if it is not blocked. ``leaving``: what must still leave the node, line by line."""
+    """One node. ``entry``: None if the node is not blocked. ``leaving``: lines about what must still leave the node."""
 
     id: str
     task_managers: tuple[TaskManagerId, ...]

@@ -20,7 +20,7 @@ class _File:
 
 
 def static_route() -> web.RouteDef:
-    """Return the route ``GET /static/{name}``. The files contain no secrets, so it may be public."""
+    """Return the route ``GET /static/{name}``. The route may be public: the files contain no secrets."""
     files = {name: _read(name) for name in sorted(entry.name for entry in _FOLDER.iterdir()) if _suffix(name) in _TYPES}
 
     async def serve(request: web.Request) -> web.Response:

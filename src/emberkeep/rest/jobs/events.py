@@ -19,9 +19,9 @@ KEEP_ALIVE = 15.0  # seconds without an event, after which a comment makes proxi
 
 
 async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamResponse:
-    """Send the job now and after each change, until it ends, the client disconnects, its login is no longer
-    valid, or the server stops.
+    """Send the job now and after each change, until the job ends.
 
+    The stream ends earlier if the client disconnects, the client's login is no longer valid, or the server stops.
     Raises Absent (no such job), RetryLater (too many requests wait already).
     """
     view = await api.gateway.job(job_id)

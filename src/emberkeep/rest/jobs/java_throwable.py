@@ -13,7 +13,7 @@ MOST_CHARACTERS: Final = 10_000  # per text: the format has 16 bits for the leng
 
 _MAGIC: Final = b"\xac\xed\x00\x05"
 _NULL, _OBJECT, _CLASS, _STRING, _END = b"\x70", b"\x73", b"\x72", b"\x74", b"\x78"
-_SERIALIZABLE, _WITH_DATA = 2, 3  # flags of a class: writes its fields; also what its own writeObject adds
+_SERIALIZABLE, _WITH_DATA = 2, 3  # flags of a class that writes only its fields, and of one with its own writeObject
 _TEXT: Final = "Ljava/lang/String;"
 # Name, serialVersionUID, flags, and the fields in the format's order.
 _CLASSES: Final = (

@@ -22,7 +22,7 @@ from emberkeep.rest.ports import LogChunk, LogQuery
 from emberkeep.rest.serving.log_ids import parse_log_id
 from emberkeep.rest.serving.log_reader import LogReader
 
-SERVED_SECONDS: Final = 120.0  # seconds after an upload by which the piece was read, or its reader no longer waits
+SERVED_SECONDS: Final = 120.0  # seconds after an upload; by then its reader has read the piece or no longer waits
 
 _HOLDER_CHARACTERS: Final = 200
 _MAX_LOGS: Final = 1000  # logs whose last pieces are remembered
@@ -55,8 +55,8 @@ class LogUploads:
     """RpcService for ListLogs and UploadLog.
 
     Each reader gets a reference of its own and releases it, so readers of one log do not disturb each other. This class
-    releases references that their readers have not released: after SERVED_SECONDS, at the next request for the same
-    log, or once _MAX_LOGS other logs were asked for.
+    releases references that their readers have not released: at the first request for the same log after
+    SERVED_SECONDS, or once pieces of _MAX_LOGS other logs were uploaded.
     """
 
     def __init__(

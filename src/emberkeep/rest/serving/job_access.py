@@ -1,4 +1,4 @@
-"""Before the routes: identities reach the jobs of their namespace, and submitters act on their own jobs only.
+"""Checks before the routes: identities reach only jobs of their namespace, and submitters change only their own jobs.
 
 The routes' roles are checked before, see ``Route.role``.
 """
@@ -23,8 +23,8 @@ RouteKey = tuple[str, str]  # method and declared pattern
 def job_access(gateway: JobManagerGateway, roles: Mapping[RouteKey, Role], shared: frozenset[RouteKey]) -> Middleware:
     """Return the middleware that makes these checks.
 
-    ``roles``: the least role of each route. ``shared``: routes below no job that identities with a namespace may use;
-    their handlers show only what the caller sees.
+    ``roles``: the least role of each route. ``shared``: routes without a job in their paths that identities with a
+    namespace may use; the handlers of these routes show only what the caller may see.
     """
 
     @web.middleware
@@ -55,7 +55,10 @@ def job_access(gateway: JobManagerGateway, roles: Mapping[RouteKey, Role], share
 
 
 async def _job(gateway: JobManagerGateway, text: str) -> JobView | None:
-    """Return the job that a path names; None if there is none: the handler says so, or the job is being submitted."""
+    """Return the job that a path names; None if there is no such job.
+
+    Clients upload the BLOBs of a job before they submit it. On other routes, the handler refuses an unknown job.
+    """
     try:
         return await gateway.job(parse_job_id(text))
     except (Absent, InvalidInput):

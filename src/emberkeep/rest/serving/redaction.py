@@ -29,7 +29,7 @@ _OPTION = re.compile(r"--?[A-Za-z]")
 def is_secret(key: str, value: str) -> bool:
     """True if the value of a setting must not be shown.
 
-    Its option decides; if it has none, the key's name and the form of the value do.
+    If ``key`` is an option's, the option decides; otherwise the key's name and the form of the value do.
     """
     option = REGISTRY.get(key)
     if option is not None:

@@ -87,8 +87,8 @@ class Route:
     - ``reference``: type of the body that may replace a large ``body``: its field ``blob`` names the BLOB with it.
     - ``operation``: name of the row if its handler serves several rows; "" for the handler's name.
     - ``names_empty``: if True, an empty id in the path is bad input (400), not an unknown path (404).
-    - ``shared``: if True, identities with a namespace may call it although it is below no job: the handler shows them
-      only what they may see. Routes below a job are open to identities that see the job.
+    - ``shared``: if True, identities with a namespace may call it although its path names no job: the handler shows
+      them only what they may see. Routes whose paths name a job are open to identities that see the job.
     - ``unversioned``: if True, the route is also served without ``/v1``.
     """
 

@@ -39,7 +39,7 @@ function open(button) {
   (button.dataset.blocks === "" ? form.elements.id : form.elements.cause).focus();
 }
 
-// An entry ends by the JobManager's clock, not by this computer's. Its clock is read in whole seconds.
+// The JobManager's clock, not this computer's, decides when an entry ends. Its time is known in whole seconds.
 async function clock() {
   const response = await fetch(form.dataset.api);
   const moment = Date.parse(response.headers.get("Date"));
