@@ -57,7 +57,7 @@ class RollingFileSink(FollowsQueries):
         work_dir: str | None = None,
         adopt: str = "",
     ) -> None:
-        """Raises InvalidInput."""
+        """Check the arguments, which the class describes. Raises InvalidInput."""
         self.path = str(path)
         self._form = _form(format)
         self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)

@@ -22,7 +22,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Condition(enum.Enum):
-    """Usability of a record's bytes."""
+    """Whether a BLOB's bytes may be used."""
 
     KEPT = "kept"
     DELETING = "deleting"  # a deletion is in progress

@@ -1,4 +1,4 @@
-"""The audit log over REST."""
+"""Calls of the REST API about the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared storage over REST."""
+"""Calls of the REST API about the shared storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named tokens over REST."""
+"""Calls of the REST API about named tokens."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _RULE_FORM = "VALUE=ROLE or VALUE=ROLE@NAMESPACE"
 
 @dataclass(frozen=True)
 class RoleRule:
-    """Who has ``value`` in the role claim gets ``role``, within ``namespace`` if that is not ""."""
+    """Whoever has ``value`` in the role claim gets ``role``, within ``namespace`` if that is not ""."""
 
     value: str
     role: Role

@@ -33,12 +33,12 @@ class SteadyClock:
         return reading - self._stalled
 
     def hold(self) -> None:
-        """Stand still until ``release``."""
+        """Stop the clock until ``release``."""
         self.now()
         self._held = True
 
     def release(self) -> None:
-        """Run again."""
+        """Let the clock run again."""
         self.now()
         self._held = False
 

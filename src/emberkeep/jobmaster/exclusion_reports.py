@@ -1,4 +1,4 @@
-"""Decides which of the nodes that Spark excludes a JobMaster reports, so that other jobs avoid these nodes as well.
+"""Decides which nodes, of those that Spark excludes, a JobMaster reports, so that other jobs avoid them as well.
 
 Spark excludes an executor on which tasks have failed repeatedly (``spark.excludeOnFailure.*``). A node is reported if
 Spark excludes all living executors that this job has there, unless it does so on every node of the job: a fault in the

@@ -74,7 +74,7 @@ class GraphRead(msgspec.Struct, frozen=True):
 
 
 class GraphStillAway(msgspec.Struct, frozen=True):
-    """A further attempt to read the graph has failed. ReadGraph stays in effect, and another reply to it follows."""
+    """Another try to read the graph has failed. ReadGraph stays in effect, and another reply to it follows."""
 
     reason: str
 
@@ -126,7 +126,7 @@ class ResultRecorded(msgspec.Struct, frozen=True):
 
 
 class CancelRequested(msgspec.Struct, frozen=True):
-    """The job must be canceled.
+    """A cancellation of the job was requested.
 
     ``grace``: seconds until the driver is killed, or None for the configured time. A repeated request may shorten it.
     """
@@ -135,7 +135,7 @@ class CancelRequested(msgspec.Struct, frozen=True):
 
 
 class MoveDriver(msgspec.Struct, frozen=True):
-    """Stop this attempt's driver and start the next attempt elsewhere, because the node is evacuated. Not a failure."""
+    """This attempt's driver must stop, and the next one start elsewhere: the node is evacuated. Not a failure."""
 
     attempt: int
 

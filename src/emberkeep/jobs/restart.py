@@ -16,7 +16,7 @@ from emberkeep.base.configuration.values import Configuration
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """Start again after ``delay`` seconds."""
+    """The job is restarted after ``delay`` seconds."""
 
     delay: float
 

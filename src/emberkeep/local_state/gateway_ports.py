@@ -78,7 +78,7 @@ class StateFiles(Protocol):
         """Make a directory and its parents. Raises NotADirectory."""
 
     def receive(self, caller: Caller, path: StatePath, *, overwrite: bool) -> IncomingFile:
-        """Begin to write a file."""
+        """Begin to write a file. If ``overwrite`` is False, ``commit`` raises Exists if there is a file already."""
 
     def look_for(self, caller: Caller, path: StatePath) -> str:
         """Check that there is a file to open and return its generation.
@@ -97,11 +97,15 @@ class StateFiles(Protocol):
     def rename(self, caller: Caller, source: StatePath, target: StatePath, *, overwrite: bool) -> None:
         """Rename a file or directory. A caller that did not receive the reply may repeat the request.
 
-        Raises Absent, Exists, IsADirectory, NotADirectory.
+        Raises Absent, Exists (``overwrite`` is False, or the target is a directory with entries), IsADirectory,
+        NotADirectory, InvalidInput (to another root).
         """
 
     def delete(self, caller: Caller, path: StatePath, *, recursive: bool) -> bool:
-        """Delete a file or directory. Return False if it did not exist. Raises NotEmpty."""
+        """Delete a file or directory. Return False if it did not exist.
+
+        Raises NotEmpty (a directory with entries, and ``recursive`` is False), InvalidInput (the job's own root).
+        """
 
 
 class Rename(Compatible, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ class DurableState(Protocol):
     def delete(self, name: str, *, recursive: bool) -> bool:
         """Delete a file or directory. Return False if it did not exist. A deleted file may reappear after a power loss.
 
-        Raises NotEmpty.
+        Raises NotEmpty (a directory with entries, and ``recursive`` is False).
         """
 
     def close(self) -> None:

@@ -101,7 +101,7 @@ DEFAULT_SUBMIT = SubmitOptions()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What the job runs and what it gets."""
+    """Options of the job itself: its module, savepoint, namespace and secrets."""
 
     module: Module = None
     from_savepoint: FromSavepoint = None

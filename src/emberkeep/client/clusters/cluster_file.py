@@ -56,7 +56,7 @@ class ClusterShape(Compatible, frozen=True, kw_only=True):
 
 
 class ClusterRecord(Compatible, frozen=True, kw_only=True):
-    """A local cluster."""
+    """A local cluster as it was last started: its shape, its addresses and its processes."""
 
     url: str  # of the first JobManager; each redirects to the leader
     token_file: str
@@ -99,7 +99,7 @@ class _File(Compatible, frozen=True, kw_only=True):
 
 
 def write_cluster(path: Path, record: ClusterRecord) -> None:
-    """Replace the file. Raises Fatal."""
+    """Replace the record in the file ``path``. Raises Fatal."""
     body = msgspec.json.encode(record)
     checksum = f"{google_crc32c.value(body):08x}"
     file = _File(format=_FORMAT, version=_VERSION, crc32c=checksum, cluster=msgspec.Raw(body))

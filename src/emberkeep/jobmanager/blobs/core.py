@@ -44,7 +44,7 @@ class Counters:
 
 
 class Disk(Protocol):
-    """The server's own work on files and long byte strings, which does not block the event loop."""
+    """The BLOB server's own work on files and long byte strings, done without blocking the event loop."""
 
     async def digest(self, file: Path) -> tuple[str, int]:
         """Return the SHA-256 and the size in bytes of a file. Raises Fatal."""

@@ -18,7 +18,7 @@ from emberkeep.jobs.transitions import Phase
 
 
 class AttemptEnd:
-    """The consequences of an attempt's end. Part of the JobMachine."""
+    """Decides what follows an attempt's end. Part of the JobMachine."""
 
     def __init__(self, job: JobState, stop: DriverStop, job_end: JobEnd) -> None:
         self._job = job

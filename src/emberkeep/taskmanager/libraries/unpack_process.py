@@ -27,7 +27,7 @@ _WRONG_ARCHIVE = "check that it is the right archive; if it is, pack fewer and s
 
 
 class _Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process must do. ``parent``: pid; the process ends when this is no longer its parent."""
+    """What the unpacking process must do. ``parent``: pid; the process ends when this is no longer its parent."""
 
     archive: str
     name: str
@@ -37,7 +37,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """The Fatal error with which the process has failed."""
+    """The Fatal error with which the unpacking process has failed."""
 
     message: str
     hint: str | None
