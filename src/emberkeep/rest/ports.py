@@ -159,7 +159,7 @@ class RemoteLogs(Protocol):
     """
 
     async def entries(self, address: str, job_id: JobId | None) -> list[LogInfo]:
-        """Return the task manager's ``LogCatalogue.entries``. Raises RetryLater if it does not answer."""
+        """Return the task manager's logs of one job, or with None all its logs. Raises RetryLater (no reply)."""
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         """Return the bytes that ``query`` selects. Raises Absent, InvalidInput, RetryLater."""
@@ -182,7 +182,7 @@ class Tokens(Protocol):
 
 
 class LoginLinks(Protocol):
-    """Links to this server that log a browser in, each once."""
+    """Links to this server, each of which logs a browser in once."""
 
     @property
     def valid_for_ms(self) -> int: ...

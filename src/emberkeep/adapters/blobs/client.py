@@ -185,9 +185,9 @@ class _Download:
         self._max_size = max_size
 
     def run(self, abort: TransferAbort, own_address: str | None) -> bool:
-        """Fetch the BLOB from the server, or from the peer that it names; if that fails, from the server (BLOB-22).
+        """Fetch the BLOB from the server, or from the peer that the server names; if the peer fails, from the server.
 
-        Return True if a peer sent the BLOB.
+        Return True if a peer sent the BLOB (BLOB-22).
         """
         headers = {} if own_address is None else {BLOB_PEER_HEADER: own_address}
         peer = self._get(abort, self._server, self._path, headers)

@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class _Verdict:
-    """The result of verifying one file. ``actual``: its SHA-256 if damaged; ``dropped``: the BLOBs deleted with it."""
+    """The result of verifying a file. ``actual``: its SHA-256 if it is damaged; ``dropped``: the BLOBs then deleted."""
 
     actual: str = ""
     dropped: frozenset[Place] = frozenset()

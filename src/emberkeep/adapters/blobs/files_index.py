@@ -1,4 +1,4 @@
-"""An index of the BLOBs on a disk: owners by content, and files found sound. Where they differ, trust the disk."""
+"""Index of the BLOBs on a disk: owners by content, and files found sound. If index and disk differ, trust the disk."""
 
 from __future__ import annotations
 

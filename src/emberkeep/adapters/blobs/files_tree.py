@@ -76,7 +76,7 @@ class BlobTree:
         self._incoming.mkdir(mode=0o700, exist_ok=True)
 
     def remove_leftovers(self, older_than: float | None = None) -> None:
-        """Remove files of interrupted transfers. ``older_than``: only those not changed since (seconds since 1970)."""
+        """Remove files of interrupted transfers; with ``older_than`` (seconds since 1970), only earlier ones."""
         for entry in list(os.scandir(self._incoming)):
             with contextlib.suppress(FileNotFoundError):
                 if older_than is None or entry.stat(follow_symlinks=False).st_mtime < older_than:
@@ -227,7 +227,7 @@ class BlobTree:
         return dropped
 
     def listing(self) -> dict[JobId, tuple[StoredBlob, ...]]:
-        """Return all BLOBs by owner, and add them to what ``places`` knows. Log foreign files once."""
+        """Return all BLOBs by owner, and make them known to ``places``. Log each foreign file once."""
         found: dict[JobId, tuple[StoredBlob, ...]] = {}
         for entry in sorted(os.scandir(self.root), key=lambda entry: entry.name):
             if entry.name == INCOMING or is_owner_file(entry.name):

@@ -105,7 +105,7 @@ class Listener:
         accepted.setblocking(False)
 
         def current() -> ServedConnection:
-            """Return the connection unless its server has been replaced, and would no longer close it."""
+            """Return the connection; abort it if its server was replaced, because that server would never close it."""
             if self._server() is not server:
                 raise ConnectionAbortedError
             return connection

@@ -216,7 +216,7 @@ class HttpRpcClient:
 
 
 def _foreign_answer(address: str, status: int) -> EmberkeepError:
-    """Return the error for a reply that comes from no RPC handler, but from its security checks or another server."""
+    """Return the error for a reply that no RPC handler has sent, but the peer's access checks or another server."""
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):  # too many with a wrong token
         return Fatal(
             f"{address} refused this process's token", hint="security.token-file must have the same content everywhere"

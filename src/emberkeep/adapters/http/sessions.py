@@ -27,7 +27,7 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 @dataclass(frozen=True)
 class _Session:
-    """Whose session it is, and when it ends: without use, and at the latest. Seconds of the clock."""
+    """Whose session it is, when it ends if it is not used, and when it ends in any case. Seconds of the clock."""
 
     identity: Identity
     idle_until: float
@@ -138,6 +138,6 @@ def _digest(secret: str) -> bytes:
 
 
 def _make_room(entries: dict[bytes, Any], most: int) -> None:
-    """Delete the first entry if there are ``most``."""
+    """Delete the first entry if there are ``most`` entries."""
     if len(entries) >= most:
         del entries[next(iter(entries))]

@@ -76,7 +76,7 @@ def login_routes(token: str, sessions: WebSessions, tokens: NamedTokens | None =
 
 
 class LoginLinks:
-    """Makes the links to the login page that log a browser in, each once."""
+    """Makes links to the login page, each of which logs a browser in once."""
 
     valid_for_ms = int(CODE_SECONDS * 1000)
 

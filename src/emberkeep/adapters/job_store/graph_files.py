@@ -57,8 +57,8 @@ def decode_handle(data: bytes, *, where: str) -> StateHandle:
 class GraphFiles:
     """A directory of graphs that belongs to one store alone. All methods block.
 
-    If several leaders can follow each other, file names contain the writer's ``epoch``. So a former leader neither
-    overwrites its successor's files nor treats them as orphans.
+    File names contain the writer's ``epoch``, unless that is None. So of several leaders that follow each other, a
+    former one neither overwrites its successor's files nor treats them as orphans.
     """
 
     def __init__(self, directory: Path, epoch: int | None = None, *, patience: FilePatience | None = None) -> None:
@@ -204,7 +204,7 @@ class GraphFiles:
 
 
 def _is_of_job(name: str, job_id: JobId) -> bool:
-    """True if ``name`` is that of a finished graph of the job, of any epoch."""
+    """True if ``name`` is that of a completely written graph of the job, of any epoch."""
     return name == f"{job_id}{_SUFFIX}" or (name.startswith(f"{job_id}.") and _OF_EPOCH.fullmatch(name) is not None)
 
 

@@ -54,7 +54,7 @@ class OidcCallers:
         return identity_of(claims, self._rules)
 
     def is_current(self, identity: Identity) -> bool:
-        """Return True if the identity's token has not ended."""
+        """True if the identity's token has not expired."""
         return self._now_ms() < identity.expires_ms
 
     def _verified(self, credential: str, key: jwt.PyJWK) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class OidcCallers:
 
 
 def _when(credential: str) -> str:
-    """Return the end of a token whose signature has been checked, as text."""
+    """Return when a token expired, as text for a message. The token's signature has been checked before."""
     ended = jwt.decode(credential, options={"verify_signature": False})["exp"]
     try:
         return f", at {datetime.fromtimestamp(int(ended), UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -35,7 +35,7 @@ OnExit = Callable[[Exit], None]
 
 @dataclass(eq=False)
 class Family:
-    """A leader and the processes that belong to it.
+    """A started process, the leader of its session, and the processes that belong to it.
 
     ``members`` and ``untouchable`` belong to the supervisor's thread, everything else to the event loop.
     """

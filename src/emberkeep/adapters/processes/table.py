@@ -1,4 +1,4 @@
-"""Find all processes that belong to a leader, even those that tried to get away from it.
+"""Find all processes that belong to the leader of a session, even those that tried to get away from it.
 
 A process belongs to the leader if one of these is true:
 

@@ -40,8 +40,8 @@ class Moves:
     def file(self, source: Spot, target: Spot, *, overwrite: bool) -> None:
         """Rename a file.
 
-        Raises IsADirectoryError if ``overwrite`` is true and the target is a directory. Raises Fatal if it is false and
-        the file system has neither an exclusive rename nor hard links.
+        With ``overwrite``, raises IsADirectoryError if the target is a directory. Without it, raises Fatal if the file
+        system has neither an exclusive rename nor hard links.
         """
         if overwrite:
             self._rename(source, target)

@@ -23,7 +23,7 @@ _MOST_KNOWN = 10_000
 
 
 class FirstStart(enum.Enum):
-    """The process that creates a root at the first start.
+    """Which process creates a root at the first start.
 
     A process never creates a root that it has seen before. If such a root is missing, its file system is unavailable.
     """

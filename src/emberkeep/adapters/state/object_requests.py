@@ -1,4 +1,4 @@
-"""Requests for single objects of a store. They translate its errors and resolve lost replies."""
+"""Requests for single objects of a store. They translate its errors, and find out what happened if a reply was lost."""
 
 from __future__ import annotations
 

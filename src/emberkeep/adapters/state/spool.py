@@ -1,4 +1,4 @@
-"""A place for a state file on its way to the durable store when the disk of the local copies refuses it.
+"""A place for a state file on its way to the durable store, for when the disk of the local copies refuses the file.
 
 The place is the system's temporary directory. The file has no name, so that a crash leaves nothing behind.
 """

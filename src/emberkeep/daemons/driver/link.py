@@ -320,7 +320,7 @@ class JobMasterThread:
         services: Services,
         stack: contextlib.AsyncExitStack,
     ) -> Offload:
-        """Return the offload of large messages. They come only from the BLOB server, so the HA store is not used."""
+        """Return the Offload for large messages. Their BLOBs come only from the BLOB server, not from the HA store."""
         places = BlobPlaces(Path(self._spec.directory) / "blobs", ha="", server=self._job_manager)
         link = await stack.enter_async_context(
             blob_link(

@@ -47,7 +47,7 @@ class Callers:
         return self._oidc.identify(credential) if found == "" and self._oidc is not None else found
 
     def is_current(self, identity: Identity) -> bool:
-        """Return True if the identity may still open pages."""
+        """True if the identity may still use its sessions in a browser."""
         if identity.expires_ms:
             return self._oidc is not None and self._oidc.is_current(identity)
         return self._named.is_current(identity)

@@ -131,7 +131,7 @@ async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> No
 
 
 class _Front:
-    """The application on the port: a standby, which directs callers to the leader, or the leader itself."""
+    """The application on the port: a standby's, which directs callers to the leader, or the leader's."""
 
     def __init__(
         self, settings: JobManagerSettings, session: ZooKeeperSession, locator: ZooKeeperLocator, port: SwitchedPort

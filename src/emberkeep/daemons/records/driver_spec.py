@@ -26,7 +26,7 @@ OUTCOME_FILE = "outcome.record"  # in the driver's directory
 
 
 class DriverSpec(Compatible, frozen=True, kw_only=True):
-    """Everything a driver process needs."""
+    """Everything that a driver process needs."""
 
     graph: JobGraph
     attempt: int

@@ -73,7 +73,7 @@ def failure_cause(kind: str, text: str) -> FailureCause:
 
 
 def _nothing(trigger_id: str) -> ProcedureProgress:
-    """Return the progress to show for a procedure that has not reported any: its phase is never shown."""
+    """Return the progress to show for a procedure that has not reported any. The phase in it is never shown."""
     return ProcedureProgress(trigger_id=trigger_id, phase=ProcedurePhase.FINISHING_BATCHES)
 
 
