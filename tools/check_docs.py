@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Documents written by code: `<module>.render() -> str`, wrapped, is the whole file. `--write` brings them up to date.
 GENERATED = {
     "docs/configuration.md": "tools.option_reference",
+    "docs/credentials.md": "tools.credential_reference",
     "docs/rest.md": "tools.rest_reference",
     "docs/states.md": "tools.state_diagrams",
 }

@@ -22,18 +22,30 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True)
+class AttemptScope:
+    """One attempt of a job: all that its driver's credentials are good for."""
+
+    job_id: str
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} of job {self.job_id}"
+
+
+@dataclass(frozen=True)
 class Identity:
     """The caller of a request.
 
     ``name``: the name of its token. ``namespace``: the one whose jobs it sees and may act on, or "" for all jobs.
     ``expires_ms``: the end, in Unix milliseconds, of a token that an OpenID Connect issuer gave; 0 for other tokens,
-    whose ends the cluster knows.
+    whose ends the cluster knows. ``attempt``: the attempt whose driver calls; None for all other callers.
     """
 
     name: str
     role: Role
     namespace: str = ""
     expires_ms: int = 0
+    attempt: AttemptScope | None = None
 
     @property
     def is_cluster(self) -> bool:
@@ -42,5 +54,5 @@ class Identity:
 
 
 CLUSTER_NAME = "cluster"
-# Whoever holds the cluster's own token: its daemons, its drivers, and people on its machines. Only it may use RPC.
+# Whoever holds the cluster's own token: its daemons, and people on its machines.
 CLUSTER = Identity(CLUSTER_NAME, Role.ADMIN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from emberkeep.adapters.zookeeper.leader_locators import KnownLeader, ZooKeeperL
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.configuration.options import HA_TYPE
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.identity import AttemptScope
 from emberkeep.daemons.process_main import Services
 from emberkeep.leadership.model import LeaderNews
 from emberkeep.leadership.ports import LeaderLocator
@@ -85,12 +86,11 @@ def follow_leader(
     services: Services,
     *,
     is_informed: Callable[[], bool],
-    others: Callable[[], Iterable[str]] = tuple,
+    others: Callable[[], Mapping[str, AttemptScope]] = dict,
 ) -> None:
     """Make ``follower`` follow each new leader, and ask other processes while the leader does not reply.
 
-    ``is_informed`` returns true if new leaders become known without asking. ``others``: addresses to ask besides the
-    JobManagers.
+    ``is_informed`` returns true if new leaders become known without asking. ``others``: see LeaderInquiry.
     """
     known.hear(LeaderNews(job_managers=(follower.job_manager,)))
     inquiry = LeaderInquiry(known, rpc, others=others, is_informed=is_informed)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import re
 from collections.abc import Callable, Mapping
 
+from emberkeep.base.derived_key import derived_key
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.ids import JobId
 
@@ -56,13 +55,12 @@ class JobSecrets:
     """Seals and opens secrets of jobs with AES-256-GCM."""
 
     def __init__(self, token: str, random_bytes: Callable[[int], bytes]) -> None:
-        """``token``: the cluster's. The key is derived with HKDF (RFC 5869) and SHA-256, one block long.
+        """``token``: the cluster's.
 
         ``random_bytes`` returns as many cryptographically random bytes as it is asked for.
         """
         self._random_bytes = random_bytes
-        extracted = hmac.digest(bytes(hashlib.sha256().digest_size), token.encode(), "sha256")
-        self._key = hmac.digest(extracted, _LABEL + b"\x01", "sha256")
+        self._key = derived_key(token, _LABEL)
 
     def seal(self, job_id: JobId, secrets: Mapping[str, str]) -> dict[str, str]:
         """Return the encrypted values by name."""

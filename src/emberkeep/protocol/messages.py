@@ -560,8 +560,12 @@ class AskLeader(Message, frozen=True, kw_only=True):
     """Ask any JobManager, TaskManager or JobMaster who the leader is.
 
     Sent by a process whose leader does not answer. In this way, a process that cannot reach ZooKeeper, or has no
-    session there, learns about a new leader.
+    session there, learns about a new leader. ``job_id`` and ``attempt``: those of the JobMaster that is asked; "" and 0
+    if another process is asked.
     """
+
+    job_id: str = ""
+    attempt: int = 0
 
 
 class LeaderTold(Message, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from emberkeep.base.errors import (
     Conflict,
     EmberkeepError,
     Fatal,
+    Forbidden,
     IllegalTransition,
     InvalidInput,
     RetryLater,
@@ -29,7 +30,7 @@ from emberkeep.protocol.offload import check_size
 from emberkeep.protocol.transport import ReplyT
 
 _TRAVELLING: dict[str, type[EmberkeepError]] = {
-    kind.__name__: kind for kind in (InvalidInput, RetryLater, Conflict, Absent, Fatal, UnknownOutcome)
+    kind.__name__: kind for kind in (InvalidInput, RetryLater, Conflict, Absent, Fatal, Forbidden, UnknownOutcome)
 }
 
 

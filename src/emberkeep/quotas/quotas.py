@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from emberkeep.base.connections import network_of
-from emberkeep.base.identity import CLUSTER_NAME, Identity
+from emberkeep.base.identity import Identity
 from emberkeep.quotas.buckets import Buckets
 
 REQUESTS_KEY: Final = "security.quota.requests-per-second"
@@ -36,7 +36,7 @@ class Excess:
 class Quotas:
     """What each identity has used in the last seconds, and the failed logins of each address.
 
-    The identity of the cluster's own token has no quota: its daemons and drivers share it.
+    Daemons and drivers have no quota, nor has anyone else who holds the cluster's own token.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -52,7 +52,7 @@ class Quotas:
         ``uploads``: the request has a body. ``now`` is in seconds.
         """
         name, limits = identity.name, self._limits
-        if name == CLUSTER_NAME:
+        if _is_unlimited(identity):
             return None
         if self._requests is not None:
             if wait := self._requests.wait(name, now):
@@ -66,7 +66,7 @@ class Quotas:
 
     def received(self, identity: Identity, size: int, now: float) -> None:
         """Count the bytes of a request's body."""
-        if self._uploads is not None and size and identity.name != CLUSTER_NAME:
+        if self._uploads is not None and size and not _is_unlimited(identity):
             self._uploads.use(identity.name, size, now)
 
     def failed_login(self, address: str, now: float) -> float:
@@ -76,3 +76,8 @@ class Quotas:
         if not wait:
             self._failed_logins.use(network, 1, now)
         return wait
+
+
+def _is_unlimited(identity: Identity) -> bool:
+    """True for daemons and drivers: a request of theirs that is refused would cost a job its progress."""
+    return identity.is_cluster or identity.attempt is not None

@@ -56,6 +56,12 @@ SHARED: frozenset[tuple[str, str]] = frozenset(
 )
 
 
+# Routes that drivers may call for their own jobs: they store and fetch the parts of large messages.
+DRIVER_ROUTES: frozenset[tuple[str, str]] = frozenset(
+    (route.method, route.full_path) for route in ROUTES if route.drivers
+)
+
+
 def least_roles(pages: Iterable[web.AbstractRouteDef]) -> Mapping[tuple[str, str], Role]:
     """Return the least role for each pair of method and declared pattern: the API, ``/metrics``, and the ``pages``.
 

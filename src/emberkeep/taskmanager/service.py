@@ -9,6 +9,7 @@ import structlog
 from emberkeep.base.configuration.options import RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
+from emberkeep.base.identity import AttemptScope
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
     JobMasterBeat,
@@ -56,9 +57,10 @@ class TaskManagerService:
         """Address of the current JobManager."""
         return self.executor.link.job_manager
 
-    def job_masters(self) -> list[str]:
-        """Return the addresses of the JobMasters that hold slots here."""
-        return sorted({slot.allocation.job_master for slot in self.executor.table.state.slots.values()})
+    def job_masters(self) -> dict[str, AttemptScope]:
+        """Return the JobMasters that hold slots here: the attempt of each by its address."""
+        allocations = [slot.allocation for slot in self.executor.table.state.slots.values()]
+        return {each.job_master: AttemptScope(each.job_id, each.attempt) for each in allocations}
 
     def follow(self, job_manager: str) -> None:
         """Register with another JobManager, the new leader."""

@@ -14,6 +14,7 @@ from emberkeep.adapters.leader_news import inquiry
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.zookeeper.leader_locators import KnownLeader
+from emberkeep.base.identity import AttemptScope
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file, tell_drivers
 from emberkeep.daemons.process_main import Services
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
@@ -95,7 +96,8 @@ async def test_a_task_manager_without_zookeeper_learns_from_a_job_master(service
     driver = ScriptedService({})
     network.attach("driver:1", TellsLeader(knowing(LeaderNews(SECOND)), driver))
     task_manager = Follower("jm-1:1")
-    follow_leader(KnownLeader(), task_manager, network, services, is_informed=lambda: True, others=lambda: ["driver:1"])
+    drivers = {"driver:1": AttemptScope("a" * 32, 1)}
+    follow_leader(KnownLeader(), task_manager, network, services, is_informed=lambda: True, others=lambda: drivers)
     task_manager.on_silence()
     await eventually(lambda: task_manager.job_manager == "jm-2:1")
     assert driver.requests == []

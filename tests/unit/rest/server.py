@@ -17,6 +17,7 @@ from aiohttp import ClientResponse, ClientSession, web
 from emberkeep.adapters.audit.files import AuditFiles
 from emberkeep.adapters.audit.log import AuditLog
 from emberkeep.adapters.http.auditing import auditing
+from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.rpc import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, NamedTokens, secure
@@ -30,6 +31,7 @@ from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
+from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.identities.model import NamedToken
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.protocol.messages import Message
@@ -41,7 +43,7 @@ from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
-from emberkeep.rest.table import least_roles
+from emberkeep.rest.table import DRIVER_ROUTES, least_roles
 from emberkeep.web.pages import web_routes
 from emberkeep.web.session_routes import session_routes
 from tests.support.seeded_ids import SeededIds
@@ -207,7 +209,12 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     pages = web_routes(gateway, system.clock, lambda: storage.info.problem, audit)
     access = WebAccess(sessions, session_routes(pages))
     policy = AccessPolicy(
-        TOKEN, public=frozenset({"/static/{name}"}), web=access, roles=least_roles(pages), tokens=tokens
+        TOKEN,
+        public=frozenset({"/static/{name}"}),
+        web=access,
+        roles=least_roles(pages),
+        tokens=tokens,
+        drivers=DriverAccess(AttemptCredentials(TOKEN), DRIVER_ROUTES),
     )
 
     def guard(app: web.Application) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.state.directory import DirectoryState
-from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
 from emberkeep.base.configuration.options import JOB_ENVIRONMENT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
@@ -20,6 +22,7 @@ from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStar
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from tests.support.certificates import cluster_tls
 from tests.unit.taskmanager.agent_bench import start_driver
 
 PASSWORD = "correct-horse"
@@ -27,11 +30,11 @@ AUTHORIZATION = "high-availability.zookeeper.client.authorization"
 CONFIGURATION = Configuration().with_texts({AUTHORIZATION: f"digest:emberkeep:{PASSWORD}"}, "the test")
 
 
-def node(directory: Path, configuration: Configuration) -> ProcessStarts:
+def node(directory: Path, configuration: Configuration, tls: TlsFiles | None = None) -> ProcessStarts:
     root = WorkingDirectory(directory / "node")
     java = JavaRuntime(None, directory / "java", 17)
     java.executable.touch()
-    launch = LaunchNode("tm", "127.0.0.1", root, directory / "token", java, configuration)
+    launch = LaunchNode("tm", "127.0.0.1", root, directory / "token", java, configuration, tls)
     return ProcessStarts(launch, ProcessPlaces(root), None)
 
 
@@ -58,6 +61,22 @@ def test_a_driver_gets_no_secret_of_zookeeper(starts: ProcessStarts) -> None:
     assert PASSWORD.encode() not in spec.read_bytes()
     assert AUTHORIZATION not in read_spec(spec).options
     assert started.environ["AWS_SECRET_ACCESS_KEY"] == "of the jobs"  # object stores need it
+
+
+@pytest.mark.req("SEC-13")
+def test_a_driver_gets_neither_the_clusters_token_nor_the_nodes_key(tmp_path: Path) -> None:
+    token = load_or_create_token(tmp_path / "token")
+    tls = cluster_tls(tmp_path / "tls").files
+    request = start_driver()
+    started = node(tmp_path, CONFIGURATION, tls).driver(DriverKey(job_id=request.graph.job_id, attempt=1), request, ())
+    spec = read_spec(Path(started.argv[-1]))
+    driver, own_tls = Path(started.argv[-1]).parent, spec.tls
+    key = re.findall(r"(?s)PRIVATE KEY-+\n(.+?)-", Path(tls.key).read_text())[0]
+
+    assert own_tls is not None
+    assert {Path(path).parent for path in (spec.token_file, own_tls.certificate, own_tls.key, own_tls.ca)} == {driver}
+    written = "".join(path.read_text() for path in driver.rglob("*") if path.is_file()) + str(started)
+    assert not [secret for secret in (token, key, str(tmp_path / "token"), tls.key) if secret in written]
 
 
 @pytest.mark.req("SEC-13")

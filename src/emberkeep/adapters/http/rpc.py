@@ -21,6 +21,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from emberkeep.adapters.http.driver_access import CalledDrivers
 from emberkeep.adapters.http.offload import PACE, Offload, Packed, inline_limit
 from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
 from emberkeep.base.errors import (
@@ -33,9 +34,12 @@ from emberkeep.base.errors import (
     RetryLater,
     UnknownOutcome,
 )
+from emberkeep.base.identity import AttemptScope
 from emberkeep.base.request_context import name_target
+from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
 from emberkeep.blobs.errors import CannotStore, NotUploaded
+from emberkeep.protocol.driver_messages import called_attempt, check_driver_kind, check_driver_request
 from emberkeep.protocol.first_release import for_first_release
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Message, RegisterJobMaster, RegisterTaskManager, ReportOutcome
 from emberkeep.protocol.transport import ReplyT, RpcService
@@ -50,6 +54,7 @@ from emberkeep.protocol.wire import (
 )
 
 RPC_PATH = "/rpc/v1/"
+RPC_ROUTE = RPC_PATH + "{kind}"
 VERSION_HEADER = "Emberkeep-Protocol"
 # A sender of this header ignores fields that it does not know. The value has no meaning.
 LENIENT_HEADER = "Emberkeep-Unknown-Fields"
@@ -90,12 +95,15 @@ class HttpRpcClient:
         offload: Offload | None = None,
         *,
         tls: ssl.SSLContext | None = None,
+        drivers: CalledDrivers | None = None,
         connections_per_peer: int = CONNECTIONS_PER_PEER,
     ) -> None:
         """Without ``offload``, only small messages can be sent and received.
 
-        ``tls`` verifies each peer before anything is sent; None: the peers do not encrypt.
+        ``tls`` verifies each peer before anything is sent; None: the peers do not encrypt. ``drivers``: how to call
+        drivers; None: they have no credentials of their own.
         """
+        self._drivers = drivers
         self._tls = tls
         self._scheme = "http" if tls is None else "https"
         self._offload = offload
@@ -145,18 +153,25 @@ class HttpRpcClient:
     async def _exchange(self, address: str, request: Message, seconds: float) -> _Answer:
         """Send the request once. Raises RetryLater, UnknownOutcome; Fatal if the reply comes from no RPC handler."""
         packed = await pack(self._offload, request, seconds=seconds)
-        answer = await self._deliver(address, type(request).__name__, packed, seconds)
+        answer = await self._deliver(address, request, packed, seconds)
         if answer.content_type != CONTENT_TYPE:
             raise _foreign_answer(address, answer.status)
         return answer
 
-    async def _deliver(self, address: str, kind: str, packed: Packed, seconds: float) -> _Answer:
-        arrived = True
+    async def _deliver(self, address: str, request: Message, packed: Packed, seconds: float) -> _Answer:
+        arrived, kind = True, type(request).__name__
+        url = f"{self._scheme}://{address}{RPC_PATH}{kind}"
         try:
             async with asyncio.timeout(seconds + packed.offloaded / PACE):
-                return await self._post(f"{self._scheme}://{address}{RPC_PATH}{kind}", packed.body)
+                return await self._post(url, packed.body, called_attempt(request))
         except TimeoutError:
             raise UnknownOutcome(f"{address} did not answer {kind} within {seconds:g} s") from None
+        except aiohttp.ServerFingerprintMismatch:
+            arrived = False
+            raise RetryLater(
+                f"{address} has not proven to be the driver that {kind} is for: it shows another certificate",
+                hint=UNPROVEN_HINT,
+            ) from None
         except aiohttp.ClientSSLError as error:
             arrived = False
             raise RetryLater(
@@ -187,7 +202,7 @@ class HttpRpcClient:
         except (EmberkeepError, TimeoutError) as error:
             raise UnknownOutcome(f"the reply of {address} did not arrive completely: {error}") from error
 
-    async def _post(self, url: str, body: bytes) -> _Answer:
+    async def _post(self, url: str, body: bytes, driver: AttemptScope | None) -> _Answer:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -201,7 +216,12 @@ class HttpRpcClient:
                 auto_decompress=False,
             )
         data = body if len(body) < _STREAMED_BYTES else io.BytesIO(body)
-        async with self._session.post(url, data=data, allow_redirects=False) as response:
+        headers, verified = None, None
+        if driver is not None and self._drivers is not None:
+            headers, verified = self._drivers.login(driver)
+        async with self._session.post(
+            url, data=data, headers=headers, ssl=True if verified is None else verified, allow_redirects=False
+        ) as response:
             answer = await _read_limited(response.content, response.content_length, self._inline_limit)
             if answer is None:
                 response.close()
@@ -293,10 +313,14 @@ def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.
     limit = _inline_limit(offload)
 
     async def handle(request: web.Request) -> web.Response:
-        kind = request.match_info["kind"]
+        kind, driver = request.match_info["kind"], _calling_driver(request)
         try:
+            if driver is not None:
+                check_driver_kind(kind, driver)
             body = await _checked_body(request, limit)
             message = decode_request(kind, body if offload is None else await offload.unpack(body))
+            if driver is not None:
+                check_driver_request(message, driver)
             if kind in AUDITED_RPC:
                 name_target(request, **_about(message))
             reply = await service.serve(message)
@@ -314,7 +338,13 @@ def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.
             offload.sent(packed)
         return web.Response(body=packed.body, content_type=CONTENT_TYPE, headers=_LENIENT)
 
-    return [web.post(RPC_PATH + "{kind}", handle)]
+    return [web.post(RPC_ROUTE, handle)]
+
+
+def _calling_driver(request: web.Request) -> AttemptScope | None:
+    """Return the attempt whose driver sends the request; None if it comes from a daemon."""
+    identity = request.get(REQUEST_IDENTITY)
+    return None if identity is None else identity.attempt
 
 
 def _about(message: Message) -> dict[str, str]:

@@ -27,6 +27,7 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.login_page import (
     ENDED,
     LOGIN_PATH,
@@ -35,14 +36,15 @@ from emberkeep.adapters.http.login_page import (
     accepts_page,
     login_page,
 )
-from emberkeep.adapters.http.rpc import http_status
+from emberkeep.adapters.http.rpc import RPC_ROUTE, http_status
 from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
-from emberkeep.base.identity import CLUSTER, Identity, Role
+from emberkeep.base.identity import CLUSTER, AttemptScope, Identity, Role
 from emberkeep.base.request_context import REQUEST_IS_LOGGED_IN, REQUEST_LOGIN, Login
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
+from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -77,7 +79,8 @@ class AccessPolicy:
     server answers to besides loopback ones. ``public`` are routes that need no token, by their declared pattern
     ("/static/{name}", or a static folder's prefix). ``web``: what browsers that have logged in may do, for a port with
     web pages. ``tokens``: the named tokens. ``roles``: the least role for each pair of method and declared pattern;
-    routes that it does not list are for holders of ``token`` only.
+    routes that it does not list are for holders of ``token`` only. ``drivers``: what drivers may do with the
+    credentials of their attempts; None if they have none.
     """
 
     token: str
@@ -86,6 +89,7 @@ class AccessPolicy:
     web: WebAccess | None = None
     tokens: NamedTokens | None = None
     roles: Mapping[tuple[str, str], Role] = field(default_factory=dict)
+    drivers: DriverAccess | None = None
 
 
 def secure(app: web.Application, policy: AccessPolicy) -> None:
@@ -238,6 +242,8 @@ def _check_login(request: web.Request, policy: AccessPolicy) -> web.Response | N
         return None
     if identity is None:
         return _without_login(request, policy, "" if isinstance(holder, Identity) else holder)
+    if identity.attempt is not None:
+        return _check_driver(request, policy, identity, identity.attempt)
     if not by_token and not (policy.web is not None and policy.web.allows(request)):
         return _beyond_session(request)
     return _check_role(request, policy, identity)
@@ -250,6 +256,9 @@ def _token_holder(request: web.Request, policy: AccessPolicy) -> Identity | str:
         return ""
     if same_secret(credential.strip(), policy.token):
         return CLUSTER
+    driver = None if policy.drivers is None else policy.drivers.identify(credential.strip())
+    if driver is not None:
+        return driver
     return "" if policy.tokens is None else policy.tokens.identify(credential.strip())
 
 
@@ -262,6 +271,30 @@ def _is_logged_in(request: web.Request, policy: AccessPolicy) -> bool:
     session_id = session_of(request)
     has_session = policy.web is not None and session_id is not None and policy.web.sessions.is_open(session_id)
     return has_session or isinstance(_token_holder(request, policy), Identity)
+
+
+def _check_driver(
+    request: web.Request, policy: AccessPolicy, identity: Identity, scope: AttemptScope
+) -> web.Response | None:
+    """Return a refusal unless the route is one that drivers use, and names the driver's own job if it names one.
+
+    The handler of RPC checks which attempt a message is about.
+    """
+    resource = request.match_info.route.resource
+    if resource is None:
+        return None  # answered with 404 or 405
+    if resource.canonical == RPC_ROUTE:
+        return None
+    is_open = policy.drivers is not None and (request.method, resource.canonical) in policy.drivers.routes
+    attempt = str(scope.attempt)
+    is_own = (request.match_info.get("jobid"), request.headers.get(ATTEMPT_HEADER, attempt)) == (scope.job_id, attempt)
+    if is_open and is_own:
+        return None
+    return problem(
+        HTTPStatus.FORBIDDEN,
+        f"{request.method} {request.path[:200]} is not for the {identity.name}",
+        hint="a driver's credentials reach only what its own attempt needs (docs/credentials.md)",
+    )
 
 
 def _check_role(request: web.Request, policy: AccessPolicy, identity: Identity) -> web.Response | None:

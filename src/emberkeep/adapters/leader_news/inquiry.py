@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.identity import AttemptScope
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.messages import AskLeader, LeaderTold, Message
@@ -25,6 +26,8 @@ log = structlog.get_logger(__name__)
 class LeaderInquiry:
     """Asks the known JobManagers, and ``others``, for the leader and passes their replies to ``known``.
 
+    ``others`` returns JobMasters: the attempt of each by its address.
+
     It asks when the leader is in doubt, and at an interval while ``is_informed`` is false: then no other source reports
     a new leader, and an old leader that is cut off from ZooKeeper still replies, without knowing of its successor.
     """
@@ -34,7 +37,7 @@ class LeaderInquiry:
         known: LeaderLocator,
         rpc: RpcClient,
         *,
-        others: Callable[[], Iterable[str]],
+        others: Callable[[], Mapping[str, AttemptScope]],
         is_informed: Callable[[], bool],
     ) -> None:
         self._known = known
@@ -56,13 +59,16 @@ class LeaderInquiry:
             if not self._doubts.is_set() and self._is_informed():
                 continue
             self._doubts.clear()
-            addresses = dict.fromkeys((*self._known.news().job_managers, *self._others()))
-            await asyncio.gather(*(self._ask(address) for address in list(addresses)[:MOST_ASKED]))
+            questions = {
+                **{address: AskLeader() for address in self._known.news().job_managers},
+                **{address: AskLeader(job_id=of.job_id, attempt=of.attempt) for address, of in self._others().items()},
+            }
+            await asyncio.gather(*(self._ask(*question) for question in list(questions.items())[:MOST_ASKED]))
             await asyncio.sleep(PAUSE)
 
-    async def _ask(self, address: str) -> None:
+    async def _ask(self, address: str, question: AskLeader) -> None:
         try:
-            told = await self._rpc.call(address, AskLeader(), LeaderTold, timeout=ANSWER_SECONDS)
+            told = await self._rpc.call(address, question, LeaderTold, timeout=ANSWER_SECONDS)
         except EmberkeepError as error:
             log.debug("a process did not answer which JobManager leads", asked=address, reason=str(error))
             return

@@ -21,6 +21,7 @@ from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
 from emberkeep.adapters.http.auditing import auditing
+from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
@@ -56,6 +57,7 @@ from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
+from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.identities.ports import TokenStore
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.named_tokens import TokenRegistry
@@ -73,7 +75,7 @@ from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_catalogue import ProcessLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.waiting import MAX_WAITING
-from emberkeep.rest.table import least_roles
+from emberkeep.rest.table import DRIVER_ROUTES, least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.spark.distribution import spark_version
 from emberkeep.web.pages import web_routes
@@ -115,7 +117,9 @@ class JobManagerSettings:
 
     @property
     def policy(self) -> AccessPolicy:
-        return AccessPolicy(self.token, hosts=frozenset(names(self.configuration)), public=PUBLIC_ROUTES)
+        drivers = None if self.tls is None else DriverAccess(AttemptCredentials(self.token), DRIVER_ROUTES)
+        hosts = frozenset(names(self.configuration))
+        return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES, drivers=drivers)
 
     def guard(self, app: web.Application, policy: AccessPolicy) -> None:
         """Put the access checks and quotas before the routes of ``app``, and the audit log before these checks."""

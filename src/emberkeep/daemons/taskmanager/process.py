@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 
 from emberkeep.adapters.http.auditing import logging_refusals
+from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
@@ -66,6 +67,7 @@ from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
+from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.protocol.transport import RpcService
 from emberkeep.rest.blobs import task_manager_blobs
 from emberkeep.rest.logs.uploads import LogUploads
@@ -204,7 +206,9 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
     configuration, directory, gateway = site.configuration, site.directory, holdings.gateway
     cache, uploads = holdings.blobs.cache, holdings.blobs.uploads
     offload = Offload(CacheMessageBlobs(cache, uploads), site.system, minimum=configuration[OFFLOAD_MIN_SIZE])
-    rpc = HttpRpcClient(site.token, offload, tls=site.client_tls)
+    attempts = None if site.tls is None else AttemptCredentials(site.token)
+    drivers = None if attempts is None else CalledDrivers(attempts)
+    rpc = HttpRpcClient(site.token, offload, tls=site.client_tls, drivers=drivers)
     stack.push_async_callback(rpc.close)
     reader = LogReader(TaskManagerLogs(directory, holdings.launcher.is_live), site.system.clock.monotonic)
     stack.callback(reader.close)
@@ -220,7 +224,9 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         local_state=gateway,
     )
     service = TaskManagerService(site.system, configuration, info, ports, _job_manager(configuration))
-    policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
+    policy = AccessPolicy(
+        site.token, hosts=frozenset({site.host}), drivers=None if attempts is None else DriverAccess(attempts)
+    )
     answering: RpcService = service
     if is_highly_available(configuration):
         known = locate_by_zookeeper(configuration, site.token, site.services, stack)

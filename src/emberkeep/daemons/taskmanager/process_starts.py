@@ -15,11 +15,14 @@ from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import Fatal
+from emberkeep.base.identity import AttemptScope
 from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
+from emberkeep.daemons.taskmanager.attempt_files import write_attempt_files
 from emberkeep.daemons.taskmanager.job_environment import inherited_environment
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.model import ArtefactRole
 from emberkeep.local_state.model import DRIVER
@@ -43,7 +46,7 @@ class LaunchNode:
     token_file: Path
     java: JavaRuntime
     configuration: Configuration
-    tls: TlsFiles | None = None  # what its drivers use; None: the cluster does not encrypt
+    tls: TlsFiles | None = None  # of the node; None: the cluster does not encrypt
 
 
 class ProcessStarts:
@@ -112,6 +115,7 @@ class ProcessStarts:
         for path in (directory / "scratch", logs):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (directory / OUTCOME_FILE).unlink(missing_ok=True)
+        token_file, tls = self._credentials(AttemptScope(graph.job_id, request.attempt), directory)
         spec = DriverSpec(
             graph=graph,
             attempt=request.attempt,
@@ -120,8 +124,8 @@ class ProcessStarts:
             agent=str(node.directory.agent_record),
             leader=str(node.directory.leader_record) if is_highly_available(node.configuration) else "",
             job_manager=request.job_manager,
-            token_file=str(node.token_file),
-            tls=node.tls,
+            token_file=str(token_file),
+            tls=tls,
             checkpoint_root=f"{request.checkpoint_root}/{graph.job_id}",
             directory=str(directory),
             logs=str(logs),
@@ -133,6 +137,17 @@ class ProcessStarts:
         )
         write_spec(directory / "spec.record", spec)
         return directory / "spec.record"
+
+    def _credentials(self, scope: AttemptScope, directory: Path) -> tuple[Path, TlsFiles | None]:
+        """Return the token's file and the TLS files for the driver of an attempt.
+
+        Without encryption, anyone on the network could read a driver's own token as well as the cluster's. So drivers
+        use the cluster's there, which JobManagers of release 0.1.0 know.
+        """
+        node = self._node
+        if node.tls is None:
+            return node.token_file, None
+        return write_attempt_files(directory, scope, AttemptCredentials(load_token(node.token_file)), node.tls)
 
     def _driver_environment(self, directory: Path) -> dict[str, str]:
         scratch = directory / "scratch"

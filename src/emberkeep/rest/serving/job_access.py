@@ -30,7 +30,7 @@ def job_access(gateway: JobManagerGateway, roles: Mapping[RouteKey, Role], share
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         identity = request.get(REQUEST_IDENTITY)
-        if identity is not None:
+        if identity is not None and identity.attempt is None:  # drivers reach nothing but their own job
             await _check(request, identity)
         return await handler(request)
 

@@ -89,6 +89,7 @@ class Route:
     - ``names_empty``: if True, an empty id in the path is bad input (400), not an unknown path (404).
     - ``shared``: if True, identities with a namespace may call it although its path names no job: the handler shows
       them only what they may see. Routes whose paths name a job are open to identities that see the job.
+    - ``drivers``: if True, drivers may call it for their own jobs; ``role`` does not apply to them.
     - ``unversioned``: if True, the route is also served without ``/v1``.
     """
 
@@ -113,6 +114,7 @@ class Route:
     operation: str = ""
     unversioned: bool = False
     shared: bool = False
+    drivers: bool = False
     doc: str = ""
 
     @property

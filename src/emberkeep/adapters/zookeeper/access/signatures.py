@@ -11,11 +11,11 @@ The key is derived from the token, which all JobManagers and task managers have 
 from __future__ import annotations
 
 import enum
-import hashlib
 import hmac
 import re
 
 from emberkeep.base.configuration.options import ZOOKEEPER_RECORDS
+from emberkeep.base.derived_key import derived_key
 from emberkeep.base.errors import Unavailable
 
 _LABEL = b"emberkeep: records in ZooKeeper, version 1"
@@ -92,6 +92,5 @@ def content_of(stored: bytes) -> bytes:
 
 
 def signing_key(token: str) -> bytes:
-    """Return the key that is derived from the cluster's token: HKDF (RFC 5869) with SHA-256, one block long."""
-    extracted = hmac.digest(bytes(hashlib.sha256().digest_size), token.encode(), "sha256")
-    return hmac.digest(extracted, _LABEL + b"\x01", "sha256")
+    """Return the key that is derived from the cluster's token."""
+    return derived_key(token, _LABEL)
