@@ -66,11 +66,11 @@ class NodeTls:
                     log.warning("the certificate expires soon", path=self.links.files.certificate, expires=str(expires))
 
     def _renewed(self) -> datetime.datetime:
-        from emberkeep.base.tls.authority import Authority, read_certificate
+        from emberkeep.base.tls.authority import read_certificate
 
         if self.directory is None:
             return read_certificate(Path(self.links.files.certificate)).expires
-        return Authority(self.directory).ensure(self.hosts).expires
+        return _ensure(self.directory, self.hosts)
 
 
 def check_unencrypted(configuration: Configuration, *addresses: str) -> None:
@@ -105,9 +105,7 @@ def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str, fou
     called = tuple(host for host in dict.fromkeys(hosts) if host not in _ANY_ADDRESS)
     own = (TLS_CERTIFICATE, TLS_KEY, TLS_CA)
     if not any(configuration[option] for option in own):
-        from emberkeep.base.tls.authority import Authority
-
-        Authority(layout.tls).ensure(called, may_make_ca=may_make_ca)
+        _ensure(layout.tls, called, may_make_ca=may_make_ca)
         return NodeTls(TlsLinks(layout.tls_files), called, layout.tls)
     for option in own:
         if not configuration[option]:
@@ -117,3 +115,13 @@ def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str, fou
                 hint=f"set {', '.join(each.key for each in own)}; or none of them, to use the cluster's own CA",
             )
     return NodeTls(TlsLinks(layout.tls_files), called, None)
+
+
+def _ensure(directory: Path, hosts: tuple[str, ...], *, may_make_ca: bool = True) -> datetime.datetime:
+    """Make sure that there is a certificate, see ``Authority.ensure``. Return when it expires."""
+    from emberkeep.base.tls.authority import Authority
+
+    certificate = Authority(directory).ensure(hosts, may_make_ca=may_make_ca)
+    if certificate.is_new:
+        log.info("issued a certificate", directory=str(directory), hosts=sorted(certificate.hosts))
+    return certificate.expires

@@ -30,6 +30,8 @@ from emberkeep.slots.model import TaskManagerInfo
 
 log = structlog.get_logger(__name__)
 
+_MOST_REASONS = 10  # for one silence, in the log
+
 JobManagerReply = TaskManagerRegistered | TaskManagerHeartbeatReply
 
 
@@ -86,7 +88,7 @@ class JobManagerLink:
         self._registers_from = 0.0  # on the monotonic clock
         self._beacon = Beacon(configuration[HEARTBEAT_INTERVAL], system.rng)
         self._refused_since: float | None = None
-        self._silent = False
+        self._silences: set[str] = set()  # their reasons, since the JobManager's last reply
         self._welcomed = False  # a JobManager has registered this process
         self._closed = False
 
@@ -143,9 +145,9 @@ class JobManagerLink:
             self._note_silence(error)
         else:
             self._refused_since = None
-            if self._silent:
+            if self._silences:
                 log.info("the JobManager answers again", job_manager=self.job_manager)
-            self._silent = False
+            self._silences.clear()
             return True
         return False
 
@@ -189,9 +191,10 @@ class JobManagerLink:
     def _note_silence(self, error: EmberkeepError) -> None:
         self._let_others_go_first()
         self.on_silence()
-        if not self._silent:
-            log.warning("the JobManager does not answer; work continues, trying again", reason=str(error))
-        self._silent = True
+        reason = str(error)
+        if reason not in self._silences and len(self._silences) < _MOST_REASONS:
+            log.warning("the JobManager does not answer; work continues, trying again", reason=reason)
+            self._silences.add(reason)
 
     def _note_refusal(self, error: Conflict) -> None:
         now = self._system.clock.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId
@@ -187,6 +188,21 @@ def test_starting_an_executor_in_a_slot_that_is_not_held_is_refused(run: Run) ->
     async def story(bench: Bench) -> None:
         with pytest.raises(Absent, match="not held here"):
             await bench.send(start_executor())
+
+    run(story)
+
+
+def test_a_new_reason_why_no_job_manager_answers_is_logged_once(run: Run) -> None:
+    """A task manager that starts before its JobManager cannot connect at first, and only later lacks a certificate."""
+
+    async def story(bench: Bench) -> None:
+        reasons = ["connection refused", "no valid certificate of the cluster"]
+        with capture_logs() as said:
+            for reason in [*reasons, *reasons]:
+                bench.job_manager.answers[TaskManagerHeartbeat] = RetryLater(reason)
+                asked = len(bench.job_manager.requests)
+                await bench.until(lambda asked=asked: len(bench.job_manager.requests) > asked + 1)  # type: ignore[misc]
+        assert [line["reason"] for line in said if "does not answer" in line["event"]] == reasons
 
     run(story)
 

@@ -6,6 +6,7 @@ certificate with its key.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import fcntl
 import ipaddress
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -35,15 +35,17 @@ _NODE_LIFE: Final = datetime.timedelta(days=365)
 _RENEWED_BEFORE_END: Final = _NODE_LIFE / 3
 _SKEW: Final = datetime.timedelta(hours=1)  # by which clocks may differ
 
-log = structlog.get_logger(__name__)
-
 
 @dataclass(frozen=True)
 class NodeCertificate:
-    """A certificate of a node. ``hosts`` are the names and addresses that it proves."""
+    """A certificate of a node.
+
+    ``hosts`` are the names and addresses that it proves. ``is_new``: the call that returns it has issued it.
+    """
 
     hosts: frozenset[str]
     expires: datetime.datetime
+    is_new: bool = False
 
     @property
     def is_due(self) -> bool:
@@ -83,8 +85,7 @@ class Authority:
                 return found
             hosts = wanted if found is None else wanted | found.hosts
             write_file(self._node, self._issue(hosts))
-            log.info("issued a certificate", path=str(self._node), hosts=sorted(hosts))
-            return read_certificate(self._node)
+            return dataclasses.replace(read_certificate(self._node), is_new=True)
 
     def bundle(self, target: Path, hosts: Iterable[str]) -> NodeCertificate:
         """Write the files that another machine with these ``hosts`` needs to ``target``. Blocks.
@@ -132,7 +133,6 @@ class Authority:
         # The key comes first: a crash between the two leaves a directory in which the next call starts again.
         write_file(self._ca_key, _key_pem(key))
         write_file(self._ca, certificate.public_bytes(serialization.Encoding.PEM))
-        log.info("made the cluster's CA", directory=str(self._directory))
 
     def _issue(self, hosts: frozenset[str]) -> bytes:
         """Return a new key and its certificate. Raises Fatal."""
