@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from emberkeep.api.encrypted_connection import Encryption
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, RetryLater
 
@@ -26,8 +27,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 class Channel:
     """Sends and receives whole frames; several threads may send. Raises RetryLater when the connection is broken."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, encryption: Encryption | None = None) -> None:
+        """``encryption``: its handshake is complete. None: the frames are not encrypted."""
         self._connection = connection
+        self._encryption = encryption
         self._sending = threading.Lock()
 
     def send(self, message: msgspec.Struct) -> None:
@@ -40,7 +43,8 @@ class Channel:
             )
         try:
             with self._sending:
-                self._connection.sendall(_LENGTH.pack(len(data)) + data)
+                frame = _LENGTH.pack(len(data)) + data
+                self._connection.sendall(frame if self._encryption is None else self._encryption.encrypted(frame))
         except OSError as error:
             raise RetryLater(f"the connection to the other side is broken: {error}") from error
 
@@ -76,7 +80,10 @@ class Channel:
             raise RetryLater(f"the connection to the other side is broken: {error}") from error
 
     def has_ended(self) -> bool:
-        """True if the peer is known to be gone and nothing from it is left to receive."""
+        """True if the peer is known to be gone and nothing from it is left to receive.
+
+        An encrypted connection ends without a last TLS record, so nothing but messages is ever left.
+        """
         try:
             return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -98,10 +105,16 @@ class Channel:
                     if left <= 0:
                         raise RetryLater("the message did not arrive in time")
                     self._connection.settimeout(left)
-                piece = self._connection.recv(min(size - len(data), 2**20))
+                piece = self._receive(min(size - len(data), 2**20))
                 if not piece:
                     raise RetryLater("the other side closed the connection")
                 data += piece
         except OSError as error:
             raise RetryLater(f"the connection to the other side is broken: {error}") from error
         return bytes(data)
+
+    def _receive(self, size: int) -> bytes:
+        """Return 1 to ``size`` bytes, b"" at the end of the connection."""
+        if self._encryption is None:
+            return self._connection.recv(size)
+        return self._encryption.read(size, self._connection.recv)

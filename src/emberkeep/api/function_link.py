@@ -1,7 +1,8 @@
 """The protocol between an instance in a Python worker and the driver: connecting, authentication, messages.
 
-The worker connects. Each side proves that it has the attempt's secret by a keyed hash over a nonce that the other side
-chose. A connection may break while both sides live; the worker then reconnects as the same instance.
+The worker connects, and encrypts the connection if its link says so (EncryptedLink). Each side then proves that it has
+the attempt's secret by a keyed hash over a nonce that the other side chose. A connection may break while both sides
+live; the worker then reconnects as the same instance.
 
 The previous release (version 1) cannot reconnect, and refuses a message with fields that it does not know. So a driver
 marks its nonce, which that release accepts as it is, and a worker introduces itself in version 1 if there is no mark.
@@ -14,11 +15,13 @@ import hmac
 import os
 import secrets
 import socket
+import ssl
 import time
 from typing import NamedTuple
 
 import msgspec
 
+from emberkeep.api.encrypted_connection import Encryption, worker_context
 from emberkeep.api.function_channel import Channel
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict, RetryLater
@@ -45,6 +48,15 @@ class Link(msgspec.Struct, frozen=True):
     port: int
     attempt: int
     secret: str
+
+
+class EncryptedLink(Link, frozen=True):
+    """A link through TLS. ``certificate``: SHA-256 of the driver's certificate, in hex.
+
+    The previous release knows the fields of Link only, so this is another class.
+    """
+
+    certificate: str
 
 
 class Challenge(Compatible, frozen=True):
@@ -137,6 +149,8 @@ def _join(link: Link, name: str, instance: str, *, again: bool) -> Joined:
         raise RetryLater(f"cannot reach the driver at {link.host}:{link.port}: {error}") from error
     channel = Channel(connection)
     try:
+        if isinstance(link, EncryptedLink):
+            channel = Channel(connection, _encrypted(connection, link))
         nonce = secrets.token_hex(16)
         challenge = channel.receive(Challenge, largest=_UNPROVEN_BYTES, seconds=_SECONDS)
         version = VERSION if challenge.nonce.startswith(_MARK) else WITHOUT_RETURN
@@ -166,6 +180,17 @@ def _join(link: Link, name: str, instance: str, *, again: bool) -> Joined:
     return Joined(channel, states, version)
 
 
+def _encrypted(connection: socket.socket, link: EncryptedLink) -> Encryption:
+    """Encrypt the connection before anything is sent. Raises RetryLater, Conflict (not the driver of this attempt)."""
+    encryption = Encryption(worker_context())
+    encryption.begin(connection, _SECONDS)
+    try:
+        encryption.check(link.certificate)
+    except Conflict as error:
+        raise Conflict(f"{link.host}:{link.port} is not the driver of this attempt: {error.message}") from None
+    return encryption
+
+
 class _HungUp(RetryLater):
     """The connection has broken, or the driver does not reply."""
 
@@ -178,13 +203,16 @@ def _check(answer: Welcome, link: Link, nonce: str) -> None:
         raise InstanceGivenUp(answer.refused)
 
 
-def recognise(connection: socket.socket, link: Link) -> tuple[Channel, Hello]:
+def recognise(connection: socket.socket, link: Link, context: ssl.SSLContext | None = None) -> tuple[Channel, Hello]:
     """Authenticate a worker that has connected to the driver; the worker then waits for ``welcome``.
 
-    Raises RetryLater, Conflict (not a worker of this attempt).
+    ``context``: of the driver's end of an encrypted link. Raises RetryLater, Conflict (not a worker of this attempt).
     """
+    encryption = None if context is None else Encryption(context)
+    if encryption is not None:
+        encryption.begin(connection, _UNPROVEN_SECONDS)
     connection.settimeout(_SECONDS)
-    channel, nonce = Channel(connection), f"{_MARK}{secrets.token_hex(16)}"
+    channel, nonce = Channel(connection, encryption), f"{_MARK}{secrets.token_hex(16)}"
     channel.send(Challenge(nonce=nonce))
     hello = channel.receive(Hello, largest=_UNPROVEN_BYTES, seconds=_UNPROVEN_SECONDS)
     expected = _proof(link.secret, "worker", nonce)

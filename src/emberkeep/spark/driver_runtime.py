@@ -20,6 +20,7 @@ from emberkeep.spark.executors.cordon import Cordon
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.job_files import add_to_path
 from emberkeep.spark.files.state_locations import DirectLocations, GatewayLocations, StateLocations
+from emberkeep.spark.functions.encryption import link_encryption
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 from emberkeep.spark.functions.hooks import FunctionHooks
 from emberkeep.spark.functions.states import FunctionStates
@@ -230,7 +231,8 @@ def install(
     guard_checkpoints(may_commit, plans.planning)
     restored = _function_states(contexts, restore)
     seconds = settings.function_seconds
-    executors = ExecutorFunctions(settings.host, attempt, restored, seconds)
+    encryption = link_encryption(settings.tls)
+    executors = ExecutorFunctions(settings.host, attempt, restored, seconds, encryption=encryption)
     functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
     FunctionHooks(functions, REGISTRY).install()
     functions.follow()

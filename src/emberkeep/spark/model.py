@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.java import JavaRuntime
@@ -39,6 +40,7 @@ class DriverSettings:
     - ``secret``: secret of Spark's authentication; None turns authentication off.
     - ``encrypts``: the application's processes encrypt what they exchange and spill, unless the user's settings differ.
       Without a ``secret`` they cannot.
+    - ``tls``: the driver's certificate and its key, for calls of functions on executors; None: these are not encrypted.
     - ``class_archive``: see ``class_archive.py``.
     - ``committed``: newest batch that earlier attempts committed, by checkpoint location.
     - ``gateway_job``: job whose checkpoints go through the node's state gateway; None if Spark reaches them directly.
@@ -58,6 +60,7 @@ class DriverSettings:
     driver_memory_mb: int
     job_files: JobFiles = field(default_factory=JobFiles)
     encrypts: bool = True
+    tls: TlsFiles | None = None
     class_archive: Path | None = None
     committed: Mapping[str, int] = field(default_factory=dict)
     gateway_job: JobId | None = None

@@ -6,6 +6,7 @@ without a certificate of the cluster's CA for the address that was called.
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from emberkeep.base.errors import Fatal
 
 log = structlog.get_logger(__name__)
 
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _Stamp = tuple[tuple[int, int], ...]
 
 
@@ -28,7 +30,7 @@ class TlsLinks:
         self.files = files
         self.client = client_context(files.ca)
         self._stamp = _stamp(files)
-        self.server = self._current = _server_context(files)
+        self.server = self._current = server_context(files)
         # Every handshake begins in the first context, which passes it to the one with the newest certificate.
         self.server.sni_callback = self._choose
 
@@ -36,7 +38,7 @@ class TlsLinks:
         try:
             stamp = _stamp(self.files)
             if stamp != self._stamp:
-                self._current = _server_context(self.files)
+                self._current = server_context(self.files)
                 self._stamp = stamp
                 log.info("serving with a renewed certificate", path=self.files.certificate)
         except Fatal as error:  # for example only one of two files is replaced so far
@@ -52,6 +54,31 @@ def client_context(ca: str) -> ssl.SSLContext:
         raise _unusable(ca, error) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """Return a server's context with the certificate in ``files``. Raises Fatal."""
+    _check_private(files.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # our clients keep connections and resume no sessions
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password(files.key))
+    except (OSError, ssl.SSLError) as error:
+        raise _unusable(files.certificate, error) from error
+    return context
+
+
+def fingerprint(certificate: str) -> str:
+    """Return the SHA-256, in hex, of the first certificate in a PEM file. Raises Fatal."""
+    try:
+        text = Path(certificate).read_text("ascii")
+        begin, end = text.index(_BEGIN), text.index(_END) + len(_END)
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[begin:end])).hexdigest()
+    except OSError as error:
+        raise _unusable(certificate, error) from error
+    except ValueError as error:
+        raise Fatal(f"{certificate} holds no certificate: {error}", hint="name a PEM file") from error
 
 
 def handshake_failure(error: BaseException) -> str:
@@ -73,18 +100,6 @@ UNPROVEN_HINT = (
     "nothing secret was sent; check which process listens there, and that security.encryption and the CA are the same "
     "everywhere"
 )
-
-
-def _server_context(files: TlsFiles) -> ssl.SSLContext:
-    _check_private(files.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # our clients keep connections and resume no sessions
-    try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password(files.key))
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable(files.certificate, error) from error
-    return context
 
 
 def _check_private(key: str) -> None:

@@ -177,6 +177,7 @@ class _Driver:
             checkpoint_root=self._spec.checkpoint_root,
             secret=secrets.token_urlsafe(32) if self._configuration[SPARK_AUTHENTICATE] else None,
             encrypts=self._configuration[ENCRYPTION] == "tls",
+            tls=self._spec.tls,
             java=java,
             app_name=graph.name,
             driver_memory_mb=graph.resources.driver_memory_mb,

@@ -32,6 +32,7 @@ from emberkeep.api.function_link import (
 from emberkeep.base.connections import Connections
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.spark.functions.encryption import LinkEncryption
 from emberkeep.spark.functions.handshakes import LIMITS, Handshake
 from emberkeep.spark.functions.instance_losses import InstanceLosses
 from emberkeep.spark.functions.remote_instance import RemoteInstance
@@ -63,6 +64,7 @@ class ExecutorFunctions:
         seconds: float = 600.0,
         silent_seconds: float = _SILENT_SECONDS,
         farewell_seconds: float = _FAREWELL_SECONDS,
+        encryption: LinkEncryption | None = None,
     ) -> None:
         """Create the registry, without listening yet.
 
@@ -71,7 +73,9 @@ class ExecutorFunctions:
         - ``seconds``: time limit for the replies of all instances to one call.
         - ``silent_seconds``: an instance whose connection breaks is lost unless it reconnects within this time.
         - ``farewell_seconds``: an instance whose executor has gone is lost unless it leaves within this time.
+        - ``encryption``: of the connections; None: they are not encrypted.
         """
+        self._encryption = encryption
         self._seconds = seconds
         self._silent_seconds = silent_seconds
         self._farewell_seconds = farewell_seconds
@@ -92,7 +96,8 @@ class ExecutorFunctions:
             if self._link is None:
                 listening = socket.create_server((self._host, 0), backlog=256)
                 port = int(listening.getsockname()[1])
-                self._link = Link(self._host, port, self._attempt, secrets.token_hex(32))
+                plain = Link(self._host, port, self._attempt, secrets.token_hex(32))
+                self._link = plain if self._encryption is None else self._encryption.link(plain)
                 arguments = (listening, self._link)
                 name = "emberkeep-executor-functions"
                 threading.Thread(target=self._accept, args=arguments, name=name, daemon=True).start()
@@ -252,7 +257,8 @@ class ExecutorFunctions:
         Raises Conflict (it comes from another process), RetryLater.
         """
         try:
-            return recognise(handshake.connection, link)
+            context = None if self._encryption is None else self._encryption.context
+            return recognise(handshake.connection, link, context)
         finally:
             self._handshakes.end(handshake)
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from emberkeep.api.executor_functions import ExecutorFunction
 from emberkeep.api.function_link import Link, join_driver
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.spark.functions.encryption import LinkEncryption
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from tests.unit.spark.functions.encrypted_links import encryption_in
 
 _DEADLINE_SECONDS = 240.0
 
@@ -106,7 +109,19 @@ def workers() -> Iterator[Workers]:
 
 def driver_with(restored: Mapping[str, bytes] | None = None, seconds: float = _DEADLINE_SECONDS) -> ExecutorFunctions:
     """A worker that is killed has closed its connection, as one that was only cut off: it is waited for in vain."""
-    return ExecutorFunctions("127.0.0.1", 3, lambda: restored or {}, seconds, silent_seconds=0.5)
+    return ExecutorFunctions(
+        "127.0.0.1", 3, lambda: restored or {}, seconds, silent_seconds=0.5, encryption=_encryption
+    )
+
+
+_encryption: LinkEncryption | None = None
+
+
+@pytest.fixture(autouse=True, params=["plain", "encrypted"])
+def encryption(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every story is told on both kinds of links."""
+    if request.param == "encrypted":
+        monkeypatch.setattr(sys.modules[__name__], "_encryption", encryption_in(tmp_path))
 
 
 def until(condition: Callable[[], bool]) -> None:
