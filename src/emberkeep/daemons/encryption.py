@@ -106,7 +106,7 @@ def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str, fou
     own = (TLS_CERTIFICATE, TLS_KEY, TLS_CA)
     if not any(configuration[option] for option in own):
         _ensure(layout.tls, called, may_make_ca=may_make_ca)
-        return NodeTls(TlsLinks(layout.tls_files), called, layout.tls)
+        return NodeTls(TlsLinks(layout.tls_files, mutual=True), called, layout.tls)
     for option in own:
         if not configuration[option]:
             raise InvalidInput(
@@ -114,7 +114,7 @@ def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str, fou
                 field=option.key,
                 hint=f"set {', '.join(each.key for each in own)}; or none of them, to use the cluster's own CA",
             )
-    return NodeTls(TlsLinks(layout.tls_files), called, None)
+    return NodeTls(TlsLinks(layout.tls_files, mutual=True), called, None)
 
 
 def _ensure(directory: Path, hosts: tuple[str, ...], *, may_make_ca: bool = True) -> datetime.datetime:

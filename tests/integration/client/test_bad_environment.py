@@ -21,7 +21,6 @@ import pytest
 from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.process_identity import ProcessIdentity
-from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.cluster_file import read_cluster, write_cluster
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
@@ -32,6 +31,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerI
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import SMALL, Running, Shell
 from tests.integration.conditions import until
+from tests.support.certificates import node_tls
 
 pytestmark = pytest.mark.integration
 
@@ -202,7 +202,7 @@ def test_a_cluster_of_another_python_is_told_apart(shell: Shell) -> None:
     shell.write("plain.py", "print('ran')\n")
 
     async def register(endpoint: Endpoint) -> TaskManagerRegistered:
-        rpc = HttpRpcClient(endpoint.token, tls=client_context(endpoint.ca))
+        rpc = HttpRpcClient(endpoint.token, tls=node_tls(Path(endpoint.ca)).client)
         try:
             request = RegisterTaskManager(
                 info=fake_task_manager("3.9"), report=TaskManagerReport(sequence=1, allocations=(), drivers=())

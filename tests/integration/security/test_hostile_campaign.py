@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from tests.campaign import CAMPAIGN
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.support.certificates import node_tls
 from tests.support.live_files import files_below
 from tests.unit.security.hostile_input import messages
 from tests.unit.security.hostile_input.raw_http import Form, requests, statuses
@@ -32,7 +33,7 @@ pytestmark = [
 ]
 
 AT_ONCE = 10  # requests of one example
-EXAMPLES = 200  # of each of the five kinds
+EXAMPLES = 200  # of each of the six kinds
 JOB = "1" * 32
 BLOB = f"/v1/jobs/{JOB}/blobs/p-{'0' * 64}".encode()
 REST = {
@@ -86,15 +87,18 @@ def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
 def test_ten_thousand_hostile_inputs(cluster: Cluster) -> None:
     endpoint = local_endpoint(cluster.record, cluster.shell.state / "cluster.json")
     tls = ssl.create_default_context(cafile=endpoint.ca) if endpoint.ca else None
+    daemon = node_tls(Path(endpoint.ca)).client if endpoint.ca else None
     job_manager = Port.at(urlsplit(endpoint.url).netloc, tls)
     (manager,) = cluster.ask(lambda client: client.task_managers())
     task_manager = Port.at(manager.path, tls)
+    peer = replace(job_manager, tls=daemon)
     login = f"Authorization: Bearer {endpoint.token}\r\n"
     sendings: dict[str, tuple[Port, st.SearchStrategy[bytes]]] = {
         "REST with the token": (job_manager, requests(Form(login.encode(), REST))),
         "REST without a token": (job_manager, requests(Form(b"", REST))),
-        "RPC to the JobManager": (job_manager, rpc(login)),
-        "RPC to a task manager": (task_manager, rpc(login)),
+        "RPC to the JobManager": (peer, rpc(login)),
+        "RPC to the JobManager without a node's certificate": (job_manager, rpc(login)),
+        "RPC to a task manager": (replace(task_manager, tls=daemon), rpc(login)),
         "a task manager without a token": (task_manager, requests(Form(b"", STATE))),
     }
     attack(sendings, examples=20)  # whatever is loaded late is loaded now

@@ -13,12 +13,14 @@ import structlog
 from aiohttp import web
 
 from emberkeep.adapters.http.served_connection import LOGIN_SECONDS, ServedConnection
+from emberkeep.base.clock import since_boot
 from emberkeep.base.connections import Connections
 
 log = structlog.get_logger(__name__)
 
 _BACKLOG = 128  # connections that wait to be accepted
 _AT_ONCE = 8  # connections that are accepted before the loop serves the earlier ones again
+_REPORT_SECONDS = 60.0  # between two lines in the log about callers' certificates
 _PAUSE = 0.2  # seconds before the next connection is accepted after an error
 
 
@@ -46,6 +48,7 @@ class Listener:
         self._resume: asyncio.TimerHandle | None = None
         self._is_short = False  # the last acceptance failed
         self._opening: set[asyncio.Task[Any]] = set()
+        self._reported_at: float | None = None  # when a caller's certificate was last refused, and logged
 
     def open(self) -> None:
         """Listen. Raises OSError if another process took the port."""
@@ -121,3 +124,17 @@ class Listener:
         if opening.cancelled() or opening.exception() is not None:
             accepted.close()
             connection.end()
+            if not opening.cancelled() and isinstance(failure := opening.exception(), ssl.SSLCertVerificationError):
+                self._report(connection, failure)
+
+    def _report(self, connection: ServedConnection, failure: ssl.SSLCertVerificationError) -> None:
+        """Log that a caller's certificate was refused: the caller itself only sees that the connection breaks."""
+        now = since_boot()
+        if self._reported_at is None or now - self._reported_at >= _REPORT_SECONDS:
+            self._reported_at = now
+            log.warning(
+                "refused a connection for its certificate",
+                address=connection.address,
+                reason=failure.verify_message,
+                hint="renew the certificate of that node; browsers and programs need none",
+            )

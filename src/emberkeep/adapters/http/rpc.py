@@ -17,13 +17,16 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 import aiohttp
+import msgspec
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from emberkeep.adapters.http.driver_access import CalledDrivers
+from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.offload import PACE, Offload, Packed, inline_limit
 from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import (
     Absent,
     Conflict,
@@ -42,6 +45,7 @@ from emberkeep.blobs.errors import CannotStore, NotUploaded
 from emberkeep.protocol.driver_messages import called_attempt, check_driver_kind, check_driver_request
 from emberkeep.protocol.first_release import for_first_release
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Message, RegisterJobMaster, RegisterTaskManager, ReportOutcome
+from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 from emberkeep.protocol.transport import ReplyT, RpcService
 from emberkeep.protocol.wire import (
     check_address,
@@ -54,7 +58,6 @@ from emberkeep.protocol.wire import (
 )
 
 RPC_PATH = "/rpc/v1/"
-RPC_ROUTE = RPC_PATH + "{kind}"
 VERSION_HEADER = "Emberkeep-Protocol"
 # A sender of this header ignores fields that it does not know. The value has no meaning.
 LENIENT_HEADER = "Emberkeep-Unknown-Fields"
@@ -155,7 +158,7 @@ class HttpRpcClient:
         packed = await pack(self._offload, request, seconds=seconds)
         answer = await self._deliver(address, request, packed, seconds)
         if answer.content_type != CONTENT_TYPE:
-            raise _foreign_answer(address, answer.status)
+            raise _foreign_answer(address, answer)
         return answer
 
     async def _deliver(self, address: str, request: Message, packed: Packed, seconds: float) -> _Answer:
@@ -235,23 +238,33 @@ class HttpRpcClient:
             await self._session.close()
 
 
-def _foreign_answer(address: str, status: int) -> EmberkeepError:
+def _foreign_answer(address: str, answer: _Answer) -> EmberkeepError:
     """Return the error for a reply that no RPC handler has sent, but the peer's access checks or another server."""
+    status = answer.status
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):  # too many with a wrong token
         return Fatal(
             f"{address} refused this process's token", hint="security.token-file must have the same content everywhere"
         )
     if status == HTTPStatus.FORBIDDEN:
-        return Fatal(
-            f"{address} does not answer under this name",
-            hint="add the name to security.allowed-hosts of that process",
-        )
+        refusal = _problem(answer)
+        return Fatal(f"{address} refuses the requests of this process: {refusal.detail}", hint=refusal.hint)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return UnknownOutcome(f"{address} answered with HTTP status {status}", hint="see the log of that process")
     return Fatal(
         f"the process at {address} is not an Emberkeep process (HTTP status {status})",
         hint="check the address and port",
     )
+
+
+def _problem(answer: _Answer) -> Problem:
+    """Return the problem document in a reply, or one without details."""
+    try:
+        if answer.content_type == PROBLEM_MEDIA_TYPE:
+            return from_json(answer.body, Problem)
+    except msgspec.MsgspecError:
+        pass
+    status = HTTPStatus(answer.status)
+    return Problem(title=status.phrase, status=status.value, detail=f"HTTP status {status.value}", errors=[])
 
 
 async def pack(offload: Offload | None, message: Message, *, seconds: float, answers: Message | None = None) -> Packed:

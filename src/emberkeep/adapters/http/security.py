@@ -6,6 +6,7 @@ Every request passes these checks, even on loopback, where any local program and
 - A change that comes from a web page comes from a page of this server (Origin).
 - The request carries a token as a bearer, or the cookie of a web session, with which only some routes are open.
 - The role of the caller permits the route.
+- On routes for daemons, the caller shows the certificate of a node, besides the cluster's token.
 
 Errors are RFC 9457 problem documents.
 """
@@ -36,7 +37,8 @@ from emberkeep.adapters.http.login_page import (
     accepts_page,
     login_page,
 )
-from emberkeep.adapters.http.rpc import RPC_ROUTE, http_status
+from emberkeep.adapters.http.node_access import RPC_ROUTE, no_node
+from emberkeep.adapters.http.rpc import http_status
 from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
@@ -80,7 +82,8 @@ class AccessPolicy:
     ("/static/{name}", or a static folder's prefix). ``web``: what browsers that have logged in may do, for a port with
     web pages. ``tokens``: the named tokens. ``roles``: the least role for each pair of method and declared pattern;
     routes that it does not list are for holders of ``token`` only. ``drivers``: what drivers may do with the
-    credentials of their attempts; None if they have none.
+    credentials of their attempts; None if they have none. ``daemons``: routes, by their declared pattern, for which
+    ``token`` is not enough: the caller shows the certificate of a node. Empty if the port does not encrypt.
     """
 
     token: str
@@ -90,6 +93,7 @@ class AccessPolicy:
     tokens: NamedTokens | None = None
     roles: Mapping[tuple[str, str], Role] = field(default_factory=dict)
     drivers: DriverAccess | None = None
+    daemons: frozenset[str] = frozenset()
 
 
 def secure(app: web.Application, policy: AccessPolicy) -> None:
@@ -238,8 +242,10 @@ def _check_login(request: web.Request, policy: AccessPolicy) -> web.Response | N
         request[REQUEST_IDENTITY] = identity
         request[REQUEST_LOGIN] = Login.TOKEN if by_token else Login.SESSION
         request[REQUEST_IS_LOGGED_IN] = lambda: _is_logged_in(request, policy)
-    if _is_public(request, policy) or (identity is CLUSTER and by_token):
+    if _is_public(request, policy):
         return None
+    if identity is CLUSTER and by_token:
+        return _check_node(request, policy)
     if identity is None:
         return _without_login(request, policy, "" if isinstance(holder, Identity) else holder)
     if identity.attempt is not None:
@@ -295,6 +301,11 @@ def _check_driver(
         f"{request.method} {request.path[:200]} is not for the {identity.name}",
         hint="a driver's credentials reach only what its own attempt needs (docs/credentials.md)",
     )
+
+
+def _check_node(request: web.Request, policy: AccessPolicy) -> web.Response | None:
+    refusal = no_node(request, policy.daemons)
+    return None if refusal is None else problem(HTTPStatus.FORBIDDEN, refusal.detail, hint=refusal.hint)
 
 
 def _check_role(request: web.Request, policy: AccessPolicy, identity: Identity) -> web.Response | None:

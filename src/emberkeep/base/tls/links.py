@@ -1,49 +1,100 @@
-"""The TLS contexts of a process: how it proves itself to callers, and how it verifies the servers that it calls.
+"""The TLS contexts of a process: how it proves itself to callers and servers, and how it verifies them.
 
 A client verifies chain and host name during the handshake, before it sends a request. So no token reaches a process
-without a certificate of the cluster's CA for the address that was called.
+without a certificate of the cluster's CA for the address that was called. Daemons show their node's certificate to
+servers, too; other clients have none.
 """
 
 from __future__ import annotations
 
 import hashlib
 import ssl
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from emberkeep.base.clock import since_boot
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
+from emberkeep.base.tls.shown_certificate import check_shown
 
 log = structlog.get_logger(__name__)
 
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_RETRY_SECONDS = 60.0  # after files that cannot be used, unless they change before
+
 _Stamp = tuple[tuple[int, int], ...]
 
 
-class TlsLinks:
-    """The contexts of one process. ``files`` are read at once, and again at the first handshake after a change."""
+@dataclass(frozen=True)
+class _Contexts:
+    server: ssl.SSLContext
+    client: ssl.SSLContext
 
-    def __init__(self, files: TlsFiles) -> None:
-        """Raises Fatal: a file cannot be read, or certificate and key do not match."""
+
+class TlsLinks:
+    """The contexts of one process. ``files`` are read at once, and again at the first handshake after a change.
+
+    ``server`` proves this process to callers, ``client`` verifies the servers that it calls. If ``mutual``, ``client``
+    shows the certificate to servers that ask for one, and ``server`` asks its callers: those that show none are let in,
+    those whose certificate is not of the cluster's CA are not. Any thread may use ``client``.
+    """
+
+    def __init__(self, files: TlsFiles, *, mutual: bool = False) -> None:
+        """Raises Fatal: a file cannot be read, or certificate and key do not match, or servers would refuse it."""
         self.files = files
-        self.client = client_context(files.ca)
+        self._mutual = mutual
+        self._lock = threading.Lock()
         self._stamp = _stamp(files)
-        self.server = self._current = server_context(files)
-        # Every handshake begins in the first context, which passes it to the one with the newest certificate.
+        self._retry_at: float | None = None  # the files of ``_stamp`` cannot be used
+        self._current = _contexts(files, mutual=mutual)
+        # Every handshake begins in these contexts, which pass it to the ones with the newest certificate.
+        self.server = self._current.server
         self.server.sni_callback = self._choose
+        self.client: ssl.SSLContext = _NewestContext(lambda: self._newest().client)
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        try:
-            stamp = _stamp(self.files)
-            if stamp != self._stamp:
-                self._current = server_context(self.files)
-                self._stamp = stamp
-                log.info("serving with a renewed certificate", path=self.files.certificate)
-        except Fatal as error:  # for example only one of two files is replaced so far
-            log.warning("cannot read the renewed certificate, serving with the previous one", reason=error.message)
-        connection.context = self._current
+        connection.context = self._newest().server
+
+    def _newest(self) -> _Contexts:
+        with self._lock:
+            try:
+                self._refresh()
+            except Fatal as error:  # for example only one of two files is replaced so far
+                self._retry_at = since_boot() + _RETRY_SECONDS
+                log.warning("cannot use the renewed certificate, using the previous one", reason=error.message)
+            return self._current
+
+    def _refresh(self) -> None:
+        """Read the files again if they have changed. Raises Fatal."""
+        stamp = _stamp(self.files)
+        if stamp == self._stamp and (self._retry_at is None or since_boot() < self._retry_at):
+            return
+        self._stamp = stamp
+        self._current = _contexts(self.files, mutual=self._mutual)
+        self._retry_at = None
+        log.info("using a renewed certificate", path=self.files.certificate)
+
+
+class _NewestContext(ssl.SSLContext):
+    """A client's context that passes each handshake to the newest one. It trusts no CA itself."""
+
+    _newest: Callable[[], ssl.SSLContext]
+
+    def __new__(cls, newest: Callable[[], ssl.SSLContext]) -> _NewestContext:
+        self = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        self._newest = newest
+        return self
+
+    def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:
+        return self._newest().wrap_socket(*args, **options)
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        return self._newest().wrap_bio(*args, **options)
 
 
 def client_context(ca: str) -> ssl.SSLContext:
@@ -53,19 +104,6 @@ def client_context(ca: str) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise _unusable(ca, error) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    return context
-
-
-def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return a server's context with the certificate in ``files``. Raises Fatal."""
-    _check_private(files.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # our clients keep connections and resume no sessions
-    try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password(files.key))
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable(files.certificate, error) from error
     return context
 
 
@@ -102,6 +140,36 @@ UNPROVEN_HINT = (
 )
 
 
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """Return a server's context with the certificate in ``files``. Raises Fatal."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # our clients keep connections and resume no sessions
+    _load_certificate(context, files)
+    return context
+
+
+def _contexts(files: TlsFiles, *, mutual: bool) -> _Contexts:
+    """Return contexts that use ``files`` as they are now. Raises Fatal."""
+    server, client = server_context(files), client_context(files.ca)
+    if mutual:
+        _load_certificate(client, files)
+        # Callers are verified as servers are: the same CAs, and the same rules for certificates.
+        server.load_verify_locations(files.ca)
+        server.verify_flags = client.verify_flags
+        server.verify_mode = ssl.CERT_OPTIONAL
+        check_shown(files, server)
+    return _Contexts(server, client)
+
+
+def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
+    _check_private(files.key)
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password(files.key))
+    except (OSError, ssl.SSLError) as error:
+        raise _unusable(files.certificate, error) from error
+
+
 def _check_private(key: str) -> None:
     try:
         mode = Path(key).stat().st_mode
@@ -124,14 +192,15 @@ def _no_password(path: str) -> Callable[[], str]:
 
 
 def _stamp(files: TlsFiles) -> _Stamp:
-    """Return a value that changes when a file is replaced. Raises Fatal."""
+    """Return a value that changes when a file is replaced."""
     stamps = []
-    for path in dict.fromkeys((files.certificate, files.key)):
+    for path in dict.fromkeys((files.certificate, files.key, files.ca)):
         try:
             status = Path(path).stat()
-        except OSError as error:
-            raise _unusable(path, error) from error
-        stamps.append((status.st_ino, status.st_mtime_ns))
+        except OSError:
+            stamps.append((0, 0))  # whoever reads the file learns why it cannot be read
+        else:
+            stamps.append((status.st_ino, status.st_mtime_ns))
     return tuple(stamps)
 
 

@@ -23,6 +23,7 @@ from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
 from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
+from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
@@ -117,9 +118,11 @@ class JobManagerSettings:
 
     @property
     def policy(self) -> AccessPolicy:
-        drivers = None if self.tls is None else DriverAccess(AttemptCredentials(self.token), DRIVER_ROUTES)
         hosts = frozenset(names(self.configuration))
-        return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES, drivers=drivers)
+        if self.tls is None:
+            return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES)
+        drivers, daemons = DriverAccess(AttemptCredentials(self.token), DRIVER_ROUTES), frozenset({RPC_ROUTE})
+        return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES, drivers=drivers, daemons=daemons)
 
     def guard(self, app: web.Application, policy: AccessPolicy) -> None:
         """Put the access checks and quotas before the routes of ``app``, and the audit log before these checks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import shutil
 import ssl
@@ -18,6 +19,7 @@ from aiohttp import web
 
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
+from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
@@ -224,9 +226,10 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         local_state=gateway,
     )
     service = TaskManagerService(site.system, configuration, info, ports, _job_manager(configuration))
-    policy = AccessPolicy(
-        site.token, hosts=frozenset({site.host}), drivers=None if attempts is None else DriverAccess(attempts)
-    )
+    policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
+    if attempts is not None:
+        daemons = frozenset({RPC_ROUTE, task_manager_blobs.ROUTE})
+        policy = dataclasses.replace(policy, drivers=DriverAccess(attempts), daemons=daemons)
     answering: RpcService = service
     if is_highly_available(configuration):
         known = locate_by_zookeeper(configuration, site.token, site.services, stack)

@@ -18,6 +18,7 @@ from emberkeep.rest.blobs.response import send_blob
 from emberkeep.rest.serving.routing import parse_query
 from emberkeep.rest.serving.transfers import TransferPlaces
 
+ROUTE = f"{API_PREFIX}/jobs/{{jobid}}/blobs/{{key}}"
 READERS = 32  # at once; more get RetryLater, and ask elsewhere
 
 Find = Callable[[JobId, BlobKey], Awaitable[Path]]
@@ -41,4 +42,4 @@ def routes(find: Find, *, readers: int = READERS) -> list[web.RouteDef]:
         async with places.place():
             return await send_blob(request, key, await find(owner, key))
 
-    return [web.get(f"{API_PREFIX}/jobs/{{jobid}}/blobs/{{key}}", get, allow_head=False)]
+    return [web.get(ROUTE, get, allow_head=False)]
