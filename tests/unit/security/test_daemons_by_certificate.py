@@ -245,6 +245,15 @@ async def test_a_certificate_for_servers_opens_nothing(running: Daemons, tmp_pat
         await running.call(running.task_manager, DRIVER, Ack, context)
 
 
+async def test_an_expired_certificate_opens_nothing(running: Daemons, tmp_path: Path) -> None:
+    hour = datetime.timedelta(hours=1)
+    files = issue(running.layout.tls, tmp_path / "old.pem", [SERVERS, CLIENTS], valid=hour)
+    with capture_logs() as logged, pytest.raises((UnknownOutcome, RetryLater)):
+        await running.call(running.task_manager, DRIVER, Ack, TlsLinks(files, mutual=True).client)
+    refused = [entry for entry in logged if entry["event"] == "refused a connection for its certificate"]
+    assert [entry["reason"] for entry in refused] == ["certificate has expired"]
+
+
 # --- who is let in ----------------------------------------------------------------------------------------------------
 
 

@@ -132,8 +132,8 @@ TLS_CERTIFICATE = define(
         text,
         "path",
         "PEM file with this node's certificate and its intermediates. The certificate must name the addresses at which "
-        "the node's processes are called. Empty: a certificate of the cluster's own CA, below `tls` in the state "
-        "directory.",
+        "the node's processes are called, and must be issued for server and client authentication. Empty: a "
+        "certificate of the cluster's own CA, below `tls` in the state directory.",
     )
 )
 TLS_KEY = define(
