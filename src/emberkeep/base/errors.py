@@ -32,6 +32,14 @@ class RetryLater(EmberkeepError):
     """The operation did not happen and may be tried again."""
 
 
+class OverQuota(RetryLater):
+    """The caller is over a quota, and may try again after ``seconds``."""
+
+    def __init__(self, message: str, *, hint: str | None = None, seconds: float) -> None:
+        super().__init__(message, hint=hint)
+        self.seconds = seconds
+
+
 class Unavailable(RetryLater):
     """Data cannot be read or written now: a mount is missing, a server does not answer, or access is denied.
 

@@ -13,14 +13,6 @@ class Unanswered(RetryLater):
     """The outcome is unknown: the JobManager, or a proxy in front of it, could not report it."""
 
 
-class OverQuota(RetryLater):
-    """The caller is over a quota, and may try again after ``seconds``."""
-
-    def __init__(self, message: str, *, hint: str | None = None, seconds: float) -> None:
-        super().__init__(message, hint=hint)
-        self.seconds = seconds
-
-
 class NoCluster(Fatal):
     """No cluster is configured, and none runs on this machine."""
 

@@ -16,11 +16,11 @@ import aiohttp
 import msgspec
 
 from emberkeep.base.decoding import from_json
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, OverQuota, RetryLater
 from emberkeep.base.tls.links import UNPROVEN_HINT, client_context, handshake_failure
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.endpoint import Endpoint
-from emberkeep.client.errors import NotAuthorised, OverQuota, Unanswered, Unreachable
+from emberkeep.client.errors import NotAuthorised, Unanswered, Unreachable
 from emberkeep.protocol.rest import API_PREFIX, Problem
 
 T = TypeVar("T")

@@ -17,16 +17,20 @@ from emberkeep.slots.place_queue import PlaceQueue
 
 
 class JobAccounts:
-    """The accounts. A job holds slots of its newest attempt only. ``members`` belongs to the SlotManager."""
+    """The accounts. A job holds slots of its newest attempt only.
+
+    ``members`` belongs to the SlotManager. Only this class adds and removes jobs in ``by_id``.
+    """
 
     def __init__(
         self,
+        by_id: dict[JobId, JobAccount],
         members: Mapping[TaskManagerId, Member],
         pending: PendingSlots,
         places: PlaceQueue,
         lacking: LackingJobs,
     ) -> None:
-        self.by_id: dict[JobId, JobAccount] = {}
+        self.by_id = by_id
         self._members = members
         self._pending = pending
         self._places = places
@@ -37,9 +41,9 @@ class JobAccounts:
 
     # --- jobs and their attempts --------------------------------------------------------------------------------------
 
-    def add(self, job_id: JobId, order: int, attempt: int) -> None:
+    def add(self, job_id: JobId, order: int, attempt: int, namespace: str = "") -> None:
         """Add a job that may have drivers and slots. ``attempt``: the newest one recorded, 0 for none."""
-        self.by_id[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt)
+        self.by_id[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt, namespace=namespace)
 
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
         """Follow a newer recorded attempt. The slots and drivers of older attempts are no longer valid."""

@@ -9,11 +9,15 @@ from emberkeep.slots.shelves import Due
 
 
 class LackingJobs:
-    """The jobs that lack slots, and only those. A job that turns out to lack slots makes the next round ``due``."""
+    """The jobs that lack slots, and only those. A job that turns out to lack slots makes the next round ``due``.
 
-    def __init__(self, due: Due) -> None:
+    ``shares``: namespaces have a quota, so what a job gives up may let another job of its namespace have a slot.
+    """
+
+    def __init__(self, due: Due, *, shares: bool = False) -> None:
         self._jobs: dict[JobAccount, None] = {}
         self._due = due
+        self._shares = shares
 
     def __iter__(self) -> Iterator[JobAccount]:
         return iter(self._jobs)
@@ -29,11 +33,17 @@ class LackingJobs:
             self._due.slots = True
         else:
             self._jobs.pop(job, None)
+            self._give_up(job)
 
     def drop(self, job: JobAccount) -> None:
         """Drop a job's requirements."""
         job.requirements, job.wants = (), []
         self._jobs.pop(job, None)
+        self._give_up(job)
+
+    def _give_up(self, job: JobAccount) -> None:
+        if self._shares and job.namespace:
+            self._due.slots = True
 
     def end_round(self) -> None:
         """Remove the jobs that a round of matching has given everything."""

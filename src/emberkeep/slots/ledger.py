@@ -188,11 +188,12 @@ class Want:
 
 @dataclass(eq=False)
 class JobAccount:
-    """What a job needs and holds. ``order`` grows with each submission."""
+    """What a job needs and holds. ``order`` grows with each submission. ``namespace``: "" for none."""
 
     job_id: JobId
     order: int
     attempt: int
+    namespace: str = ""
     over: bool = False  # everything that task managers report about ``attempt`` is void
     closed: int = 0  # attempts up to this one need no more slots
     need: DriverNeed | None = None  # set while the job waits for a driver place
@@ -208,6 +209,11 @@ class JobAccount:
     left: dict[Member, None] = field(default_factory=dict)  # where the attempt has lost slots, most recent last
     elsewhere: int = 0  # slots that its JobMaster holds on task managers not registered here
     last_place: TaskManagerId | None = None  # where its newest driver ran
+
+    @property
+    def has_driver(self) -> bool:
+        """True if a place is reserved for the job's driver, or the newest attempt has one and is not over."""
+        return self.reserved_on is not None or (self.attempt > 0 and not self.over and self.need is None)
 
     def add(self, allocation: Allocation, member: Member) -> None:
         if allocation.id in self.held:

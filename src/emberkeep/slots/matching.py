@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Want
 from emberkeep.slots.locality import Homes, StateIndex
 from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.namespace_quotas import Room
 from emberkeep.slots.shelves import Shelf, Shelves
 
 
@@ -124,14 +125,20 @@ class _Wish:
 class SlotRound:
     """Chooses task managers for slots until nothing more fits.
 
-    ``give(job, member, profile)`` carries out each decision. It must update the accounts of the member and the job, and
-    the shelf, before it returns. The round itself counts down ``wants``.
+    ``room``: what the namespaces of the jobs may still get. ``give(job, member, profile)`` carries out each decision.
+    It must update the accounts of the member and the job, and the shelf, before it returns. The round itself counts
+    down ``wants`` and ``room``.
     """
 
     def __init__(
-        self, shelves: Shelves, state: StateIndex, give: Callable[[JobAccount, Member, ResourceProfile], None]
+        self,
+        shelves: Shelves,
+        state: StateIndex,
+        room: Room,
+        give: Callable[[JobAccount, Member, ResourceProfile], None],
     ) -> None:
         self._state = state
+        self._room = room
         self._walks = {runtime: _ShelfWalk(shelf) for runtime, shelf in shelves.by_runtime.items()}
         self._give = give
 
@@ -157,8 +164,8 @@ class SlotRound:
         return wishes
 
     def _serve(self, wishes: list[_Wish]) -> bool:
-        """Assign one slot. Return False if the job has all its slots or no further slot fits."""
-        while wishes:
+        """Assign one slot. Return False if the job has all its slots, or gets no further one: for its size or quota."""
+        while wishes and self._room.left(wishes[-1].job):
             wish = wishes[-1]
             member = wish.find() if wish.want.missing else None
             if member is None:
@@ -166,6 +173,7 @@ class SlotRound:
                 continue
             level = member.level
             self._give(wish.job, member, wish.want.requirement.profile)
+            self._room.take(wish.job)
             wish.want.missing -= 1
             if member.level != level:
                 wish.walk.moved(member)

@@ -19,6 +19,7 @@ from emberkeep.slots.ledger import DriverNeed, EndingState, JobAccount, Member, 
 from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import PlaceRound
 from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.namespace_quotas import NamespaceQuotas
 from emberkeep.slots.shelves import Due, Shelves
 
 
@@ -36,7 +37,7 @@ class DriverPlaceGranted(msgspec.Struct, frozen=True):
 class PlaceQueue:
     """The queue; see the module. All times are monotonic seconds.
 
-    ``members``, ``shelves``, ``state`` and ``due`` belong to the SlotManager.
+    ``members``, ``shelves``, ``state``, ``due`` and ``quotas`` belong to the SlotManager.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class PlaceQueue:
         shelves: Shelves,
         state: StateIndex,
         due: Due,
+        quotas: NamespaceQuotas,
         *,
         patience: float,
     ) -> None:
@@ -53,6 +55,7 @@ class PlaceQueue:
         self._shelves = shelves
         self._state = state
         self._due = due
+        self._quotas = quotas
         self._patience = patience
         self._claim: tuple[JobAccount, Member] | None = None
         self._claim_ends = 0.0
@@ -72,6 +75,8 @@ class PlaceQueue:
         if self._claim is not None and self._claim[0] is job:
             self._drop_claim()
         self.unreserve(job)
+        if job.namespace and self._quotas.limits.drivers:
+            self._due.places = True  # for another job of the namespace
 
     def unreserve(self, job: JobAccount) -> None:
         """Drop the job's reservation, because a report lists its driver or the place is withdrawn."""
@@ -89,21 +94,25 @@ class PlaceQueue:
     def match(self, now: float) -> list[DriverPlaceGranted]:
         """Assign the free places to waiting jobs."""
         places: list[DriverPlaceGranted] = []
+        room = self._quotas.driver_room()
         if self._claim is not None:
             job, member = self._claim
-            if job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb:
+            fits = job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb
+            if fits and room.left(job):
                 self._drop_claim()
                 places.append(self._grant(job, member))
+                room.take(job)
         rounds = PlaceRound(self._members.values(), self._state)
         if rounds.is_empty and (self._claim is not None or not self._members):
             return places  # the usual case with many waiting jobs: there is no need to look at any of them
         for job in sorted(self.waiting, key=lambda job: job.order):
             need = job.need
-            if need is None:
+            if need is None or not room.left(job):
                 continue
             found = rounds.choose(job, need)
             if found is not None:
                 places.append(self._grant(job, found))
+                room.take(job)
                 rounds.put_back(found)
             elif self._may_claim(job, now):
                 self._make_claim(job, need, now)
@@ -162,5 +171,6 @@ class PlaceQueue:
         if self._claim is not None and now >= self._claim_ends:
             self._no_claim_before = now + self._patience
             self._drop_claim()
-        if any(self._may_claim(job, now) for job in self.waiting):
+        room = self._quotas.driver_room()
+        if any(self._may_claim(job, now) and room.left(job) for job in self.waiting):
             self._due.places = True

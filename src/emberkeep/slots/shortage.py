@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from emberkeep.slots.ledger import DriverNeed
+from emberkeep.slots.ledger import DriverNeed, Want
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.shelves import Shelf, Shelves
 
@@ -32,6 +32,12 @@ def missing_slots(requirement: SlotRequirement, missing: int, shelves: Shelves) 
     size = f"{requirement.profile}" + (" each" if requirement.count > 1 else "")
     why = _slots_reason(requirement, shelves)
     return f"{missing} of {requirement.count} {slots} ({size}) {verb} missing: {why}"
+
+
+def missing_for_quota(wants: Iterable[Want], over: str) -> str:
+    """Return a text such as "2 slots are missing: namespace 'a' uses all 4 slots of its quota"."""
+    missing = sum(want.missing for want in wants)
+    return f"{missing} slot{' is' if missing == 1 else 's are'} missing: {over}"
 
 
 def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:

@@ -18,6 +18,7 @@ from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import SlotRound
 from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
+from emberkeep.slots.namespace_quotas import NamespaceLimits, NamespaceQuotas
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.place_queue import DriverPlaceGranted, PlaceQueue
 from emberkeep.slots.registered_task_managers import Lapsed, RegisteredTaskManagers, SilenceLimits
@@ -47,18 +48,27 @@ class SlotManager:
     nothing new. All times are monotonic seconds, passed in.
 
     ``pending_timeout``: how long a decided slot may take to appear in a report. ``patience``: how long a driver waits
-    for a place before it may claim a task manager.
+    for a place before it may claim a task manager. ``quotas``: limits of each namespace.
     """
 
-    def __init__(self, limits: SilenceLimits, *, pending_timeout: float, patience: float = 30.0) -> None:
+    def __init__(
+        self,
+        limits: SilenceLimits,
+        *,
+        pending_timeout: float,
+        patience: float = 30.0,
+        quotas: NamespaceLimits | None = None,
+    ) -> None:
         self._members: dict[TaskManagerId, Member] = {}
+        accounts: dict[JobId, JobAccount] = {}
+        self._quotas = NamespaceQuotas(quotas or NamespaceLimits(), accounts)
         self._state = StateIndex()
         self._due = Due()
         self._shelves = Shelves(self._due)
-        self._lacking = LackingJobs(self._due)
-        self._places = PlaceQueue(self._members, self._shelves, self._state, self._due, patience=patience)
+        self._lacking = LackingJobs(self._due, shares=self._quotas.limits.slots > 0)
+        self._places = PlaceQueue(self._members, self._shelves, self._state, self._due, self._quotas, patience=patience)
         self._pending = PendingSlots(self._shelves, self._lacking, timeout=pending_timeout)
-        self.jobs = JobAccounts(self._members, self._pending, self._places, self._lacking)
+        self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking)
         self.restrictions = Restrictions(self._members, self._shelves, self.jobs)
         self.task_managers = RegisteredTaskManagers(
             self._members, self._shelves, self._state, self.jobs, self.restrictions, limits
@@ -81,7 +91,7 @@ class SlotManager:
             def give(job: JobAccount, member: Member, profile: ResourceProfile) -> None:
                 slots.append(self._allot(job, member, profile, new_id(), now))
 
-            SlotRound(self._shelves, self._state, give).run(self._lacking)
+            SlotRound(self._shelves, self._state, self._quotas.slot_room(), give).run(self._lacking)
             self._lacking.end_round()
         self._due.slots = False
         return Matches(tuple(places), tuple(slots))
@@ -128,7 +138,7 @@ class SlotManager:
         """Return the registered task managers and the demand that they cannot meet now."""
         return Supply(
             standing=tuple(standing_of(member) for member in self._members.values()),
-            demand=demand_of(self._lacking, self._places.waiting),
+            demand=demand_of(self._lacking, self._places.waiting, self._quotas),
             blocked=self.restrictions.blocked,
             jobs=bool(self.jobs.by_id),
         )
@@ -139,6 +149,10 @@ class SlotManager:
         if job is None:
             return ""
         # While a round is due, what it leaves unmet is not known yet.
+        if job.need is not None and (over := self._quotas.no_driver_for(job)):
+            return "" if self._due.places else f"no place for the driver: {over}"
+        if job.wants and (over := self._quotas.no_slot_for(job)):
+            return "" if self._due.slots else shortage.missing_for_quota(job.wants, over)
         if job.need is not None:
             what = "" if self._due.places else shortage.missing_place(job.need, self._shelves)
         elif self._due.slots:
@@ -155,7 +169,7 @@ class SlotManager:
         A blocked place without a registered task manager counts too, because its capacity is unknown.
         """
         job = self.jobs.by_id.get(job_id)
-        if job is None:
+        if job is None or self._quotas.holds_back(job):
             return False
         if (job.need is not None or job.wants) and self.restrictions.vacant():
             return True

@@ -10,6 +10,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.slots.namespace_quotas import NamespaceQuotas
 from emberkeep.slots.resource_driver import TaskManagerSpec
 
 LOOKED_AT = 1000  # only this many of the oldest jobs are examined: enough to see that more is needed
@@ -109,10 +110,24 @@ def standing_of(member: Member) -> RegisteredSupply:
     )
 
 
-def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount]) -> Demand:
-    """Return what jobs lack, oldest job first: slots of at most LOOKED_AT jobs, and drivers of as many."""
-    slots = [(want.requirement, want.missing) for job in _oldest(wanting) for want in job.wants]
-    drivers = [job.need for job in _oldest(waiting) if job.need is not None]
+def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount], quotas: NamespaceQuotas) -> Demand:
+    """Return what jobs lack, oldest job first: slots of at most LOOKED_AT jobs, and drivers of as many.
+
+    What a job may not have because of its namespace's quota is left out.
+    """
+    slots: list[tuple[SlotRequirement, int]] = []
+    drivers: list[DriverNeed] = []
+    room = quotas.slot_room()
+    for job in _oldest(wanting):
+        for want in job.wants:
+            if count := room.left(job, want.missing):
+                room.take(job, count)
+                slots.append((want.requirement, count))
+    room = quotas.driver_room()
+    for job in _oldest(waiting):
+        if job.need is not None and room.left(job):
+            room.take(job)
+            drivers.append(job.need)
     return Demand(slots=tuple(slots), drivers=tuple(drivers))
 
 

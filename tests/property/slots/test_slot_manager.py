@@ -19,6 +19,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport, Member
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.place_queue import DriverPlaceGranted
 from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.slot_manager import Allotted, SlotManager
@@ -27,6 +28,7 @@ from tests.campaign import examples
 LOST_AFTER = 10.0
 ORPHAN = 60.0
 PENDING = 20.0
+TEAM_SLOTS, TEAM_DRIVERS = 3, 1
 PATIENCE = 30.0
 RUNTIMES = [RuntimeVersions(python="3.11", spark="4.3.0"), RuntimeVersions(python="3.12", spark="4.3.0")]
 PROFILES = [ResourceProfile(cores=1, memory_mb=1024), ResourceProfile(cores=2, memory_mb=3072)]
@@ -69,6 +71,11 @@ class Tenant:
     place: DriverPlaceGranted | None = None
     requirements: tuple[SlotRequirement, ...] = ()
 
+    @property
+    def namespace(self) -> str:
+        """Every second job belongs to the only team with a quota."""
+        return "team" if self.order % 2 == 0 else ""
+
 
 class Places(NamedTuple):
     """The nodes that are blocked, and those of them that are evacuated."""
@@ -94,7 +101,10 @@ class Cluster(RuleBasedStateMachine):
         super().__init__()
         self.now = 100.0
         self.slots = SlotManager(
-            SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN), pending_timeout=PENDING, patience=PATIENCE
+            SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN),
+            pending_timeout=PENDING,
+            patience=PATIENCE,
+            quotas=NamespaceLimits(slots=TEAM_SLOTS, drivers=TEAM_DRIVERS),
         )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count(1))
         self.nodes: dict[TaskManagerId, Node] = {}
@@ -118,7 +128,7 @@ class Cluster(RuleBasedStateMachine):
         for count in counts:
             tenant = self._new_tenant()
             tenant.attempt = 1
-            self.slots.jobs.add(tenant.job_id, tenant.order, 1)
+            self.slots.jobs.add(tenant.job_id, tenant.order, 1, tenant.namespace)
             tenant.requirements = (SlotRequirement(count=count, profile=PROFILES[0], runtime=RUNTIMES[0]),)
             self.slots.jobs.require(tenant.job_id, 1, "jm:1", tenant.requirements, {})
         if settled:
@@ -303,7 +313,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(memory=st.sampled_from([512, 1500, 4096]), python=st.sampled_from(["", "3.11", "3.12"]))
     def job_arrives(self, memory: int, python: str) -> None:
         tenant = self._new_tenant()
-        self.slots.jobs.add(tenant.job_id, tenant.order, 0)
+        self.slots.jobs.add(tenant.job_id, tenant.order, 0, tenant.namespace)
         self.slots.jobs.request_place(tenant.job_id, DriverNeed(memory, python), 1, self.now)
 
     def _new_tenant(self) -> Tenant:
@@ -458,6 +468,7 @@ class Cluster(RuleBasedStateMachine):
             for member, count in self.slots.jobs.by_id[job_id].spread.items()
         }
         held = {job_id: len(self.slots.jobs.by_id[job_id].held) for job_id in self.tenants}
+        drivers = self._drivers_of_the_team()
         wants = {job_id: self._wants(job_id) for job_id in self.tenants}
         matches = self.slots.match(self.now, lambda: next(self.ids))
         for granted in matches.places:
@@ -466,6 +477,8 @@ class Cluster(RuleBasedStateMachine):
             assert granted.info.node_id not in self.blocked, "no driver goes to a blocked node"
             assert granted.info.id not in leaving, "nor to one that is about to end"
             tenant.place = granted
+        granted_to_team = sum(self.tenants[granted.job_id].namespace != "" for granted in matches.places)
+        assert drivers + granted_to_team <= TEAM_DRIVERS or not granted_to_team, "no driver above the quota"
         if not matches.places:  # else the room has changed before the slots were given
             for member in self.slots.task_managers.all():
                 room[member.info.id][2] -= member.claimed_memory  # kept for a driver that has waited for long
@@ -475,6 +488,9 @@ class Cluster(RuleBasedStateMachine):
             self.given.add(allotted.allocation.id)
             assert self.tenants[allotted.allocation.job_id].attempt == allotted.allocation.attempt
             self.orders.append(allotted)
+
+    def _drivers_of_the_team(self) -> int:
+        return sum(account.has_driver for account in self.slots.jobs.by_id.values() if account.namespace)
 
     def _wants(self, job_id: JobId) -> list[tuple[SlotRequirement, int]]:
         """What a job lacks, counted here from what the task managers are known to hold for it."""
@@ -499,16 +515,24 @@ class Cluster(RuleBasedStateMachine):
         spread: dict[tuple[JobId, TaskManagerId], int],
     ) -> None:
         """Replay the decisions one by one: none may pass over a job that holds fewer and could use that very slot, and
-        at the end nobody may lack a slot that is free."""
+        at the end nobody may lack a slot that is free. The quota of the team excuses both."""
         missing = {job_id: dict(wishes) for job_id, wishes in wants.items() if wishes}
+
+        def may_have(job: JobId) -> bool:
+            team = [each for each, tenant in self.tenants.items() if tenant.namespace]
+            used = sum(held[each] + self.slots.jobs.by_id[each].elsewhere for each in team)
+            return job not in team or used < TEAM_SLOTS
+
         for allotted in decisions:
             job_id, node = allotted.allocation.job_id, self.nodes[allotted.info.id]
             assert node.info.id not in closed
+            assert may_have(job_id), "no slot above the quota"
             mine = (held[job_id], self.tenants[job_id].order)
             for other, wishes in missing.items():
                 theirs = (held[other], self.tenants[other].order)
                 if theirs < mine:
-                    usable = [wish for wish, count in wishes.items() if count and _fits(wish, node, room)]
+                    fitting = [wish for wish, count in wishes.items() if count and _fits(wish, node, room)]
+                    usable = fitting if may_have(other) else []
                     assert not usable, f"{job_id} with {mine} got a slot before {other} with {theirs}"
             wish = next(wish for wish in missing[job_id] if wish.profile == allotted.allocation.profile)
             assert wish.runtime == node.info.runtime, "executors run what their driver runs"
@@ -529,7 +553,8 @@ class Cluster(RuleBasedStateMachine):
         for job_id, wishes in missing.items():
             for wish, count in wishes.items():
                 free = [key for key in room if key not in closed and _fits(wish, self.nodes[key], room)]
-                assert not (count and free and decisions), f"{job_id} lacks a slot although {free} have one"
+                lacks = count and free and decisions and may_have(job_id)
+                assert not lacks, f"{job_id} lacks a slot although {free} have one"
 
     # --- truths -------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from emberkeep.base.configuration.options import DRIVER_LEASE
-from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, OverQuota, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobStatus
+from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobGraph, JobStatus
 from emberkeep.protocol.messages import AllocateSlot, AttemptKey, RegisterTaskManager
 from emberkeep.slots.model import ResourceProfile
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
@@ -221,6 +221,32 @@ class TestSubmission:
                     await service.gateway.submit(graph(3))
 
         in_virtual_time(scenario)
+
+    @pytest.mark.req("SEC-16")
+    def test_a_namespace_has_no_more_jobs_than_its_quota_and_others_are_accepted(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore(), {"security.quota.jobs-per-namespace": "2"})
+            async with cluster.leading() as service:
+                await service.gateway.submit(of_namespace(graph(1), "a"))
+                await service.gateway.submit(of_namespace(graph(2), "a"))
+                with pytest.raises(OverQuota, match=r"namespace 'a' has 2 jobs .* may have 2") as refused:
+                    await service.gateway.submit(of_namespace(graph(3), "a"))
+                assert "security.quota.jobs-per-namespace" in (refused.value.hint or "")
+                repeated = await service.gateway.submit(of_namespace(graph(2), "a"))
+                assert not repeated.created, "a repetition is no further job"
+                for number, namespace in ((4, "b"), (5, ""), (6, ""), (7, "")):
+                    await service.gateway.submit(of_namespace(graph(number), namespace))
+                await service.gateway.cancel(graph(1).job_id)
+                await cluster.reaches(graph(1).job_id, JobStatus.CANCELED)
+                await service.gateway.submit(of_namespace(graph(3), "a"))
+                views = {view.job_id for view in await service.gateway.jobs()}
+                assert views == {graph(number).job_id for number in range(1, 8)}, "nothing is left of what was refused"
+
+        in_virtual_time(scenario)
+
+
+def of_namespace(graph: JobGraph, namespace: str) -> JobGraph:
+    return msgspec.structs.replace(graph, namespace=namespace)
 
 
 class TestLoss:

@@ -12,6 +12,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.restrictions import AVOIDED_FOR
 from emberkeep.slots.slot_manager import Allotted, SlotManager
@@ -43,9 +44,12 @@ def info(name: str, **changes: Any) -> TaskManagerInfo:
 class Rig:
     """A slot manager, its ids and the sequences of its task managers."""
 
-    def __init__(self) -> None:
+    def __init__(self, quotas: NamespaceLimits | None = None) -> None:
         self.slots = SlotManager(
-            SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN), pending_timeout=PENDING, patience=PATIENCE
+            SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN),
+            pending_timeout=PENDING,
+            patience=PATIENCE,
+            quotas=quotas,
         )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count())
         self.sequences: Counter[str] = Counter()
@@ -64,10 +68,18 @@ class Rig:
         report = HeldReport(self.sequences[registered.id], allocations, drivers)
         assert self.slots.task_managers.take_report(registered.id, registered.instance, report, now)
 
-    def job(self, count: int = 0, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME) -> JobId:
+    def job(
+        self,
+        count: int = 0,
+        profile: ResourceProfile = SMALL,
+        runtime: RuntimeVersions = RUNTIME,
+        *,
+        namespace: str = "",
+        attempt: int = 1,
+    ) -> JobId:
         self.jobs += 1
         job_id = JobId(f"{self.jobs:032x}")
-        self.slots.jobs.add(job_id, self.jobs, 1)
+        self.slots.jobs.add(job_id, self.jobs, attempt, namespace)
         if count:
             self.want(job_id, count, profile, runtime)
         return job_id

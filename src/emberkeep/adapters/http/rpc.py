@@ -34,6 +34,7 @@ from emberkeep.base.errors import (
     Fatal,
     Forbidden,
     InvalidInput,
+    OverQuota,
     RetryLater,
     UnknownOutcome,
 )
@@ -304,6 +305,7 @@ _STATUS: tuple[tuple[type[EmberkeepError], HTTPStatus], ...] = (
     (Forbidden, HTTPStatus.FORBIDDEN),
     (Absent, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
+    (OverQuota, HTTPStatus.TOO_MANY_REQUESTS),
     (RetryLater, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnknownOutcome, HTTPStatus.GATEWAY_TIMEOUT),
     (CannotStore, HTTPStatus.INSUFFICIENT_STORAGE),

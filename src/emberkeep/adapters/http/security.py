@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import hmac
 import ipaddress
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ from emberkeep.adapters.http.node_access import RPC_ROUTE, no_node
 from emberkeep.adapters.http.rpc import http_status
 from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
-from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
+from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput, OverQuota
 from emberkeep.base.identity import CLUSTER, AttemptScope, Identity, Role
 from emberkeep.base.request_context import REQUEST_IS_LOGGED_IN, REQUEST_LOGIN, Login
 from emberkeep.base.request_identity import REQUEST_IDENTITY
@@ -140,7 +141,10 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
         _log.exception("request_failed", method=request.method, path=request.path)
     except EmberkeepError as error:
         field = error.field if isinstance(error, InvalidInput) else None
-        return problem(http_status(error), error.message, hint=error.hint, field=field)
+        answer = problem(http_status(error), error.message, hint=error.hint, field=field)
+        if isinstance(error, OverQuota):
+            answer.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(error.seconds)))
+        return answer
     except Exception:  # noqa: BLE001 - the boundary: the client learns that we failed, the log learns why
         _log.exception("request_failed", method=request.method, path=request.path)
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error", hint="see the log of this process")

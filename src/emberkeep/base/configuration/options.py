@@ -231,6 +231,36 @@ QUOTA_UPLOADS = define(
         "0: no limit. The cluster's own token has no quota.",
     )
 )
+QUOTA_JOBS = define(
+    Option(
+        "security.quota.jobs-per-namespace",
+        0,
+        integer(0, 1_000_000),
+        "integer",
+        "Jobs of one namespace that may wait or run at a time. Further ones are refused. 0: no limit. Jobs without a "
+        "namespace have no quota.",
+    )
+)
+QUOTA_DRIVERS = define(
+    Option(
+        "security.quota.drivers-per-namespace",
+        0,
+        integer(0, 1_000_000),
+        "integer",
+        "Jobs of one namespace that may run at a time, each with its driver. Further ones wait, in the order of their "
+        "submission. 0: no limit. Jobs without a namespace have no quota.",
+    )
+)
+QUOTA_SLOTS = define(
+    Option(
+        "security.quota.slots-per-namespace",
+        0,
+        integer(0, 1_000_000),
+        "integer",
+        "Slots that all jobs of one namespace may have at a time. A job that wants more runs with those that it gets, "
+        "and waits for the others. 0: no limit. Jobs without a namespace have no quota.",
+    )
+)
 AUDIT_MAX_SIZE = define(
     Option(
         "security.audit.max-size",

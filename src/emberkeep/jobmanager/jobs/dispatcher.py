@@ -153,7 +153,7 @@ class Dispatcher(Actor):
         self.requests.begin(job, stored)
         if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
-        self._resources.needs.add_job(graph.job_id, job.order, attempt)
+        self._resources.needs.add_job(graph.job_id, job.order, attempt, graph.namespace)
         if stored.trouble is Trouble.AWAY:
             log.warning("job waits for its job graph", job=graph.job_id, reason=stored.problem)
             self._machines.apply(graph.job_id, ev.BeginWithoutGraph(stored.problem))

@@ -123,6 +123,13 @@ class JobTable:
         """Return the number of jobs that have not ended."""
         return len(self.active) - len(self._lingering)
 
+    def running_in(self, namespace: str) -> int:
+        """Return the number of jobs of one namespace that have not ended, without those whose graph is unreadable."""
+        return sum(
+            job.graph is not None and job.graph.namespace == namespace and job_id not in self._lingering
+            for job_id, job in self.active.items()
+        )
+
     def remove(self, job_id: JobId) -> None:
         """Drop an ended job's machine."""
         del self.active[job_id]

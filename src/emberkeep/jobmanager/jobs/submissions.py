@@ -11,7 +11,7 @@ import structlog
 from emberkeep.base.actors import Actor, ActorPart
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
+from emberkeep.base.errors import Conflict, EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.admission import artefact_contents, check_graph, job_configuration
@@ -20,6 +20,8 @@ from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobs.model import JobGraph
+
+_QUOTA_SECONDS = 10.0  # after which a client may try again: jobs take long
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +55,8 @@ class Submissions(ActorPart):
     async def submit(self, graph: JobGraph) -> Submission:
         """Accept a job durably.
 
-        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), RetryLater, UnknownOutcome, Fatal.
+        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), OverQuota (of its namespace),
+        RetryLater, UnknownOutcome, Fatal.
         """
         answer = await self.ask(partial(self._submit, graph))
         return await answer
@@ -72,10 +75,25 @@ class Submissions(ActorPart):
                 f"{most} jobs are running or waiting, the most that this cluster accepts",
                 hint=f"see {options.MAX_JOBS.key}",
             )
+        self._check_quota(graph.namespace)
         answer: asyncio.Future[Submission] = self._answers.new()
         self._creating[graph.job_id] = graph
         self._owner.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
         return answer
+
+    def _check_quota(self, namespace: str) -> None:
+        """Raise OverQuota if the namespace has as many jobs as it may have."""
+        most = self._configuration[options.QUOTA_JOBS]
+        if not most or not namespace:
+            return
+        creating = sum(graph.namespace == namespace for graph in self._creating.values())
+        found = self._table.running_in(namespace) + creating
+        if found >= most:
+            raise OverQuota(
+                f"namespace {namespace!r} has {found} jobs that have not ended, and may have {most}",
+                hint=f"wait until one has ended, or cancel one; the JobManager's {options.QUOTA_JOBS.key} is the quota",
+                seconds=_QUOTA_SECONDS,
+            )
 
     def _submitted_before(self, graph: JobGraph) -> Submission:
         creating = self._creating.get(graph.job_id)

@@ -20,9 +20,9 @@ class JobNeeds(ActorPart):
         self._clock = clock
 
     @told
-    def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
+    def add_job(self, job_id: JobId, order: int, attempt: int, namespace: str = "") -> None:
         """Add a job. ``attempt``: the newest one recorded, 0 for none."""
-        self._accounts.add(job_id, order, attempt)
+        self._accounts.add(job_id, order, attempt, namespace)
 
     @told
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:

@@ -31,6 +31,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.supply import Supply
@@ -78,6 +79,9 @@ class ResourceManager(Actor):
         slots = self._slots = SlotManager(
             SilenceLimits(lost_after=lost_after, orphan_timeout=configuration[options.ORPHAN_TIMEOUT]),
             pending_timeout=rpc_timeout + lost_after,
+            quotas=NamespaceLimits(
+                slots=configuration[options.QUOTA_SLOTS], drivers=configuration[options.QUOTA_DRIVERS]
+            ),
         )
         self._places = blocked or BlockedPlaces()
         slots.restrictions.block(self._places)

@@ -12,12 +12,14 @@ import pytest
 from aiohttp import ClientSession
 
 from emberkeep.adapters.http.login_page import LOGIN_PATH
+from emberkeep.base.errors import OverQuota
 from emberkeep.client.endpoint import Endpoint
-from emberkeep.client.errors import NotAuthorised, OverQuota
+from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.http_calls import HttpCalls, Request
 from emberkeep.client.rest_client import RestClient
 from emberkeep.quotas.quotas import BURST_SECONDS, FAILED_LOGINS, Limits, Quotas
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
+from tests.unit.rest.jobs.test_submission import body
 from tests.unit.rest.server import TOKEN, Site, running_site
 from tests.unit.security.callers.test_roles import TokenPerRole
 
@@ -95,6 +97,14 @@ async def test_guesses_at_the_login_form_are_refused_and_the_right_token_passes(
     assert [await log_in("wrong") for _ in range(FAILED_LOGINS)] == [401] * FAILED_LOGINS
     assert await log_in("wrong") == 429
     assert await log_in(TOKEN) == 303
+
+
+async def test_a_job_over_the_quota_of_its_namespace_is_refused(site: Site) -> None:
+    site.gateway.refusal = OverQuota("namespace 'a' has 2 jobs", hint="wait", seconds=9.2)
+    new = body(artefacts=[], entry_point={"kind": "module", "name": "app"}, jobid="")
+    refused = await site.request("POST", "/v1/jobs", json=new)
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "10")
+    assert refused.problem().detail == "namespace 'a' has 2 jobs"
 
 
 async def test_a_client_waits_as_it_is_told(site: Site) -> None:

@@ -1,0 +1,86 @@
+"""How many slots and drivers the jobs of one namespace may have at a time. Part of the SlotManager.
+
+What a namespace uses is counted from the accounts of its jobs at each round, so it cannot differ from them. Slots that
+a job is about to leave do not count: otherwise a namespace at its limit could not move its work away from a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from emberkeep.base.ids import JobId
+from emberkeep.slots.ledger import JobAccount
+
+SLOTS_KEY: Final = "security.quota.slots-per-namespace"
+DRIVERS_KEY: Final = "security.quota.drivers-per-namespace"
+
+
+@dataclass(frozen=True)
+class NamespaceLimits:
+    """The most that each namespace may have; 0: no limit. Jobs without a namespace are not limited."""
+
+    slots: int = 0
+    drivers: int = 0
+
+
+class Room:
+    """What is left for each namespace in one round. ``limit`` 0: no limit."""
+
+    def __init__(self, limit: int, used: Mapping[str, int]) -> None:
+        self._limit = limit
+        self._used = dict(used)
+
+    def left(self, job: JobAccount, wanted: int = 1) -> int:
+        """Return how many of ``wanted`` the job may still get."""
+        if not self._limit or not job.namespace:
+            return wanted
+        return max(0, min(wanted, self._limit - self._used.get(job.namespace, 0)))
+
+    def take(self, job: JobAccount, count: int = 1) -> None:
+        """Count what the job gets."""
+        self._used[job.namespace] = self._used.get(job.namespace, 0) + count
+
+
+class NamespaceQuotas:
+    """The limits, and what the jobs use of them. ``jobs`` belongs to the SlotManager."""
+
+    def __init__(self, limits: NamespaceLimits, jobs: Mapping[JobId, JobAccount]) -> None:
+        self.limits = limits
+        self._jobs = jobs
+
+    def slot_room(self) -> Room:
+        return self._room(self.limits.slots, lambda job: len(job.held) + job.elsewhere)
+
+    def driver_room(self) -> Room:
+        return self._room(self.limits.drivers, lambda job: int(job.has_driver))
+
+    def _room(self, limit: int, use: Callable[[JobAccount], int]) -> Room:
+        used: dict[str, int] = {}
+        if limit:
+            for job in self._jobs.values():
+                used[job.namespace] = used.get(job.namespace, 0) + use(job)
+        return Room(limit, used)
+
+    def holds_back(self, job: JobAccount) -> bool:
+        """True if the job waits for room in its namespace's quota, and not for the cluster."""
+        if job.need is not None:
+            return bool(self.no_driver_for(job))
+        return bool(job.wants) and bool(self.no_slot_for(job))
+
+    def no_slot_for(self, job: JobAccount) -> str:
+        """Return why the job gets no further slot; "" if its namespace has room."""
+        if self.slot_room().left(job):
+            return ""
+        return f"namespace {job.namespace!r} uses {_all(self.limits.slots, 'slot')} of its quota ({SLOTS_KEY})"
+
+    def no_driver_for(self, job: JobAccount) -> str:
+        """Return why the job's driver gets no place; "" if its namespace has room."""
+        if self.driver_room().left(job):
+            return ""
+        return f"namespace {job.namespace!r} runs {_all(self.limits.drivers, 'driver')} of its quota ({DRIVERS_KEY})"
+
+
+def _all(count: int, what: str) -> str:
+    return f"the only {what}" if count == 1 else f"all {count} {what}s"
