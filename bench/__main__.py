@@ -17,6 +17,7 @@ import structlog
 from bench import (
     blobs,
     blocklist,
+    encrypted_blobs,
     evacuation,
     heartbeats,
     local_state,
@@ -52,6 +53,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "takeover-real": takeover_real.measure,
     "zookeeper": zookeeper.measure,
     "blobs": blobs.measure,
+    "encrypted-blobs": encrypted_blobs.measure,
     "state-gateway": state_gateway.measure,
     "state-stores": state_stores.measure,
     "local-state": local_state.measure,

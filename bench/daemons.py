@@ -18,8 +18,7 @@ from emberkeep.adapters.http.token_file import load_token
 from emberkeep.client.clusters.daemon_process import DaemonCommand, start_daemon
 from emberkeep.client.endpoint import Endpoint
 
-# What is measured here is compared with limits that do not encrypt.
-_SETTINGS = ("rest.port=0", "log.level=warning", "security.encryption=none")
+_SETTINGS = ("rest.port=0", "log.level=warning")
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,7 @@ class Server:
     address: str
     process: psutil.Process
     token: str = ""
+    ca: str = ""  # the file with its CA; "" if it does not encrypt
 
     @property
     def endpoint(self) -> Endpoint:
@@ -44,14 +44,18 @@ class Server:
 
 
 @contextmanager
-def job_manager(directory: Path) -> Iterator[Server]:
-    """A JobManager without task managers, with its durable store below ``directory``."""
-    arguments = ("--state-dir", str(directory), *(word for text in _SETTINGS for word in ("-D", text)))
+def job_manager(directory: Path, *, encryption: str = "none") -> Iterator[Server]:
+    """A JobManager without task managers, with its durable store below ``directory``.
+
+    Most of what is measured is compared with limits that do not encrypt.
+    """
+    settings = (*_SETTINGS, f"security.encryption={encryption}")
+    arguments = ("--state-dir", str(directory), *(word for text in settings for word in ("-D", text)))
     daemon = start_daemon(DaemonCommand("jobmanager", arguments, directory / "output"))
     try:
         ready = asyncio.run(daemon.ready())
         address = urlsplit(ready.url).netloc
-        yield Server(address, psutil.Process(daemon.process.pid), load_token(Path(ready.token_file)))
+        yield Server(address, psutil.Process(daemon.process.pid), load_token(Path(ready.token_file)), ready.ca)
     finally:
         end(daemon.process)
 
