@@ -108,15 +108,23 @@ def test_one_team_cannot_take_the_whole_cluster(cluster: Cluster, team: Team, tm
     greedy, modest = team("greedy"), team("modest")
     script, gate = cluster.shell.write("greedy.py", GREEDY), tmp_path / "gate"
     running = [tmp_path / f"runs-{number}" for number in range(3)]
-    jobs = [
-        cluster.submit(script, *greedy, arguments=(str(runs), str(gate)), executors=wanted)
-        for runs, wanted in zip(running, (1, 4, 4), strict=True)
-    ]
+    jobs: list[JobId] = []
+
+    def submit(wanted: int) -> None:
+        arguments = (str(running[len(jobs)]), str(gate))
+        jobs.append(cluster.submit(script, *greedy, arguments=arguments, executors=wanted))
 
     def waits_for(job: JobId, words: str) -> None:
         until(lambda: words in cluster.shell.done("info", job).out, lambda: cluster.shell.done("info", job).out)
 
-    until(lambda: running[0].exists() and running[1].exists(), lambda: cluster.shell.done("list").out)
+    def runs(number: int) -> None:
+        until(running[number].exists, lambda: cluster.shell.done("list").out)
+
+    submit(1)
+    runs(0)  # else the second could take both slots first
+    submit(4)
+    submit(4)
+    runs(1)
     waits_for(jobs[2], "namespace 'greedy' runs all 2 drivers of its quota")
     waits_for(jobs[1], "namespace 'greedy' uses all 2 slots of its quota")
     assert cluster.ask(lambda client: client.overview()).slots_available == 2
@@ -136,4 +144,4 @@ def test_one_team_cannot_take_the_whole_cluster(cluster: Cluster, team: Team, tm
     gate.touch()
     for job in jobs:
         cluster.wait_for_end(job)
-    assert all(runs.exists() for runs in running)
+    assert all(each.exists() for each in running)
