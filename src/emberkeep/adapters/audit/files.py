@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -74,7 +74,7 @@ class AuditFiles:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def lines(self, skips: Callable[[bytes], bool] = lambda _: False) -> Iterator[bytes]:
+    def lines(self, skips: Callable[[bytes], bool] = lambda _: False) -> Generator[bytes]:
         """Yield all lines, the newest first. Leave out files for whose first line ``skips`` is true. Raises OSError."""
         opened = self._open_all()
         try:

@@ -43,7 +43,7 @@ class AuditLog:
     def __init__(
         self, files: AuditFiles, now_ms: Callable[[], int], monotonic: Callable[[], float] = since_boot
     ) -> None:
-        self._files = files
+        self.files = files  # any thread may read them
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._refusals = Refusals()
@@ -59,8 +59,8 @@ class AuditLog:
     def open(self) -> None:
         """Open the files and start to write. Raises Fatal if that is impossible."""
         try:
-            self._files.open()
-            newest = next(filter(None, map(decode, self._files.lines())), None)
+            self.files.open()
+            newest = next(filter(None, map(decode, self.files.lines())), None)
         except OSError as error:
             raise Fatal(
                 f"cannot write the audit log {error.filename or ''}: {error.strerror or error}",
@@ -138,7 +138,7 @@ class AuditLog:
         if lost > self._reported:
             entries = [self._gap(lost - self._reported, entries[0]), *entries]
         try:
-            self._files.append(b"".join(map(encode, entries)))
+            self.files.append(b"".join(map(encode, entries)))
         except OSError as error:
             self._unwritten += len(entries) - (lost > self._reported)
             self._warn(f"{error.strerror or error}")
@@ -177,7 +177,7 @@ class AuditLog:
             return
         self._writer.join(max(0.0, deadline - time.monotonic()))
         if not self._writer.is_alive():
-            self._files.close()
+            self.files.close()
 
     # --- readers' threads ---------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class AuditLog:
         found: list[Entry] = []
         scanned, last = 0, ""
         try:
-            for line in self._files.lines(lambda first: _is_newer(first, selection)):
+            for line in self.files.lines(lambda first: _is_newer(first, selection)):
                 entry = decode(line)
                 if entry is None or (selection.before and entry.id >= selection.before):
                     continue

@@ -7,9 +7,9 @@
 <state>/cluster.json                address of the local cluster, and its processes
 <state>/jobmanager/                 job store, logs, audit log; jobmanagers/<id>/ if there are several
 <state>/cluster-id                  id of this cluster in ownership records, without ZooKeeper
-<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, and the ownership
-                                    record. If ZooKeeper is used, each of the four has one folder per cluster, and
-                                    the ownership record is in clusters/<cluster-id>/
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/ audit/, and the
+                                    ownership record. If ZooKeeper is used, each of the five has one folder per
+                                    cluster, and the ownership record is in clusters/<cluster-id>/
 <state>/resourcemanager/            records of the task managers that a JobManager has started
 <state>/taskmanagers/<id>/          working directory of a task manager
 ```
@@ -124,6 +124,13 @@ class StateLayout:
     def savepoints(self) -> Path:
         """Default target directory of savepoints."""
         return self._of_cluster("savepoints")
+
+    @property
+    def shipped_audit(self) -> Path | None:
+        """Directory for the copy of a JobManager's audit log; None without a shared storage."""
+        if not self.configuration[STORAGE_DIRECTORY]:
+            return None
+        return self._of_cluster("audit") / (self.configuration[JOB_MANAGER_ID] or "jobmanager")
 
     def _of_cluster(self, kind: str) -> Path:
         """Return the directory for one kind of the cluster's data in the shared storage.

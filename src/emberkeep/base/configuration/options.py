@@ -280,6 +280,17 @@ AUDIT_FILES = define(
     )
 )
 
+AUDIT_SHIP = define(
+    Option(
+        "security.audit.ship",
+        True,
+        boolean,
+        "boolean",
+        "Whether each JobManager also copies its audit log to `audit/` in high-availability.storageDir, so that it "
+        "outlives the machine. Without that directory, nothing is copied.",
+    )
+)
+
 # --- BLOBs: artefacts, off-loaded messages, logs ----------------------------------------------------------------------
 
 BLOB_DIRECTORY = define(

@@ -18,7 +18,7 @@ from emberkeep.base.configuration.options import REST_ADDRESS, REST_BIND_ADDRESS
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, audit_log, leadership, names
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, audit_log, leadership, names, shipped_audit
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 
@@ -56,6 +56,7 @@ async def job_manager_process(
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         settings = JobManagerSettings(system, configuration, layout, token, port, stop, storage, owned, audit, tls)
         services.start("storage watch", storage.run(lambda _: None))
+        await stack.enter_async_context(shipped_audit(settings, services))
         present = await stack.enter_async_context(leadership(settings, store))
         await present.start(services)
         if tls is not None:

@@ -43,7 +43,14 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, audit_log, leadership, names
+from emberkeep.daemons.jobmanager.leading import (
+    JobManagerSettings,
+    Leadership,
+    audit_log,
+    leadership,
+    names,
+    shipped_audit,
+)
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
@@ -93,6 +100,7 @@ async def contending_job_manager(
         )
         if tls is not None:
             services.start("certificate", tls.keep())
+        await stack.enter_async_context(shipped_audit(settings, services))
         session.start()
         stack.push_async_callback(session.close)
         locator = ZooKeeperLocator(session, nodes)

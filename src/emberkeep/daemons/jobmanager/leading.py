@@ -16,6 +16,7 @@ from aiohttp import web
 
 from emberkeep.adapters.audit.files import AuditFiles
 from emberkeep.adapters.audit.log import AuditLog
+from emberkeep.adapters.audit.shipping import AuditShipping
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.adapters.blobs.watched import WatchedBlobs
@@ -38,6 +39,7 @@ from emberkeep.base.configuration.options import (
     ALLOWED_HOSTS,
     AUDIT_FILES,
     AUDIT_MAX_SIZE,
+    AUDIT_SHIP,
     BLOB_DIRECTORY,
     OFFLOAD_MIN_SIZE,
     QUOTA_REQUESTS,
@@ -84,6 +86,9 @@ from emberkeep.web.session_routes import session_routes
 
 # Health probes of load balancers carry no token and get only a status. Static files reveal nothing about a cluster.
 PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
+
+
+_SHIPPED_FILES = 100  # rotated files of the audit log that are kept in the shared storage
 
 
 def names(configuration: Configuration) -> tuple[str, ...]:
@@ -167,6 +172,22 @@ async def audit_log(
         yield audit
     finally:
         await audit.close()
+
+
+@contextlib.asynccontextmanager
+async def shipped_audit(settings: JobManagerSettings, services: Services) -> AsyncIterator[None]:
+    """Copy the audit log to the shared storage, if there is one. On leaving, copy the newest entries."""
+    configuration, directory = settings.configuration, settings.layout.shipped_audit
+    if directory is None or not configuration[AUDIT_SHIP]:
+        yield
+        return
+    sink = AuditFiles(directory, configuration[AUDIT_MAX_SIZE], _SHIPPED_FILES)
+    shipping = AuditShipping(settings.audit.files, sink, lambda: not settings.storage.problem)
+    services.start("audit log to the storage", shipping.run())
+    try:
+        yield
+    finally:
+        await shipping.close()
 
 
 def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
