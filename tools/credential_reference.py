@@ -55,8 +55,9 @@ Executors get no token of the cluster and no certificate. They have:
 
 ## What limits this
 
-Drivers and executors run as the task manager's user. Code of a job can then read the files of that user, the cluster's
-token and the key of the node's certificate among them. See [security](security.md).
+Unless `security.run-as` names others, drivers and executors run as the task manager's user. Code of a job can then
+read the files of that user, the cluster's token and the key of the node's certificate among them. See
+[security](security.md).
 
 Next: [threat model](threat-model.md)
 """

@@ -66,8 +66,10 @@ class Running:
 class Shell:
     """Runs commands in ``directory/work``, with home, state and temporary directory below ``directory`` too."""
 
-    def __init__(self, directory: Path, class_archives: Path) -> None:
+    def __init__(self, directory: Path, class_archives: Path, program: Path | None = None) -> None:
+        """``program``: the command; None: that of the tests' own environment."""
         self.directory = directory
+        self.program = program or Path(sys.executable).with_name("emberkeep")
         self.work = directory / "work"
         self.state = directory / "state" / "emberkeep"
         self.traces = Traces(directory)
@@ -103,7 +105,7 @@ class Shell:
         out, err = (self.directory / f"command-{self._commands}.{stream}" for stream in ("out", "err"))
         with out.open("wb") as out_file, err.open("wb") as err_file:
             process = subprocess.Popen(
-                [str(Path(sys.executable).with_name("emberkeep")), *words],
+                [str(self.program), *words],
                 cwd=self.work,
                 env=self.environment if environment is None else environment,
                 stdin=subprocess.DEVNULL,

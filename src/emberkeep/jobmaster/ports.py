@@ -30,6 +30,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     jars_first: bool = False
     python_path_owner: int | None = None  # user who owns the script
     secrets: dict[str, str] = msgspec.field(default_factory=dict)  # of the job graph, encrypted
+    namespace_claim: str = ""  # proves the job's namespace to task managers
     decommissions: bool = False  # on SIGPWR an executor hands over its blocks and ends by itself
 
 

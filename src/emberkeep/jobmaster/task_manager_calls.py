@@ -43,6 +43,7 @@ def start_request(identity: Identity, application: Application, slot: HeldSlot) 
         python=application.python,
         jars_first=application.jars_first,
         secrets=application.secrets,
+        namespace_claim=application.namespace_claim,
     )
 
 

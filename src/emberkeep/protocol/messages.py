@@ -356,6 +356,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     ``python_path``: folders in which Python workers may find modules beside the script. ``python_path_owner``: the user
     who may own these folders, apart from root and the task manager's user; None: the driver is of the previous release,
     and its workers find the folders only by ``PYTHONPATH``. ``secrets``: of the job graph, encrypted.
+    ``namespace_claim``: proves the job's namespace, see ``identities.attempts``.
     """
 
     job_id: JobId
@@ -376,6 +377,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     jars_first: bool = False  # the artefacts' jars take precedence over Spark's own
     python_path_owner: int | None = None
     secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    namespace_claim: str = ""
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):

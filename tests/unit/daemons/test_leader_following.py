@@ -175,7 +175,7 @@ async def test_a_file_that_cannot_be_read_ends_nothing(
         await eventually(lambda: known.leader() == SECOND)
 
 
-def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
+def test_drivers_of_other_users_read_the_file_and_cannot_change_it(tmp_path: Path) -> None:
     path = tmp_path / "leader.record"
     write_leader_file(path, LeaderNews(FIRST))
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == 0o644

@@ -86,6 +86,7 @@ ENCRYPTED_SPEC = msgspec.structs.replace(SPEC, tls=TlsFiles("/state/tls/node.pem
 SPEC_WITH_SECRETS = msgspec.structs.replace(
     SPEC, graph=msgspec.structs.replace(SPEC.graph, secrets={"DB_PASS": "c2VhbGVk"})
 )
+SPEC_WITH_NAMESPACE = msgspec.structs.replace(SPEC, namespace_claim=f"team-a.{'5' * 64}")
 ENCRYPTED_CLUSTER: ClusterRecord = msgspec.structs.replace(samples.CLUSTER, ca="/state/tls/ca.pem")
 OUTCOME = msgspec.structs.replace(samples.OUTCOME, kind=FailureKind.SETUP, lasting=True)
 BLOCKED = BlockedTaskManager(
@@ -168,6 +169,9 @@ FORMATS = {
     "slots.record": Format(lambda path: SlotsFile(path).store(SLOTS), lambda path: SlotsFile(path).load(), SLOTS),
     "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),
     "spec-with-encryption.record": Format(lambda path: write_spec(path, ENCRYPTED_SPEC), read_spec, ENCRYPTED_SPEC),
+    "spec-with-namespace.record": Format(
+        lambda path: write_spec(path, SPEC_WITH_NAMESPACE), read_spec, SPEC_WITH_NAMESPACE
+    ),
     "spec-with-secrets.record": Format(lambda path: write_spec(path, SPEC_WITH_SECRETS), read_spec, SPEC_WITH_SECRETS),
     "cluster.json": Format(lambda path: write_cluster(path, ENCRYPTED_CLUSTER), read_cluster, ENCRYPTED_CLUSTER),
     "outcome.record": Format(lambda path: write_outcome(path, OUTCOME), read_outcome, OUTCOME),

@@ -1,7 +1,7 @@
 """The file from which the drivers of a node learn the leader's address, so that they need no ZooKeeper session.
 
-The task manager writes the file atomically. The file outlives the task manager process, and only its owner can read or
-write it.
+The task manager writes the file atomically. The file outlives the task manager process, and has no secrets: drivers
+that run as other users read it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class LeaderFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_leader_file(path: Path, news: LeaderNews) -> None:
-    """Write ``news`` to the file. Blocks. Raises Fatal."""
+    """Write ``news`` to the file, which drivers of other users read, too. Blocks. Raises Fatal."""
     leader = news.leader or LeaderAddress(0, "")
     record = LeaderFile(epoch=leader.epoch, address=leader.address, job_managers=news.job_managers)
-    write_record(path, LEADER_KIND, LEADER_VERSION, msgspec.json.encode(record))
+    write_record(path, LEADER_KIND, LEADER_VERSION, msgspec.json.encode(record), mode=0o644)
 
 
 def read_leader_file(path: Path) -> LeaderNews:

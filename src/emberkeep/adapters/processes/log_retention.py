@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import structlog
+
+from emberkeep.base.files.hostile import remove_tree
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ def prune_once(directory: Path, retained: int, live: AbstractSet[str]) -> list[s
     removed = []
     for changed, job in ended[retained:]:
         if ages[0][0] - changed > _QUIET_SECONDS:
-            shutil.rmtree(job, ignore_errors=True)
+            remove_tree(job)
             removed.append(job.name)
     return removed
 
@@ -54,7 +55,7 @@ def _last_change(job: Path) -> float | None:
     """Return when a file in a job's folder was last changed; None if that cannot be read now."""
     newest = 0.0
     try:
-        for path in (job, *job.rglob("*")):
+        for path in (job, *job.glob("*"), *job.glob("*/*")):
             with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
                 newest = max(newest, path.lstat().st_mtime)
     except OSError as error:

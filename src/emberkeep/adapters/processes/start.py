@@ -24,7 +24,9 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.files.hostile import open_to_append
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.base.os_user import OsUser, credentials_of
 from emberkeep.base.process_identity import ProcessIdentity, boot_id, read_stat
 
 RECORD_KIND, RECORD_VERSION = "process", 1
@@ -42,6 +44,7 @@ class StartRequest:
     """A process to start.
 
     ``environ`` is the whole environment. Output is appended to ``stdout`` and ``stderr``, which may be the same file.
+    ``user``: as whom it runs, and who then owns its output; None: as the user of this process.
     """
 
     name: str  # unique among the processes of a supervisor; letters, digits, '.', '_' and '-'
@@ -50,6 +53,7 @@ class StartRequest:
     directory: Path
     stdout: Path
     stderr: Path
+    user: OsUser | None = None
 
 
 class ProcessRecord(Compatible, frozen=True, kw_only=True):
@@ -98,7 +102,7 @@ def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdenti
     path = record_path(directory, marker)
     write_process_record(path, ProcessRecord(name=request.name, identity=None))
     try:
-        with _output(request.stdout) as stdout, _output(request.stderr) as stderr, REAPING:
+        with _output(request.stdout, request.user) as stdout, _output(request.stderr, request.user) as stderr, REAPING:
             pid = _spawn(request, marker, stdout, stderr)
             LEADERS.add(pid)
             stat = read_stat(pid)
@@ -120,6 +124,7 @@ def _spawn(request: StartRequest, marker: str, stdout: int, stderr: int) -> int:
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            **credentials_of(request.user),
         )
     except (OSError, ValueError) as error:
         raise _start_error(error, request) from None
@@ -129,9 +134,12 @@ def _spawn(request: StartRequest, marker: str, stdout: int, stderr: int) -> int:
 
 
 @contextlib.contextmanager
-def _output(path: Path) -> Iterator[int]:
+def _output(path: Path, user: OsUser | None) -> Iterator[int]:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        if user is None:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        else:
+            descriptor = open_to_append(path, user)
     except OSError as error:
         raise Fatal(
             f"cannot open {path} for output: {error.strerror}", hint="check free space and permissions"

@@ -186,6 +186,10 @@ class WorkingDirectory:
     def unpacked(self) -> Path:
         return self.root / "unpacked"
 
+    def unpacked_for(self, user: str) -> Path:
+        """Return the directory of archives that are unpacked for one user of the operating system."""
+        return self.root / f"unpacked-for-{user}"
+
     @property
     def processes(self) -> Path:
         return self.root / "processes"

@@ -290,6 +290,17 @@ AUDIT_SHIP = define(
         "outlives the machine. Without that directory, nothing is copied.",
     )
 )
+RUN_AS = define(
+    Option(
+        "security.run-as",
+        "",
+        text,
+        "list",
+        "Users of the operating system as whom a task manager starts drivers and executors, separated by commas: "
+        "`NAMESPACE=USER`, and `*=USER` or just `USER` for all other jobs. A job without a user is refused. "
+        "Needs a task manager that runs as root, and encryption. Empty: the task manager's own user.",
+    )
+)
 
 # --- BLOBs: artefacts, off-loaded messages, logs ----------------------------------------------------------------------
 

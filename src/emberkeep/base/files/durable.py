@@ -113,18 +113,20 @@ def sync_directory(path: Path, files: FileOps = SYSTEM_FILES) -> None:
         os.close(descriptor)
 
 
-def write_record(path: Path, kind: str, version: int, payload: bytes, *, files: FileOps = SYSTEM_FILES) -> None:
+def write_record(
+    path: Path, kind: str, version: int, payload: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES
+) -> None:
     """Write ``payload`` as a self-checking record. Raises Fatal."""
-    write_file(path, encode_record(kind, version, payload), files=files)
+    write_file(path, encode_record(kind, version, payload), mode=mode, files=files)
 
 
-def read_record(path: Path, kind: str, version: int) -> bytes:
-    """Return the record's payload.
+def read_record(path: Path, kind: str, version: int, read: Callable[[Path], bytes] | None = None) -> bytes:
+    """Return the record's payload. ``read`` returns a file's content, and raises OSError; None: as usual.
 
     Raises Absent (no such file), Unavailable (it cannot be read now) and what ``decode_record`` raises.
     """
     try:
-        data = path.read_bytes()
+        data = path.read_bytes() if read is None else read(path)
     except FileNotFoundError:
         raise Absent(f"{path} does not exist") from None
     except OSError as error:

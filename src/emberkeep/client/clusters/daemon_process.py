@@ -23,7 +23,7 @@ import msgspec
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.import_path import with_safe_path
-from emberkeep.base.log_tail import last_lines
+from emberkeep.base.log_tail import last_lines, private_output
 from emberkeep.base.process_identity import ProcessIdentity, identify
 
 READY_TIMEOUT = 60.0  # seconds
@@ -149,7 +149,7 @@ def start_daemon(command: DaemonCommand, *, stdin: int = subprocess.DEVNULL, pas
     """Start a daemon. Raises Fatal (its directory cannot be written, or the process cannot be started)."""
     try:
         command.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with command.out.open("wb") as out, command.err.open("wb") as err:
+        with private_output(command.out) as out, private_output(command.err) as err:
             process = subprocess.Popen(
                 [*daemon_program(command.module), *command.arguments],
                 env=_environment(),

@@ -230,6 +230,7 @@ class _Driver:
             jars_first=application.user_class_path_first,
             decommissions=application.decommissions,
             secrets=self._spec.graph.secrets,
+            namespace_claim=self._spec.namespace_claim,
         )
 
     def _outcome(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:

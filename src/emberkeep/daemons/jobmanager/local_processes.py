@@ -35,7 +35,7 @@ from emberkeep.base.configuration.values import options as all_options
 from emberkeep.base.errors import Fatal, InvalidInput, NewerFormat, RetryLater
 from emberkeep.base.files.durable import write_file
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
-from emberkeep.base.log_tail import last_lines
+from emberkeep.base.log_tail import last_lines, private_output
 from emberkeep.base.process_identity import ProcessIdentity, boot_id, is_alive, read_stat
 from emberkeep.base.started_task_managers import (
     MARK_VARIABLE,
@@ -175,7 +175,7 @@ class LocalProcesses:
     def _spawn(self, node: LocalNode, directory: WorkingDirectory, mark: str) -> ProcessIdentity:
         try:
             directory.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _output(directory, "out").open("wb") as out, _output(directory, "err").open("wb") as err:
+            with private_output(_output(directory, "out")) as out, private_output(_output(directory, "err")) as err:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager", *self._arguments(node, directory)],
                     env={**_environment(os.environ), MARK_VARIABLE: mark},

@@ -61,8 +61,8 @@ class AgentLife(Compatible, frozen=True, kw_only=True):
 
 
 def write_agent_life(path: Path, life: AgentLife, files: FileOps = SYSTEM_FILES) -> None:
-    """Write ``agent.record``. Raises Fatal."""
-    write_record(path, AGENT_KIND, AGENT_VERSION, msgspec.json.encode(life), files=files)
+    """Write ``agent.record``, which drivers of other users read, too. Raises Fatal."""
+    write_record(path, AGENT_KIND, AGENT_VERSION, msgspec.json.encode(life), mode=0o644, files=files)
 
 
 def read_agent_life(path: Path) -> AgentLife | None:

@@ -9,6 +9,7 @@ import msgspec
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import read_record, write_record
+from emberkeep.base.files.hostile import read_bytes
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.jobs.model import Artefact
 
@@ -25,6 +26,6 @@ def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps 
 def read_artefacts(path: Path) -> tuple[Artefact, ...]:
     """Return the recorded artefacts. Blocks. Raises Absent, Unavailable, Fatal."""
     try:
-        return from_json(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION), tuple[Artefact, ...])
+        return from_json(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION, read_bytes), tuple[Artefact, ...])
     except msgspec.DecodeError as error:
         raise Fatal(f"{path}: {error}") from error

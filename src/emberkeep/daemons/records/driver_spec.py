@@ -15,6 +15,7 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import read_record, write_record
+from emberkeep.base.files.hostile import read_bytes
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, JobGraph
 from emberkeep.lifecycle.model import ProcedureRequest
@@ -45,6 +46,7 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
     options: dict[str, str]  # the task manager's configuration, as texts
     checkpoints: tuple[QueryCheckpoint, ...]  # commits of earlier attempts
     procedure: ProcedureRequest | None  # to be carried out; an earlier attempt may have begun it
+    namespace_claim: str = ""  # proves the job's namespace to task managers, see ``identities.attempts``
 
 
 def write_spec(path: Path, spec: DriverSpec) -> None:
@@ -69,7 +71,7 @@ def read_outcome(path: Path) -> AttemptOutcome | None:
     Raises Fatal if the outcome is damaged, NewerFormat, Unavailable.
     """
     try:
-        return from_json(read_record(path, OUTCOME_KIND, OUTCOME_VERSION), AttemptOutcome)
+        return from_json(read_record(path, OUTCOME_KIND, OUTCOME_VERSION, read_bytes), AttemptOutcome)
     except Absent:
         return None
     except msgspec.DecodeError as error:

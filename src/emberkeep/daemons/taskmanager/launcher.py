@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import re
 import signal
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +15,8 @@ import structlog
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, Leftover, ProcessSupervisor
 from emberkeep.adapters.processes.table import variable_of
+from emberkeep.base.errors import Fatal
+from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.taskmanager.process_ends import ProcessEnds
 from emberkeep.daemons.taskmanager.process_files import ProcessFiles
@@ -30,6 +31,8 @@ from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, Process
 
 log = structlog.get_logger(__name__)
 
+_EXECUTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
 
 class ProcessLauncher:
     """Implements ``taskmanager.ports.Launcher``."""
@@ -43,9 +46,10 @@ class ProcessLauncher:
     ) -> None:
         """``environment`` adds variables to each process; None adds none."""
         self._root = node.directory
+        self._users = node.users
         self._places = ProcessPlaces(node.directory)
         self._supervisor = supervisor
-        self._files = ProcessFiles(self._places, libraries)
+        self._files = ProcessFiles(self._places, libraries, node.users)
         self._starts = ProcessStarts(node, self._places, environment)
         self._callback: Callable[[ProcessExit], None] | None = None
         self._running: dict[str, ProcessKey] = {}
@@ -140,10 +144,11 @@ class ProcessLauncher:
     async def start_driver(self, request: StartDriver) -> int:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
         directory = self._places.directory(key)
+        user = self._users.of(request.graph.namespace)
         async with self._files.holding(key):
             python = request.graph.spark_conf.get(WORKER_PYTHON, "")
-            files = await self._files.bind(key, request.graph.artefacts, directory / "files", python)
-            return await self._start(key, self._starts.driver(key, request, files))
+            files = await self._files.bind(key, request.graph.artefacts, directory / "files", python, user)
+            return await self._start(key, self._starts.driver(key, request, files, user))
 
     async def start_executor(self, request: StartExecutor) -> int:
         key = ExecutorKey(
@@ -152,10 +157,13 @@ class ProcessLauncher:
             allocation_id=request.allocation_id,
             executor_id=request.executor_id,
         )
+        if not _EXECUTOR_ID.fullmatch(request.executor_id):  # it comes from the job's own code, and is part of a path
+            raise Fatal(f"{request.executor_id!r} is not the id of an executor")
+        user = self._users.of_claim(request.job_id, request.namespace_claim)
         directory = self._places.directory(key)
         async with self._files.holding(key):
-            files = await self._files.bind(key, request.artefacts, directory / "work", request.python)
-            return await self._start(key, self._starts.executor(key, request, files))
+            files = await self._files.bind(key, request.artefacts, directory / "work", request.python, user)
+            return await self._start(key, self._starts.executor(key, request, files, user))
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
@@ -170,7 +178,7 @@ class ProcessLauncher:
         await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
 
     async def forget_job(self, job_id: JobId) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._root.job(job_id), ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self._root.job(job_id))
 
     async def _start(self, key: ProcessKey, request: StartRequest) -> int:
         self._running[request.name] = key
@@ -193,6 +201,6 @@ class ProcessLauncher:
 
     def _remove_later(self, directory: Path) -> None:
         """Delete a directory in a thread, because it may have many shuffle files."""
-        task = asyncio.get_running_loop().run_in_executor(None, partial(shutil.rmtree, directory, ignore_errors=True))
+        task = asyncio.get_running_loop().run_in_executor(None, remove_tree, directory)
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)

@@ -12,8 +12,9 @@ from pathlib import Path
 from emberkeep.adapters.processes.start import RECORD_KIND as PROCESS_KIND
 from emberkeep.adapters.processes.start import RECORD_VERSION as PROCESS_VERSION
 from emberkeep.base.configuration.layout import WorkingDirectory
-from emberkeep.base.errors import NewerFormat
+from emberkeep.base.errors import Damaged, NewerFormat
 from emberkeep.base.files.durable import record_version
+from emberkeep.base.files.hostile import read_bytes
 from emberkeep.daemons.records.agent_files import AGENT_KIND, AGENT_VERSION
 from emberkeep.daemons.records.bound_files import ARTEFACTS_KIND, ARTEFACTS_VERSION
 from emberkeep.daemons.records.driver_spec import OUTCOME_KIND, OUTCOME_VERSION
@@ -49,9 +50,8 @@ def _records(root: Path) -> Iterator[tuple[Path, str, int]]:
     for pattern in _PLACES:
         for path in sorted(root.glob(pattern)):
             try:
-                with path.open("rb") as file:
-                    header = file.read(_HEADER_BYTES)
-            except OSError:
+                header = read_bytes(path, _HEADER_BYTES)
+            except (OSError, Damaged):
                 continue
             found = record_version(header)
             if found is not None:

@@ -9,7 +9,7 @@ import os
 import shutil
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import InstanceId, TaskManagerId
+from emberkeep.base.os_user import OsUser
 from emberkeep.base.process_identity import own_identity
 from emberkeep.base.system import System
 from emberkeep.base.tls.links import TlsLinks
@@ -67,6 +68,7 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
 from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode
+from emberkeep.daemons.taskmanager.run_as import JobUsers, job_users, open_working_directory
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
@@ -115,6 +117,8 @@ async def task_manager_process(
     local state is in use or belongs to another cluster).
     """
     check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
+    users = job_users(configuration)
+    await asyncio.to_thread(open_working_directory, layout, place.directory, tuple(set(users.values())))
     java = await asyncio.to_thread(find_java, os.environ)
     token = load_or_create_token(layout.token_file)
     job_manager, _, _ = _job_manager(configuration).rpartition(":")
@@ -122,7 +126,7 @@ async def task_manager_process(
     tls = await asyncio.to_thread(open_tls, configuration, layout, configuration[TASK_MANAGER_HOST], founds=False)
     if tls is not None:
         services.start("certificate", tls.keep())
-    site = _Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links)
+    site = _Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links, users)
     async with contextlib.AsyncExitStack() as stack:
         holdings = await _holdings(site, lambda: service.job_manager, stack)
         service = await _service(site, holdings, stack)
@@ -149,6 +153,7 @@ class _Site:
     java: JavaRuntime
     token: str
     tls: TlsLinks | None
+    users: Mapping[str, OsUser]  # of jobs, by namespace
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:
@@ -194,12 +199,22 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
     blobs = await stack.enter_async_context(
         blob_link(site.system, configuration, places, site.token, site.services, tls=site.client_tls)
     )
-    libraries = await _libraries(blobs.cache, directory, configuration, site.services, stack)
+    libraries = await _libraries(blobs.cache, site, stack)
     gateway = await stack.enter_async_context(
         state_gateway_link(site.system, configuration, site.place, site.layout, site.services)
     )
     files = None if site.tls is None else site.tls.files
-    node = LaunchNode(site.identity, site.host, directory, site.layout.token_file, site.java, configuration, files)
+    node = LaunchNode(
+        site.identity,
+        site.host,
+        directory,
+        site.layout.token_file,
+        site.java,
+        configuration,
+        files,
+        JobUsers(site.users, site.token),
+        site.layout,
+    )
     return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))
 
 
@@ -299,17 +314,19 @@ async def _announce(directory: WorkingDirectory, info: TaskManagerInfo, port: Bo
     await asyncio.to_thread(write_agent_life, directory.agent_record, life)
 
 
-async def _libraries(
-    blobs: BlobAccess,
-    directory: WorkingDirectory,
-    configuration: Configuration,
-    services: Services,
-    stack: contextlib.AsyncExitStack,
-) -> LibraryCache:
-    libraries = LibraryCache(blobs, UnpackedArchives(directory.unpacked), retention=configuration[BLOB_RETENTION])
+async def _libraries(blobs: BlobAccess, site: _Site, stack: contextlib.AsyncExitStack) -> LibraryCache:
+    directory = site.directory
+    libraries = LibraryCache(
+        blobs,
+        UnpackedArchives(directory.unpacked),
+        retention=site.configuration[BLOB_RETENTION],
+        of_users={
+            user: UnpackedArchives(directory.unpacked_for(user.name), user=user) for user in set(site.users.values())
+        },
+    )
     await libraries.start()
     stack.push_async_callback(libraries.close)
-    services.start("library cache", libraries.run())
+    site.services.start("library cache", libraries.run())
     return libraries
 
 

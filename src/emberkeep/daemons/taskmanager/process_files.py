@@ -13,8 +13,10 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.os_user import OsUser
 from emberkeep.daemons.records.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.jobs.model import Artefact
 from emberkeep.taskmanager.libraries.cache import BoundFile, LibraryCache
 from emberkeep.taskmanager.ports import ProcessKey
@@ -25,7 +27,8 @@ log = structlog.get_logger(__name__)
 class ProcessFiles:
     """Binds files to processes (see ``LibraryCache``) and releases them. Each process has one binding at a time."""
 
-    def __init__(self, places: ProcessPlaces, libraries: LibraryCache) -> None:
+    def __init__(self, places: ProcessPlaces, libraries: LibraryCache, users: JobUsers) -> None:
+        self._users = users
         self._places = places
         self._libraries = libraries
         self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
@@ -41,11 +44,16 @@ class ProcessFiles:
             raise
 
     async def bind(
-        self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str
+        self,
+        key: ProcessKey,
+        artefacts: tuple[Artefact, ...],
+        directory: Path,
+        python: str,
+        user: OsUser | None = None,
     ) -> tuple[BoundFile, ...]:
-        """Fetch the files of a process; ``cancel`` ends this. Raises Fatal, RetryLater."""
+        """Fetch the files of a process that runs as ``user``; ``cancel`` ends this. Raises Fatal, RetryLater."""
         name = process_name(key)
-        binding = asyncio.create_task(self._bring(key, artefacts, directory, python), name=f"bind {name}")
+        binding = asyncio.create_task(self._bring(key, artefacts, directory, python, user), name=f"bind {name}")
         self._binding[name] = binding
         try:
             await asyncio.wait({binding})
@@ -87,19 +95,22 @@ class ProcessFiles:
         await asyncio.gather(*self._rebinding, return_exceptions=True)
 
     async def _bring(
-        self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str
+        self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str, user: OsUser | None
     ) -> tuple[BoundFile, ...]:
         try:
+            await asyncio.to_thread(self._places.begin, key, user)
             await asyncio.to_thread(write_artefacts, self._places.directory(key) / ARTEFACTS_FILE, artefacts)
         except OSError as error:
             raise Fatal(f"cannot create the process's directory: {error.strerror} ({error.filename})") from error
-        return await self._libraries.bind(key.job_id, process_name(key), artefacts, directory, python=python)
+        return await self._libraries.bind(key.job_id, process_name(key), artefacts, directory, python=python, user=user)
 
     async def _take_back(self, key: ProcessKey, still_runs: Callable[[], bool]) -> None:
         name = process_name(key)
         try:
-            artefacts = await asyncio.to_thread(read_artefacts, self._places.directory(key) / ARTEFACTS_FILE)
-            await self._libraries.take_back(key.job_id, name, artefacts)
+            directory = self._places.directory(key)
+            artefacts = await asyncio.to_thread(read_artefacts, directory / ARTEFACTS_FILE)
+            user = await asyncio.to_thread(self._users.owner_of, directory)
+            await self._libraries.take_back(key.job_id, name, artefacts, user)
         except EmberkeepError as error:
             log.warning("cannot hold all files of an adopted process", process=name, reason=str(error))
         if not still_runs():  # it has ended in the meantime

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import os
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import structlog
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.files.errors import cannot_read
+from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
+from emberkeep.base.os_user import OsUser
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
+from emberkeep.daemons.taskmanager.run_as import make_shared
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
 
@@ -39,6 +43,22 @@ class ProcessPlaces:
         if isinstance(key, ExecutorKey):
             return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
         return attempt / "driver"
+
+    def begin(self, key: ProcessKey, user: OsUser | None) -> None:
+        """Make the directories of a process that is to run as ``user``, with its own directory empty. Blocks.
+
+        Nobody else can enter its own directory until it is handed over. For None, nothing is done. Raises OSError.
+        """
+        if user is None:
+            return
+        directory, logs = self.directory(key), self.log_stem(key).parent
+        for place in (directory, logs):
+            make_shared(place.parent, self._root.root)
+        remove_tree(directory)
+        directory.mkdir(mode=0o700)
+        with contextlib.suppress(FileExistsError):
+            logs.mkdir(mode=0o700)
+        os.chown(logs, user.uid, user.gid, follow_symlinks=False)
 
     def log_stem(self, key: ProcessKey) -> Path:
         logs = self._root.attempt_logs(key.job_id, key.attempt)
@@ -115,4 +135,4 @@ class ProcessPlaces:
         for job in sorted(root.iterdir()) if root.is_dir() else ():
             unused = [job] if job.name not in jobs else set(job.glob("*/executors/*")) - used
             for directory in unused:
-                shutil.rmtree(directory, ignore_errors=True)
+                remove_tree(directory)

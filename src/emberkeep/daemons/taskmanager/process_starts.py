@@ -5,26 +5,29 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from emberkeep.adapters.http.token_file import load_token
 from emberkeep.adapters.processes.start import StartRequest
-from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
+from emberkeep.base.configuration.layout import StateLayout, TlsFiles, WorkingDirectory
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.hostile import hand_over
 from emberkeep.base.identity import AttemptScope
 from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
+from emberkeep.base.os_user import OsUser
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
 from emberkeep.daemons.taskmanager.attempt_files import write_attempt_files
 from emberkeep.daemons.taskmanager.job_environment import inherited_environment
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.daemons.taskmanager.run_as import JobUsers, entered, give_storage
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.jobs.job_secrets import JobSecrets
-from emberkeep.jobs.model import ArtefactRole
+from emberkeep.jobs.model import ArtefactRole, JobGraph
 from emberkeep.local_state.model import DRIVER
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.spark.java import JavaRuntime
@@ -47,6 +50,8 @@ class LaunchNode:
     java: JavaRuntime
     configuration: Configuration
     tls: TlsFiles | None = None  # of the node; None: the cluster does not encrypt
+    users: JobUsers = field(default_factory=lambda: JobUsers({}, ""))
+    storage: StateLayout | None = None  # the shared storage, opened to ``users`` before their drivers start
 
 
 class ProcessStarts:
@@ -64,16 +69,24 @@ class ProcessStarts:
         allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else DRIVER
         return self._environment.environ(key.job_id, key.attempt, allocation_id)
 
-    def driver(self, key: DriverKey, request: StartDriver, files: tuple[BoundFile, ...]) -> StartRequest:
-        """Prepare a driver's directory, with the spec that the driver reads at its start. Raises Fatal."""
+    def driver(
+        self, key: DriverKey, request: StartDriver, files: tuple[BoundFile, ...], user: OsUser | None = None
+    ) -> StartRequest:
+        """Prepare the directory of a driver that runs as ``user``, with the spec that it reads at its start.
+
+        Raises Fatal.
+        """
         directory = self._places.directory(key)
         try:
             spec_file = self._write_spec(request, directory, files)
+            if user is not None:
+                give_storage(request, self._node.host, self._node.storage, user)
+            enter, current = entered(_working_directory(request) or directory, user, directory)
         except OSError as error:
             raise Fatal(f"cannot prepare the driver's directory: {error.strerror} ({error.filename})") from error
         return self._request(
             key,
-            (sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)),
+            (*enter, sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)),
             _environment(
                 self._node.configuration,
                 {
@@ -82,24 +95,38 @@ class ProcessStarts:
                     **self.added_environment(key),
                 },
                 base=None,
+                user=user,
             ),
-            _working_directory(request) or directory,
+            current,
+            user,
         )
 
-    def executor(self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...]) -> StartRequest:
-        """Prepare an executor's directory. Raises Fatal."""
+    def executor(
+        self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...], user: OsUser | None = None
+    ) -> StartRequest:
+        """Prepare the directory of an executor that runs as ``user``. Raises Fatal."""
         try:
-            launch = self._executor_launch(key, request, files)
+            launch = self._executor_launch(key, request, files, user)
             argv, environ = executor_command(launch)
         except OSError as error:
             raise Fatal(f"cannot prepare the executor's directory: {error.strerror} ({error.filename})") from error
-        return self._request(key, tuple(argv), environ, launch.work_dir)
+        return self._request(key, tuple(argv), environ, launch.work_dir, user)
 
     def _request(
-        self, key: ProcessKey, argv: tuple[str, ...], environ: dict[str, str], directory: Path
+        self,
+        key: ProcessKey,
+        argv: tuple[str, ...],
+        environ: dict[str, str],
+        directory: Path,
+        user: OsUser | None,
     ) -> StartRequest:
         log_stem = self._places.log_stem(key)
         log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if user is not None:
+            try:
+                hand_over(self._places.directory(key), user)
+            except OSError as error:
+                raise Fatal(f"cannot hand {error.filename} to {user.name}: {error.strerror}") from error
         return StartRequest(
             name=process_name(key),
             argv=argv,
@@ -107,6 +134,7 @@ class ProcessStarts:
             directory=directory,
             stdout=log_stem.with_name(f"{log_stem.name}.stdout"),
             stderr=self._places.stderr(key),
+            user=user,
         )
 
     def _write_spec(self, request: StartDriver, directory: Path, files: tuple[BoundFile, ...]) -> Path:
@@ -134,9 +162,15 @@ class ProcessStarts:
             checkpoints_recorded=request.checkpoints_recorded,
             checkpoints=request.checkpoints,
             procedure=request.procedure,
+            namespace_claim=self._namespace_claim(graph),
         )
         write_spec(directory / "spec.record", spec)
         return directory / "spec.record"
+
+    def _namespace_claim(self, graph: JobGraph) -> str:
+        if self._node.tls is None:
+            return ""  # nobody runs processes as other users then
+        return AttemptCredentials(load_token(self._node.token_file)).namespace_claim(graph.job_id, graph.namespace)
 
     def _credentials(self, scope: AttemptScope, directory: Path) -> tuple[Path, TlsFiles | None]:
         """Return the token's file and the TLS files for the driver of an attempt.
@@ -165,7 +199,7 @@ class ProcessStarts:
         return JobSecrets(load_token(self._node.token_file), os.urandom).open(key.job_id, sealed) if sealed else {}
 
     def _executor_launch(
-        self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...]
+        self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...], user: OsUser | None
     ) -> ExecutorLaunch:
         directory = self._places.directory(key)
         work_dir = directory / "work"
@@ -185,6 +219,7 @@ class ProcessStarts:
                 {**self._secrets(key, request.secrets), **request.environ, **self.added_environment(key)},
                 base=work_dir,
                 first=_of_the_previous_release(request),
+                user=user,
             ),
             work_dir=work_dir,
             local_dir=directory / "local",
@@ -193,7 +228,10 @@ class ProcessStarts:
             import_folders=_import_folders(request),
             jars=tuple(Path(file.path) for file in files if file.role is ArtefactRole.JAR),
             jars_first=request.jars_first,
-            class_archive=find_class_archive(self._node.java, default_directory(os.environ), os.environ),
+            # This process's archive is in its home directory, which other users cannot read.
+            class_archive=None
+            if user is not None
+            else find_class_archive(self._node.java, default_directory(os.environ), os.environ),
         )
 
 
@@ -204,13 +242,23 @@ def _working_directory(request: StartDriver) -> Path | None:
 
 
 def _environment(
-    configuration: Configuration, added: Mapping[str, str], *, base: Path | None, first: Iterable[str] = ()
+    configuration: Configuration,
+    added: Mapping[str, str],
+    *,
+    base: Path | None,
+    first: Iterable[str] = (),
+    user: OsUser | None = None,
 ) -> dict[str, str]:
     """Return the environment of a job's process: what it inherits, and ``added``, with a safe ``PYTHONPATH``.
 
-    ``base`` and ``first``: see ``with_safe_path``.
+    ``base`` and ``first``: see ``with_safe_path``. ``user``: as whom the process runs; what names places of this
+    process's user is left out then.
     """
-    environ, refused = with_safe_path({**inherited_environment(os.environ, configuration), **added}, base, first)
+    inherited = inherited_environment(os.environ, configuration)
+    if user is not None:
+        personal = {name for name in inherited if name.startswith("XDG_") or name == "TMPDIR"}
+        inherited = {name: value for name, value in inherited.items() if name not in personal} | user.environ()
+    environ, refused = with_safe_path({**inherited, **added}, base, first)
     for folder in refused:
         _warn(folder)
     return environ

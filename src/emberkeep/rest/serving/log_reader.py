@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from emberkeep.base.errors import Absent
+from emberkeep.base.files.hostile import open_to_read
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.protocol.rest_logs import LogInfo
@@ -88,18 +88,14 @@ def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
 
 
 def _open(path: Path, log_id: str) -> int:
-    """Open a regular file. Raises Absent.
+    """Open a regular file of the directory's owner. Raises Absent.
 
     Jobs own their log directories, so a job may have replaced its log with a link or a pipe.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_to_read(path)
     except OSError as error:
         raise Absent(f"log {log_id} cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Absent(f"log {log_id} cannot be read: it is not a regular file")
-    return descriptor
 
 
 def _info(entry: LogEntry) -> LogInfo:

@@ -2,15 +2,18 @@
 
 ``<directory>/<sha256>/content`` holds the archive's content; ``<sha256>/complete.record`` marks it complete. An archive
 is unpacked under a temporary name and renamed at the end, so a crash leaves either a complete archive or one without a
-record. Files are not synced one by one: the record names the boot in which it was written, and after a reboot the
-archive is unpacked again. Unused archives are deleted in two stages, as BLOBs are.
+record. If tasks run as another user, this user unpacks and owns the content, and nobody else can read it; everything
+else here belongs to this process's user. Files are not synced one by one: the record names the boot in which it was
+written, and after a reboot the archive is unpacked again. Unused archives are deleted in two stages, as BLOBs are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import secrets
+import shutil
 import threading
 from pathlib import Path
 
@@ -18,16 +21,20 @@ import structlog
 
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.files.hostile import hand_over, remove_tree
+from emberkeep.base.os_user import OsUser
 from emberkeep.base.process_identity import boot_id
 from emberkeep.blobs.staging import Staging
 from emberkeep.taskmanager.libraries.unpack_process import unpack_apart
-from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, remove_tree
+from emberkeep.taskmanager.libraries.unpacking import UnpackLimits
 
 log = structlog.get_logger(__name__)
 
 RECORD_KIND, RECORD_VERSION = "unpacked-archive", 1
 RECORD_FILE = "complete.record"
 CONTENT = "content"
+_COPY = "archive"
+_PASSABLE = 0o711
 _TEMPORARY_PREFIX = ".incoming-"
 _REMOVED_PREFIX = ".removed-"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -40,8 +47,10 @@ class UnpackedArchives:
     Methods belong to one event loop; disk work runs in threads.
     """
 
-    def __init__(self, directory: Path, limits: UnpackLimits = _LIMITS) -> None:
+    def __init__(self, directory: Path, limits: UnpackLimits = _LIMITS, user: OsUser | None = None) -> None:
+        """``user``: as whom tasks run that use the archives; None: as this process's user."""
         self._directory = directory
+        self._user = user
         self._limits = limits
         self._present: set[str] = set()
         self._holders: dict[str, set[str]] = {}
@@ -53,7 +62,7 @@ class UnpackedArchives:
     async def start(self) -> None:
         """Create the directory, delete an earlier process's incomplete archives, stage the others. Raises Fatal."""
         try:
-            self._present = await asyncio.to_thread(_take_over, self._directory)
+            self._present = await asyncio.to_thread(_take_over, self._directory, self._user)
         except OSError as error:
             raise Fatal(
                 f"cannot use {self._directory}: {error.strerror}", hint="check free space and permissions"
@@ -123,7 +132,9 @@ class UnpackedArchives:
         await asyncio.shield(flight)
 
     async def _fly(self, sha256: str, archive: Path, name: str) -> None:
-        await asyncio.to_thread(_unpack_aside, self._directory, sha256, archive, name, self._limits, self._stop)
+        await asyncio.to_thread(
+            _unpack_aside, self._directory, sha256, archive, name, self._limits, self._stop, self._user
+        )
         self._present.add(sha256)
         log.info("archive unpacked", archive=name, sha256=sha256)
 
@@ -158,9 +169,11 @@ class UnpackedArchives:
         return aside
 
 
-def _take_over(directory: Path) -> set[str]:
+def _take_over(directory: Path, user: OsUser | None) -> set[str]:
     """Return the complete archives of an earlier process; delete incomplete and temporary ones."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if user is not None:
+        directory.chmod(_PASSABLE)
     present = set()
     for path in sorted(directory.iterdir()):
         if _SHA256.fullmatch(path.name) and _is_complete(path):
@@ -180,13 +193,22 @@ def _is_complete(path: Path) -> bool:
 
 
 def _unpack_aside(
-    directory: Path, sha256: str, archive: Path, name: str, limits: UnpackLimits, stop: threading.Event
+    directory: Path,
+    sha256: str,
+    archive: Path,
+    name: str,
+    limits: UnpackLimits,
+    stop: threading.Event,
+    user: OsUser | None,
 ) -> None:
     temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
     target = directory / sha256
     try:
         temporary.mkdir(mode=0o700)
-        unpack_apart(archive, name, temporary / CONTENT, limits, stop)
+        if user is None:
+            unpack_apart(archive, name, temporary / CONTENT, limits, stop)
+        else:
+            _unpack_as(user, archive, name, temporary, limits, stop)
         write_record(temporary / RECORD_FILE, RECORD_KIND, RECORD_VERSION, boot_id().encode())
         if target.exists():  # part of it was deleted by hand
             remove_tree(target)
@@ -200,6 +222,25 @@ def _unpack_aside(
                 hint="check that disk: space and permissions",
             ) from error
         raise
+
+
+def _unpack_as(
+    user: OsUser, archive: Path, name: str, directory: Path, limits: UnpackLimits, stop: threading.Event
+) -> None:
+    """Let ``user`` unpack a copy of the archive into ``directory``, which is this process's again afterwards."""
+    copy = directory / _COPY
+    shutil.copyfile(archive, copy)
+    copy.chmod(0o600)
+    hand_over(directory, user)
+    unpack_apart(copy, name, directory / CONTENT, limits, stop, user)
+    os.chown(directory, os.geteuid(), os.getegid())
+    directory.chmod(_PASSABLE)
+    copy.unlink()
+    content = os.open(directory / CONTENT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(content, 0o500)
+    finally:
+        os.close(content)
 
 
 def _remove_all(paths: list[Path]) -> None:

@@ -17,7 +17,9 @@ from pathlib import Path
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
+from emberkeep.base.os_user import OsUser
 from emberkeep.blobs.model import permanent
 from emberkeep.blobs.ports import BlobAccess
 from emberkeep.jobs.archives import is_unpacked, is_wheel
@@ -54,44 +56,65 @@ class LibraryCache:
     ``holder`` in all methods names the task, uniquely on this node.
     """
 
-    def __init__(self, blobs: BlobAccess, archives: UnpackedArchives, *, retention: float) -> None:
-        """``retention``: seconds between two clean-ups of unpacked archives."""
+    def __init__(
+        self,
+        blobs: BlobAccess,
+        archives: UnpackedArchives,
+        *,
+        retention: float,
+        of_users: Mapping[OsUser, UnpackedArchives] | None = None,
+    ) -> None:
+        """``retention``: seconds between two clean-ups of unpacked archives. ``of_users``: archives for other users."""
         self._blobs = blobs
-        self._archives = archives
+        self._archives: dict[OsUser | None, UnpackedArchives] = {None: archives}
+        for user, theirs in (of_users or {}).items():
+            self._archives[user] = theirs
         self._retention = retention
-        self._checked: set[tuple[str, str]] = set()
+        self._checked: set[tuple[str, str, OsUser | None]] = set()
 
     async def start(self) -> None:
         """Take over what an earlier process has unpacked. Raises Fatal."""
-        await self._archives.start()
+        for archives in self._archives.values():
+            await archives.start()
 
     async def run(self) -> None:
         """Clean up at every interval, until cancelled."""
         while True:
             await asyncio.sleep(self._retention)
-            await self._archives.collect()
+            for archives in self._archives.values():
+                await archives.collect()
 
     async def close(self) -> None:
         """Delete all unpacked archives. Call at an orderly shutdown, when all tasks have ended."""
-        await self._archives.close()
+        for archives in self._archives.values():
+            await archives.close()
 
     async def leave(self) -> None:
         """Keep all unpacked archives for tasks that outlive this process. ``close`` does nothing afterwards."""
-        await self._archives.leave()
+        for archives in self._archives.values():
+            await archives.leave()
 
     async def bind(
-        self, owner: JobId, holder: str, artefacts: Sequence[Artefact], directory: Path, *, python: str = ""
+        self,
+        owner: JobId,
+        holder: str,
+        artefacts: Sequence[Artefact],
+        directory: Path,
+        *,
+        python: str = "",
+        user: OsUser | None = None,
     ) -> tuple[BoundFile, ...]:
         """Replace ``directory`` with one that has all ``artefacts``, and hold them until ``release``.
 
-        ``python``: the interpreter of Python workers; one from an archive is tested first. Raises Fatal, RetryLater;
-        after an error nothing is held.
+        ``python``: the interpreter of Python workers; one from an archive is tested first. ``user``: as whom the task
+        runs, None for this process's user; another user gets copies instead of links to the BLOB cache, which only this
+        process's user can read. Raises Fatal, RetryLater; after an error nothing is held.
         """
         try:
             wanted = _by_name(artefacts)
-            sources = await self._bring(owner, holder, wanted.values())
-            await self._check_python(python, wanted, sources)
-            await asyncio.to_thread(_fill, directory, wanted, sources)
+            sources = await self._bring(owner, holder, wanted.values(), user)
+            await self._check_python(python, wanted, sources, user)
+            await asyncio.to_thread(_fill, directory, wanted, sources, links_blobs=user is None)
         except Absent as error:
             self.release(owner, holder)
             raise Fatal(f"cannot fetch a file of the job: {error}") from error
@@ -109,13 +132,15 @@ class LibraryCache:
             for artefact in artefacts
         )
 
-    async def take_back(self, owner: JobId, holder: str, artefacts: Sequence[Artefact]) -> None:
-        """Hold the files of an adopted task again; they are already in its directory.
+    async def take_back(
+        self, owner: JobId, holder: str, artefacts: Sequence[Artefact], user: OsUser | None = None
+    ) -> None:
+        """Hold the files of an adopted task, which runs as ``user``, again; they are already in its directory.
 
         They are held until ``release``. Raises EmberkeepError if one of them is unavailable; the others are held.
         """
         found = await asyncio.gather(
-            *(self._bring(owner, holder, [artefact]) for artefact in _by_name(artefacts).values()),
+            *(self._bring(owner, holder, [artefact], user) for artefact in _by_name(artefacts).values()),
             return_exceptions=True,
         )
         for problem in found:
@@ -124,10 +149,13 @@ class LibraryCache:
 
     def release(self, owner: JobId, holder: str) -> None:
         """Release all files of a task that has ended. Unknown tasks are ignored."""
-        self._archives.release(holder)
+        for archives in self._archives.values():
+            archives.release(holder)
         self._blobs.release_all(owner, holder)
 
-    async def _bring(self, owner: JobId, holder: str, artefacts: Iterable[Artefact]) -> dict[str, Path]:
+    async def _bring(
+        self, owner: JobId, holder: str, artefacts: Iterable[Artefact], user: OsUser | None
+    ) -> dict[str, Path]:
         """Return the path of each artefact's content on this node, by name: a file, or a directory."""
         gate = asyncio.Semaphore(TRANSFERS)
 
@@ -136,7 +164,7 @@ class LibraryCache:
                 path = await self._blobs.acquire(owner, permanent(artefact.sha256), holder)
                 if _placing(artefact) is not _Placing.UNPACK:
                     return path
-                return await self._archives.use(artefact.sha256, path, artefact.name, holder)
+                return await self._archives[user].use(artefact.sha256, path, artefact.name, holder)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -145,15 +173,17 @@ class LibraryCache:
             raise failures.exceptions[0] from None
         return {name: task.result() for name, task in tasks.items()}
 
-    async def _check_python(self, python: str, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path]) -> None:
+    async def _check_python(
+        self, python: str, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path], user: OsUser | None
+    ) -> None:
         archives = [name for name, artefact in artefacts.items() if artefact.role is ArtefactRole.ARCHIVE]
         packed = packed_interpreter(python, archives)
         if packed is None:
             return
         name, path = packed
-        key = (artefacts[name].sha256, path)
+        key = (artefacts[name].sha256, path, user)
         if key not in self._checked:
-            await asyncio.to_thread(check_interpreter, sources[name], path, artefacts[name].name, PYTHON)
+            await asyncio.to_thread(check_interpreter, sources[name], path, artefacts[name].name, PYTHON, user)
             self._checked.add(key)
 
 
@@ -178,10 +208,12 @@ def _placing(artefact: Artefact) -> _Placing:
 def _by_name(artefacts: Iterable[Artefact]) -> dict[str, Artefact]:
     """Return the artefact to place under each name. One file may have several roles.
 
-    Raises Fatal if two different artefacts have the same name.
+    Raises Fatal if two different artefacts have the same name, or a name leads out of the directory.
     """
     named: dict[str, Artefact] = {}
     for artefact in artefacts:
+        if "/" in _name(artefact) or _name(artefact) in ("", ".", ".."):  # it may come from the job's own code
+            raise Fatal(f"{_name(artefact)!r} is not the name of a file in the job's directory")
         other = named.setdefault(_name(artefact), artefact)
         if other.sha256 != artefact.sha256 or _is_directory(other) != _is_directory(artefact):
             raise Fatal(
@@ -196,13 +228,16 @@ def _is_directory(artefact: Artefact) -> bool:
     return _placing(artefact) is _Placing.UNPACK
 
 
-def _fill(directory: Path, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path]) -> None:
+def _fill(
+    directory: Path, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path], *, links_blobs: bool
+) -> None:
     """Replace ``directory`` with one that has the artefacts. Blocks."""
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_tree(directory)
     directory.mkdir(mode=0o700, parents=True)
     for name, artefact in artefacts.items():
         target = directory / name
-        if _placing(artefact) is _Placing.COPY:
+        placing = _placing(artefact)
+        if placing is _Placing.COPY or (placing is _Placing.LINK and not links_blobs):
             shutil.copyfile(sources[name], target)
             target.chmod(0o700)  # executable, as in Spark: a file may be a program to pipe through
         else:

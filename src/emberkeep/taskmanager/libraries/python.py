@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.os_user import OsUser, credentials_of, environment_for
 from emberkeep.jobs.interpreter import PACKING_HINT
 
 START_SECONDS = 120.0
@@ -16,8 +17,10 @@ _PROGRAM = "import encodings, sys; print('%d.%d' % sys.version_info[:2])"
 _LAST_CHARACTERS = 600
 
 
-def check_interpreter(environment: Path, path: str, archive: str, python: str) -> None:
+def check_interpreter(environment: Path, path: str, archive: str, python: str, user: OsUser | None = None) -> None:
     """Check that the interpreter at ``path`` below ``environment`` starts and is Python ``python`` ("3.11"). Blocks.
+
+    The interpreter is code of the job: it runs as ``user``; None: as this process's user.
 
     Raises Fatal with the defect of ``archive`` and how to pack it instead.
     """
@@ -27,7 +30,7 @@ def check_interpreter(environment: Path, path: str, archive: str, python: str) -
         raise Fatal(
             f"{path} in {archive} is not executable", hint="pack the environment with tar, which keeps permissions"
         )
-    found = _start(interpreter, environment, path, archive)
+    found = _start(interpreter, environment, path, archive, user)
     if found != python:
         raise Fatal(
             f"{path} in {archive} is Python {found}, but this cluster's drivers run Python {python}",
@@ -49,7 +52,7 @@ def _check_links(interpreter: Path, path: str, archive: str) -> None:
     raise Fatal(f"{path} in {archive} is a link to {here}, which is not on this node", hint=PACKING_HINT)
 
 
-def _start(interpreter: Path, environment: Path, path: str, archive: str) -> str:
+def _start(interpreter: Path, environment: Path, path: str, archive: str, user: OsUser | None) -> str:
     """Start the interpreter and return the version that it prints."""
     try:
         process = subprocess.Popen(
@@ -58,6 +61,9 @@ def _start(interpreter: Path, environment: Path, path: str, archive: str) -> str
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            env=environment_for(user),
+            cwd=None if user is None else "/",
+            **credentials_of(user),
         )
     except OSError as error:
         reason = f"cannot be started: {error.strerror}"

@@ -19,6 +19,7 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
+from emberkeep.base.os_user import OsUser, credentials_of, environment_for
 from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, unpack
 
 _POLL_SECONDS = 0.2
@@ -43,8 +44,17 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None
 
 
-def unpack_apart(archive: Path, name: str, target: Path, limits: UnpackLimits, stop: threading.Event) -> None:
+def unpack_apart(
+    archive: Path,
+    name: str,
+    target: Path,
+    limits: UnpackLimits,
+    stop: threading.Event,
+    user: OsUser | None = None,
+) -> None:
     """Do what ``unpack`` does, in a process with the memory and time of ``limits``. Blocks until done or ``stop``.
+
+    ``user``: as whom the process runs; None: as this process's user.
 
     Raises Fatal as ``unpack`` does, and if the process exceeds its limits. In that case the contents of ``target`` are
     unusable, and no process changes them any more.
@@ -56,6 +66,9 @@ def unpack_apart(archive: Path, name: str, target: Path, limits: UnpackLimits, s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        env=environment_for(user),
+        cwd=None if user is None else "/",
+        **credentials_of(user),
     )
     with process:
         try:

@@ -10,7 +10,6 @@ import gzip
 import lzma
 import os
 import re
-import shutil
 import stat
 import tarfile
 import zipfile
@@ -88,13 +87,6 @@ def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, is_over
             f"cannot unpack {name}: {reason} ({_shown(str(error.filename or target))})",
             hint="check that disk: space and permissions",
         ) from error
-
-
-def remove_tree(path: Path) -> None:
-    """Delete a directory that ``unpack`` made, including read-only directories in it. Links are not followed."""
-    for directory, _, _ in os.walk(path):
-        Path(directory).chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def _unpack_tar(archive: Path, tree: _Tree) -> None:

@@ -15,6 +15,7 @@ from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.files import hostile
 from emberkeep.base.files.durable import write_record
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import own_identity
@@ -192,9 +193,9 @@ async def test_a_disk_that_hangs_does_not_stop_the_event_loop(tmp_path: Path, mo
     await bench.launcher.adopt({FIRST}, frozenset(), {FIRST.job_id})
     write_outcome(bench.file(FIRST), SUCCESS)
     asked, loop, answer = asyncio.Event(), asyncio.get_running_loop(), threading.Event()
-    read, opened, main = Path.read_bytes, Path.open, threading.get_ident()
+    read, opened, main = hostile.open_to_read, Path.open, threading.get_ident()
 
-    def hanging(path: Path) -> bytes:
+    def hanging(path: Path) -> int:
         loop.call_soon_threadsafe(asked.set)
         assert threading.get_ident() != main, f"{path} is read on the event loop"
         assert answer.wait(60.0)
@@ -204,7 +205,7 @@ async def test_a_disk_that_hangs_does_not_stop_the_event_loop(tmp_path: Path, mo
         assert threading.get_ident() != main, f"{path} is opened on the event loop"
         return opened(path, *arguments, **named)
 
-    monkeypatch.setattr(Path, "read_bytes", hanging)
+    monkeypatch.setattr(hostile, "open_to_read", hanging)
     monkeypatch.setattr(Path, "open", opening)
     bench.supervisor.end(Exit(process_name(FIRST), None))
     async with asyncio.timeout(60.0):

@@ -12,6 +12,7 @@ from emberkeep.adapters.processes.start import ProcessRecord, new_marker, record
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Unavailable
+from emberkeep.base.files import hostile
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.base.process_identity import own_identity
@@ -39,7 +40,14 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
             raise OSError(5, "Input/output error")
         return read(path)
 
+    def failing_to_open(path: Path) -> int:
+        if path in paths:
+            raise OSError(5, "Input/output error")
+        return opened(path)
+
+    opened = hostile.open_to_read
     monkeypatch.setattr(Path, "read_bytes", failing)
+    monkeypatch.setattr(hostile, "open_to_read", failing_to_open)
     return paths
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.hostile import remove_tree
 from emberkeep.jobs.archives import is_unpacked
-from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, remove_tree, unpack
+from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, unpack
 from tests.unit.taskmanager.libraries.archives import regular, special, tar, zipped
 
 SMALL = UnpackLimits(members=10, size=10_000_000, ratio=10, free=20_000)
