@@ -10,6 +10,7 @@ import pytest
 
 from emberkeep.adapters.processes.log_retention import prune_once
 from emberkeep.adapters.processes.start import StartRequest, launch, new_marker
+from emberkeep.adapters.shared_storage.cluster import _remove_tree as remove_checkpoints
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Damaged, Fatal, InvalidInput
@@ -303,6 +304,16 @@ def test_deletion_follows_no_link_and_leaves_nothing(tmp_path: Path, secret: Pat
 def test_a_tree_that_is_deeper_than_any_path_is_deleted(tmp_path: Path) -> None:
     """Python's own deletion ends with a RecursionError there, or without descriptors."""
     top = tmp_path / "jobs" / "job"
+    make_deep(top)
+    assert prune_once(tmp_path / "jobs", 0, frozenset()) == []  # the newest stays
+    remove_tree(top)
+    assert not top.exists()
+    make_deep(tmp_path / "checkpoints")
+    remove_checkpoints(tmp_path / "checkpoints")
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def make_deep(top: Path) -> None:
     top.mkdir(parents=True)
     current = os.open(top, os.O_RDONLY)
     for _ in range(3000):
@@ -311,9 +322,6 @@ def test_a_tree_that_is_deeper_than_any_path_is_deleted(tmp_path: Path) -> None:
         os.close(current)
         current = inner
     os.close(current)
-    assert prune_once(tmp_path / "jobs", 0, frozenset()) == []  # the newest stays
-    remove_tree(top)
-    assert not top.exists()
 
 
 def test_the_output_of_a_daemon_is_its_users(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE
 from emberkeep.base.errors import Damaged, EmberkeepError, InvalidInput, Unavailable
 from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory
+from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.files.ownership import (
     OwnedByAnother,
     OwnedPlaceKind,
@@ -357,8 +358,10 @@ def _remove_tree(directory: Path) -> None:
         shutil.rmtree(directory)
     except FileNotFoundError:
         return
-    except OSError as error:
-        raise cannot_write(directory, error) from error
+    except (OSError, RecursionError) as error:
+        remove_tree(directory)  # a job may have made it deeper than Python can go down
+        if directory.is_symlink() or directory.exists():
+            raise cannot_write(directory, error if isinstance(error, OSError) else OSError(str(error))) from error
 
 
 def _remove_file(path: Path) -> None:
