@@ -190,8 +190,12 @@ def state_read(task_managers: Sequence[TaskManagerSummary]) -> str:
 
 
 def up(cluster: Cluster) -> None:
-    """Start the daemons that are not running. Raises CommandFailed."""
-    cluster.up(NODES, 2, JOB_MANAGERS, DEFINITIONS)
+    """Start the daemons that are not running. Raises CommandFailed.
+
+    Each node has one slot: with two, both executors could end up beside the driver, and no other node to evacuate would
+    be left.
+    """
+    cluster.up(NODES, 1, JOB_MANAGERS, DEFINITIONS)
 
 
 def submit(cluster: Cluster, flights: Path, output: Path, savepoint: str | None = None) -> JobId:
