@@ -30,7 +30,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
     messages.ReportOutcome: ("lineage", "known_epoch"),
     messages.StartDriver: ("checkpoints_recorded", "lineage"),
-    messages.StartExecutor: ("python_path_owner", "secrets"),
+    messages.StartExecutor: ("python_path_owner", "secrets", "namespace_claim"),
     messages.StopDriver: ("lineage",),
     messages.StopTaskManager: ("lineage",),
     messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),

@@ -58,11 +58,18 @@ def at(location: Path | str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def attacked(directory: Path, roots: Iterable[Path] = ()) -> AsyncIterator[tuple[Attacker, StateLayout]]:
-    """Serve a gateway whose job JOB uses ``roots`` besides its own root."""
-    texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory / "state")}
+async def attacked(
+    directory: Path, roots: Iterable[Path] = (), storage: Path | None = None
+) -> AsyncIterator[tuple[Attacker, StateLayout]]:
+    """Serve a gateway whose job JOB uses ``roots`` besides its own root. ``storage``: None for one in the state."""
+    texts = {
+        "state.backend.local-recovery": "true",
+        "emberkeep.state-dir": str(directory / "state"),
+        "high-availability.storageDir": "" if storage is None else str(storage),
+    }
     configuration = Configuration().with_texts(texts, "the test")
     layout = StateLayout(directory / "state", configuration)
+    layout.root.mkdir(exist_ok=True)
     for job in (JOB, OTHER):
         (layout.checkpoints / job / "q" / "offsets").mkdir(parents=True)
         (layout.checkpoints / job / "q" / "offsets" / "0").write_bytes(b"an offset")
@@ -118,6 +125,17 @@ async def test_working_directory_storage_and_system_stay_closed(tmp_path: Path) 
             assert (await attacker.ask("GET", at(place), "LISTSTATUS"))[0] == 400
         for place in ("/proc", "/proc/self", "/proc/self/root", "/proc/self/cwd", "/etc", "/sys"):
             assert (await attacker.ask("GET", at(place), "LISTSTATUS"))[0] == 400
+
+
+@pytest.mark.parametrize("kind", ["graphs", "blobs", "savepoints", "audit", "clusters"])
+async def test_the_shared_storage_stays_closed_even_if_a_script_names_it(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "shared" / kind
+    place.mkdir(parents=True)
+    (place / "file").write_bytes(SECRET)
+    async with attacked(tmp_path, [place], tmp_path / "shared") as (attacker, _):
+        assert (await attacker.ask("GET", at(place), "LISTSTATUS"))[0] == 400
+        assert (await attacker.ask("DELETE", f"{at(place)}/file", "DELETE"))[0] == 400
+    assert (place / "file").read_bytes() == SECRET
 
 
 async def test_links_lead_nowhere_even_if_they_replace_a_directory(tmp_path: Path) -> None:
