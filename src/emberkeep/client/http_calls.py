@@ -36,10 +36,12 @@ _QUOTA_PATIENCE = 60.0  # the longest wait of one call for its quota, in seconds
 
 @dataclass(frozen=True)
 class Request:
-    """A request. ``body`` creates the body, again for each try. ``limits`` are this request's deadlines.
+    """A request, which may be sent several times. ``limits`` are its deadlines.
 
-    ``sink`` receives the content of a successful reply as it arrives, in place of ``HttpReply.body``, again for each
-    try.
+    ``body`` is called for each try and returns the body.
+
+    ``sink`` receives the content of a successful reply as it arrives, in place of ``HttpReply.body``. After a broken
+    try, it receives the content from the beginning.
     """
 
     method: str
@@ -218,7 +220,7 @@ def _may_be_done(error: RetryLater) -> bool:
 
 
 def _broke_off(error: RetryLater) -> bool:
-    """True if the error is that an accepted connection has broken."""
+    """True if the connection broke after the server had accepted it."""
     cause = error.__cause__
     broken = isinstance(cause, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError)
     return broken and not isinstance(cause, aiohttp.ClientConnectorError)

@@ -9,7 +9,7 @@ from emberkeep.slots.shelves import Due
 
 
 class LackingJobs:
-    """The jobs that lack slots, and only those. A job that turns out to lack slots makes the next round ``due``.
+    """The jobs that lack slots, and only those. As soon as a job lacks a slot, a round of matching is ``due``.
 
     ``shares``: namespaces have a quota, so what a job gives up may let another job of its namespace have a slot.
     """

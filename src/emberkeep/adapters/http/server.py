@@ -1,4 +1,4 @@
-"""Our HTTP ports. A port is bound first, so that its address can be published, and served once all is ready."""
+"""Our HTTP ports. A port is bound first, so that its address can be published, and served once everything is ready."""
 
 from __future__ import annotations
 

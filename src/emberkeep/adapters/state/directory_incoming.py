@@ -71,7 +71,9 @@ class IncomingDirectory:
             self._files.remove_directory(INCOMING, directory=root)
 
     def _sweep(self, directory: int) -> None:
-        """Remove what crashed processes left. Directories are always removed: they are here only to be deleted."""
+        """Remove the files that crashed processes left in ``directory``, and all directories in it.
+
+        Directories are moved there only to be deleted."""
         try:
             os.utime(directory)
             now = os.fstat(directory).st_mtime  # the file server's clock

@@ -106,10 +106,10 @@ class LeaderEpoch:
         return int(stat.version)
 
     async def _last_leader(self, epoch: Znode) -> LeaderRecord | None:
-        """Return the record in the epoch node; None if there is none that can be used.
+        """Return the leader's record in the epoch node; None if the node is empty, or its record is forged.
 
-        Raises Fatal if this root's records are not signed with this cluster's key. If only the epoch is forged, the
-        next epoch replaces it.
+        The next epoch replaces a forged record. Raises Fatal if the owner's record below the same root node is not
+        signed with this cluster's key either.
         """
         try:
             return _leader(epoch, self._layout.epoch)

@@ -86,7 +86,7 @@ def from_definitions(definitions: Iterable[str]) -> list[Source]:
 
 
 def environment_variable(key: str) -> str:
-    """Return the environment variable that sets ``key``."""
+    """Return the name of the environment variable that sets the option ``key``."""
     return _PREFIX + key.removeprefix("emberkeep.").replace(".", "__").replace("-", "_").upper()
 
 

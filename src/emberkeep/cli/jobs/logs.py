@@ -81,7 +81,10 @@ async def show_job_manager_log(client: RestClient, name: str | None, reading: Lo
 
 
 def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
-    """Return the log of that name; without a name, the daemon's current log, or None if there are several."""
+    """Return the log called ``name``; without a name, the current log of the daemon, whose logs are of this ``kind``.
+
+    Return None if the daemon has several current logs. Raises Absent.
+    """
     if name is not None:
         for log in logs:
             if log.name == name:

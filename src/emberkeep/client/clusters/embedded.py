@@ -56,7 +56,7 @@ class EmbeddedOptions:
 
 
 class EmbeddedCluster:
-    """The child and its directory.
+    """The child process that runs a cluster for one command, and its directory.
 
     Call ``start``, then ``supervise``, which restarts the child, and ``stop`` at the end.
     """

@@ -25,7 +25,10 @@ _SAVEPOINTS = "savepoints"
 
 @dataclass(frozen=True)
 class PrivateStorage:
-    """The private storage for each run. ``configuration`` is the cluster's, without ``definitions``."""
+    """The private storage of clusters that live for one ``emberkeep run``.
+
+    ``configuration``: that of such a cluster, without the settings that ``definitions`` returns.
+    """
 
     configuration: Configuration
 

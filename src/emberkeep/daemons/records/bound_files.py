@@ -24,7 +24,7 @@ def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps 
 
 
 def read_artefacts(path: Path) -> tuple[Artefact, ...]:
-    """Return the recorded artefacts. Blocks. Raises Absent, Unavailable, Fatal."""
+    """Read the recorded artefacts from the disk; this blocks. Raises Absent, Unavailable, Fatal."""
     try:
         return from_json(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION, read_bytes), tuple[Artefact, ...])
     except msgspec.DecodeError as error:

@@ -138,7 +138,7 @@ class ProcessLauncher:
         await self._ends.leave()
 
     async def run(self) -> NoReturn:
-        """Wait until cancelled. Raises an error that prevented the report of a process's end."""
+        """Wait until cancelled. If the end of a process could not be reported, raise the error that prevented it."""
         await self._ends.run()
 
     async def start_driver(self, request: StartDriver) -> int:

@@ -97,7 +97,7 @@ class JobMasterReports(ActorPart):
         return job
 
     def _take_status(self, job: ManagedJob, attempt: int, status: JobMasterStatus) -> bool:
-        """Take a status. Return False if a newer status is known."""
+        """Accept a JobMaster's status. Return False if a newer one is known."""
         if not job.take(status):
             return False
         if status.exceptions != job.noted:

@@ -158,7 +158,7 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         """Note that the requester did not get the BLOB from its peer. Serve it here, then call ``download_ended``."""
 
     def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
-        """Note that the cache at this address has the BLOB, from whatever source, and can serve it."""
+        """Record that the cache at this address has the BLOB, from whatever source, and can serve it."""
 
     def forget_peer(self, peer: str) -> None:
         """Note that there is no longer a cache at this address."""

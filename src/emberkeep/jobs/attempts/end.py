@@ -32,9 +32,10 @@ class AttemptEnd:
             self.driver_gone(end, now)
 
     def ends_as_judged(self, now: Moment) -> bool:
-        """Judge a driver's end that was reported while the graph could not be read.
+        """Judge a driver's end that was reported while the job graph was unreadable.
 
-        Return True if the script has succeeded; in that case the job ends as FINISHED.
+        The graph says whether and how to restart the job. Return True if the script has succeeded; in that case the job
+        ends as FINISHED.
         """
         job = self._job
         end, job.end_to_judge = job.end_to_judge, None

@@ -125,7 +125,7 @@ class ExecutorFunctions:
         self._ask(self._settled(), method, list(arguments))
 
     def snapshot_state(self) -> dict[str, bytes]:
-        """Return the state of every instance and the states without one, by function and number.
+        """Return the states of all instances, and the states that wait for an instance, by ``<function>@<number>``.
 
         Raises UserFunctionFailed.
         """

@@ -49,7 +49,7 @@ def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str,
 
 
 def build_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
-    """Return the archive; build it first if needed (30 s of one core, 150 MB). One process builds at a time.
+    """Return the archive; build it first if needed (30 s on one core, 150 MB on disk). One process builds at a time.
 
     Raises ClassArchiveFailed; jobs also run without an archive.
     """

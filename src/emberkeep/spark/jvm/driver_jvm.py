@@ -54,7 +54,7 @@ class SubmitArguments:
 def split_submit_arguments(text: str) -> SubmitArguments:
     """Split spark-submit options: ``--conf``, ``--driver-memory``, ``--name``, ``--master`` become settings.
 
-    Raises InvalidSparkConfiguration for an open quote, a missing value or ``--properties-file``.
+    Raises InvalidSparkConfiguration for an unclosed quote, a missing value or ``--properties-file``.
     """
     named = {"--driver-memory": "spark.driver.memory", "--name": "spark.app.name", "--master": "spark.master"}
     try:

@@ -49,7 +49,7 @@ class AwaitGate:
 
     @property
     def is_closed(self) -> bool:
-        """True if the gate is held or ended."""
+        """True if a stop holds the script's awaits, or has ended them."""
         with self._changed:
             return self._state is not _State.OPEN
 

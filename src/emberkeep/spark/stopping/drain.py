@@ -174,7 +174,7 @@ class QueryDrains:
             raise self._after_failure(files, location, query, error) from error
 
     def _after_failure(self, files: HadoopFiles, location: str, query: ScriptQuery, failure: Fatal) -> Fatal:
-        """Abandon the drain of a failed batch if possible. Return the exception to raise."""
+        """Abandon a drain whose planned batch failed, unless the output has that batch. Return the error to raise."""
         state = log_state(files, location)
         if not state.drained or state.is_between_batches:
             return failure
