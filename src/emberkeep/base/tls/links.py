@@ -25,6 +25,7 @@ from emberkeep.base.tls.shown_certificate import check_shown
 log = structlog.get_logger(__name__)
 
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_MOST_READS = 20  # of files that others replace
 _RETRY_SECONDS = 60.0  # after files that cannot be used, unless they change before
 
 _Stamp = tuple[tuple[int, int], ...]
@@ -49,9 +50,8 @@ class TlsLinks:
         self.files = files
         self._mutual = mutual
         self._lock = threading.Lock()
-        self._stamp = _stamp(files)
         self._retry_at: float | None = None  # the files of ``_stamp`` cannot be used
-        self._current = _contexts(files, mutual=mutual)
+        self._stamp, self._current = _read_whole(files, mutual=mutual)
         # Every handshake begins in these contexts, which pass it to the ones with the newest certificate.
         self.server = self._current.server
         self.server.sni_callback = self._choose
@@ -75,7 +75,7 @@ class TlsLinks:
         if stamp == self._stamp and (self._retry_at is None or since_boot() < self._retry_at):
             return
         self._stamp = stamp
-        self._current = _contexts(self.files, mutual=self._mutual)
+        self._stamp, self._current = _read_whole(self.files, mutual=self._mutual)
         self._retry_at = None
         log.info("using a renewed certificate", path=self.files.certificate)
 
@@ -147,6 +147,25 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
     context.num_tickets = 0  # our clients keep connections and resume no sessions
     _load_certificate(context, files)
     return context
+
+
+def _read_whole(files: TlsFiles, *, mutual: bool) -> tuple[_Stamp, _Contexts]:
+    """Return contexts that use ``files``, none of which was replaced in the meantime, and the files' stamp.
+
+    OpenSSL reads a file twice that has a certificate and its key. Another daemon of the node may replace the file
+    between, because it needs a certificate for one more address. Raises Fatal.
+    """
+    for _ in range(_MOST_READS - 1):
+        stamp = _stamp(files)
+        try:
+            contexts = _contexts(files, mutual=mutual)
+        except Fatal:
+            if _stamp(files) == stamp:
+                raise
+            continue
+        if _stamp(files) == stamp:
+            return stamp, contexts
+    return _stamp(files), _contexts(files, mutual=mutual)
 
 
 def _contexts(files: TlsFiles, *, mutual: bool) -> _Contexts:

@@ -10,6 +10,7 @@ import pytest
 
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
+from emberkeep.base.tls import links
 from emberkeep.base.tls.authority import Authority
 from emberkeep.base.tls.links import TlsLinks, client_context
 from tests.support.certificates import cluster_tls, files_in
@@ -118,3 +119,27 @@ def test_a_client_trusts_only_the_clusters_ca(tmp_path: Path) -> None:
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+
+
+def test_a_certificate_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Daemons that start together on one node each ask for a certificate with their own address."""
+    authority, files = Authority(tmp_path), files_in(tmp_path)
+    authority.ensure(["node-0"])
+    load, replaced = links._load_certificate, 0
+
+    def replacing(context: ssl.SSLContext, read: TlsFiles) -> None:
+        nonlocal replaced
+        load(context, read)
+        if replaced < 3:
+            replaced += 1
+            authority.ensure([f"node-{replaced}"])
+            raise Fatal("key values mismatch")
+
+    monkeypatch.setattr(links, "_load_certificate", replacing)
+    TlsLinks(files, mutual=True)
+    assert replaced == 3
+    monkeypatch.setattr(links, "_load_certificate", lambda *_: (_ for _ in ()).throw(Fatal("damaged")))
+    with pytest.raises(Fatal, match="damaged"):
+        TlsLinks(files, mutual=True)
