@@ -83,7 +83,7 @@ class Member:
     block: BlockState = BlockState.NONE
     ending: EndingState = EndingState.STAYS
     claimed_by: JobId | None = None  # kept free for a driver that has waited for a long time
-    claimed_memory: int = 0  # MiB that this driver needs, withheld from slots
+    claimed_memory: int = 0  # MiB that this driver needs
     free_slots: int = 0
     free_cores: int = 0
     free_memory: int = 0
@@ -156,13 +156,26 @@ class Member:
         self.free_cores -= allocation.profile.cores
         self.free_memory -= allocation.profile.memory_mb
 
+    @property
+    def withheld_memory(self) -> int:
+        """MiB that slots leave free for the driver that claims this task manager.
+
+        While every driver place is taken, the claim waits for another driver to end, and that driver's memory becomes
+        free with its place. Only what the smallest of them leaves missing is withheld.
+        """
+        if not self.claimed_memory or self.free_places > 0:
+            return self.claimed_memory
+        ending = [driver.memory_mb for driver in self.drivers if driver.live]
+        ending += [reservation.memory_mb for reservation in self.reservations.values()]
+        return max(0, self.claimed_memory - min(ending, default=0))
+
     def usable_level(self) -> int:
-        if not self.is_open or self.free_memory - self.claimed_memory <= 0:
+        if not self.is_open or self.free_memory - self.withheld_memory <= 0:
             return 0
         return max(0, min(self.free_slots, self.free_cores))
 
     def fits(self, profile: ResourceProfile) -> bool:
-        memory = self.free_memory - self.claimed_memory
+        memory = self.free_memory - self.withheld_memory
         return self.free_slots > 0 and profile.cores <= self.free_cores and profile.memory_mb <= memory
 
     @property

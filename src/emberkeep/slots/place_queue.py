@@ -2,7 +2,7 @@
 
 A driver that fits nowhere does not hold up smaller ones behind it until it has waited for ``patience`` seconds. Then it
 claims one task manager that is large enough: that task manager takes no other drivers, and no slots that would use the
-memory which the driver needs. So a large driver cannot starve. Running work is never displaced. Work on the claimed
+memory which the driver will still need once it has a place. So a large driver cannot starve. Running work is never displaced. Work on the claimed
 task manager may itself need a slot before it can end, so a claim lasts for ``patience`` seconds at most, and no new
 claim is made for the next ``patience`` seconds.
 """

@@ -481,7 +481,7 @@ class Cluster(RuleBasedStateMachine):
         assert drivers + granted_to_team <= TEAM_DRIVERS or not granted_to_team, "no driver above the quota"
         if not matches.places:  # else the room has changed before the slots were given
             for member in self.slots.task_managers.all():
-                room[member.info.id][2] -= member.claimed_memory  # kept for a driver that has waited for long
+                room[member.info.id][2] -= member.withheld_memory  # kept for a driver that has waited for long
             self._judge(matches.slots, room, avoided, held, wants, spread)
         for allotted in matches.slots:
             assert allotted.allocation.id not in self.given, "a slot is given once"

@@ -561,6 +561,11 @@ class TestClaims:
         rig.want(running, 2)
         assert per_job(rig.match(PATIENCE)) == {running: 2}
 
+    def test_slots_may_use_the_memory_that_becomes_free_with_the_place(self, rig: Rig) -> None:
+        _, running = self.claim(rig, 512)
+        rig.want(running, 1, profile=ResourceProfile(cores=1, memory_mb=8192 - 512))
+        assert per_job(rig.match(PATIENCE)) == {running: 1}
+
     def test_it_ends_so_that_what_the_driver_waits_for_can_end(self, rig: Rig) -> None:
         registered, running = self.claim(rig, 8192)
         rig.want(running, 2)
