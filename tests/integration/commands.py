@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,8 @@ _INHERITED = ("PATH", "JAVA_HOME", "LANG", "LC_ALL")
 QUICK_JVMS = {
     f"spark.{which}.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" for which in ("driver", "executor")
 }
+STORY_LINES = 12  # of each JobManager
+
 SMALL = (
     *("--driver-memory", "512m", "--executor-memory", "512m"),
     *(word for key, value in QUICK_JVMS.items() for word in ("--conf", f"{key}={value}")),
@@ -121,5 +124,19 @@ class Shell:
     def done(self, *words: str) -> Ended:
         """A command that must succeed."""
         ended = self.run(*words)
-        assert ended.code == 0, f"emberkeep {' '.join(words)}: {ended}"
+        assert ended.code == 0, f"emberkeep {' '.join(words)}: {ended}\n{self.leaders_story()}"
         return ended
+
+    def leaders_story(self) -> str:
+        """What each JobManager last logged about leadership, and its last warnings."""
+        story = []
+        for log in sorted(self.state.glob("jobmanager*/**/jobmanager.log")):
+            entries = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+            told = [each for each in entries if each.get("level") != "info" or "lead" in each.get("event", "")]
+            story += [f"--- {log.parent.parent.name}", *map(_shortened, told[-STORY_LINES:])]
+        return "\n".join(story)
+
+
+def _shortened(entry: dict[str, object]) -> str:
+    kept = {name: entry[name] for name in ("timestamp", "event", "was", "now", "because", "reason") if name in entry}
+    return str(kept)[:300]
