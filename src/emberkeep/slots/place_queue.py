@@ -1,10 +1,10 @@
 """The queue of drivers that wait for a place, in the order of submission. Part of the SlotManager.
 
 A driver that fits nowhere does not hold up smaller ones behind it until it has waited for ``patience`` seconds. Then it
-claims one task manager that is large enough: that task manager takes no other drivers, and no slots that would use the
-memory which the driver will still need once it has a place. So a large driver cannot starve. Running work is never displaced. Work on the claimed
-task manager may itself need a slot before it can end, so a claim lasts for ``patience`` seconds at most, and no new
-claim is made for the next ``patience`` seconds.
+claims one task manager that is large enough: that task manager takes no other drivers, and no slots that would use
+memory which the driver will still need once it has a place. So a large driver cannot starve. Running work is never
+displaced. Work on the claimed task manager may itself need a slot before it can end, so a claim lasts for ``patience``
+seconds at most, and no new claim is made for the next ``patience`` seconds.
 """
 
 from __future__ import annotations
