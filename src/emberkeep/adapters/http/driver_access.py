@@ -44,9 +44,9 @@ class CalledDrivers:
         """
         known = self._known.get(scope)
         if known is None:
-            from emberkeep.base.tls.attempt_certificate import attempt_certificate
+            from emberkeep.base.tls.seeded_certificate import seeded_certificate
 
-            certificate = attempt_certificate(self._credentials.certificate_seed(scope))
+            certificate = seeded_certificate(self._credentials.certificate_seed(scope))
             headers = {"Authorization": f"Bearer {self._credentials.token(scope)}"}
             known = headers, aiohttp.Fingerprint(certificate.fingerprint)
             if len(self._known) >= _MOST_KNOWN:

@@ -11,7 +11,7 @@ from typing import Final
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.files.durable import write_file
 from emberkeep.base.identity import AttemptScope
-from emberkeep.base.tls.attempt_certificate import attempt_certificate
+from emberkeep.base.tls.seeded_certificate import seeded_certificate
 from emberkeep.identities.attempts import AttemptCredentials
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name
@@ -29,6 +29,6 @@ def write_attempt_files(
     """
     token, certificate, ca = (directory / name for name in (TOKEN_FILE, CERTIFICATE_FILE, CA_FILE))
     write_file(token, f"{credentials.token(scope)}\n".encode())
-    write_file(certificate, attempt_certificate(credentials.certificate_seed(scope)).pem)
+    write_file(certificate, seeded_certificate(credentials.certificate_seed(scope)).pem)
     write_file(ca, Path(node.ca).read_bytes())
     return token, TlsFiles(certificate=str(certificate), key=str(certificate), ca=str(ca))

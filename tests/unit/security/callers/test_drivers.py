@@ -21,8 +21,8 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Forbidden, RetryLater
 from emberkeep.base.identity import AttemptScope
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId, TaskManagerId
-from emberkeep.base.tls.attempt_certificate import attempt_certificate
 from emberkeep.base.tls.links import TlsLinks
+from emberkeep.base.tls.seeded_certificate import seeded_certificate
 from emberkeep.daemons.taskmanager.attempt_files import write_attempt_files
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.jobs.model import AttemptOutcome
@@ -131,7 +131,7 @@ def test_a_token_proves_its_attempt_and_no_other() -> None:
 
 def test_each_attempt_has_a_key_of_its_own_which_can_be_made_again() -> None:
     def fingerprint(credentials: AttemptCredentials, scope: AttemptScope) -> bytes:
-        return attempt_certificate(credentials.certificate_seed(scope)).fingerprint
+        return seeded_certificate(credentials.certificate_seed(scope)).fingerprint
 
     others = [AttemptScope(OWN.job_id, 3), AttemptScope(job_id(2), 2)]
     assert fingerprint(AttemptCredentials(TOKEN), OWN) == fingerprint(CREDENTIALS, OWN)

@@ -21,14 +21,14 @@ _UNTIL: Final = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)  # RFC 5280
 
 
 @dataclass(frozen=True)
-class AttemptCertificate:
+class SeededCertificate:
     """``pem``: the certificate and its key, in one file. ``fingerprint``: SHA-256 of the certificate, 32 bytes."""
 
     pem: bytes = field(repr=False)
     fingerprint: bytes
 
 
-def attempt_certificate(seed: bytes) -> AttemptCertificate:
+def seeded_certificate(seed: bytes) -> SeededCertificate:
     """Return the certificate that belongs to ``seed``, 32 bytes. Ed25519 signs without random numbers (RFC 8032)."""
     key = ed25519.Ed25519PrivateKey.from_private_bytes(seed)
     certificate = (
@@ -45,4 +45,4 @@ def attempt_certificate(seed: bytes) -> AttemptCertificate:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM) + private
-    return AttemptCertificate(pem, certificate.fingerprint(hashes.SHA256()))
+    return SeededCertificate(pem, certificate.fingerprint(hashes.SHA256()))
