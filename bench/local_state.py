@@ -30,6 +30,8 @@ from bench.plan import Plan, say
 from emberkeep.spark.jvm.state_gateway_conf import (
     CREDENTIAL_VARIABLE,
     GATEWAY_VARIABLE,
+    TRUST_VARIABLE,
+    HadoopSite,
     gateway_settings,
     process_environment,
 )
@@ -143,7 +145,7 @@ class _Turn:
 
 
 def _gateway_uri(query: str) -> str:
-    return f"webhdfs://localhost/{JOB}/own/{query}"
+    return f"swebhdfs://localhost/{JOB}/own/{query}"
 
 
 def _turns(done: Run, word: str) -> list[_Turn]:
@@ -163,7 +165,7 @@ def _job(
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-        **gateway_settings({}, ""),
+        **gateway_settings({}, HadoopSite(), encrypts=True),
     }
     options = [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
     java = ["--driver-java-options", f"-Djava.io.tmpdir={directory}"]
@@ -184,7 +186,8 @@ def _gateway(directory: Path, distance: str) -> Iterator[dict[str, str]]:
     try:
         assert server.stdout is not None
         address, credential = server.stdout.readline().split()
-        yield process_environment({GATEWAY_VARIABLE: address, CREDENTIAL_VARIABLE: credential})
+        trust = str(directory / "tm" / "state-trust.p12")
+        yield process_environment({GATEWAY_VARIABLE: address, CREDENTIAL_VARIABLE: credential, TRUST_VARIABLE: trust})
     finally:
         end(server, signal.SIGKILL)
         if server.stdout is not None:

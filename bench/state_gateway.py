@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from bench.measure import Figure, ratios
 from bench.plan import Plan
 from bench.state_gateway_server import JOB
 from emberkeep.base.files.durable import sync_directory
-from emberkeep.protocol.hadoop_token import encode
+from emberkeep.protocol.hadoop_token import ENCRYPTED_KIND, encode
 
 _AT_ONCE = 12  # tasks of a node
 _SMALL = 10 * 1024  # bytes: a delta of a small micro-batch
@@ -52,9 +53,11 @@ class _Found:
 class _Client:
     """One connection, which is kept: the requests of Hadoop's client for a task."""
 
-    def __init__(self, address: str, credential: str) -> None:
-        self._http = http.client.HTTPConnection(address, timeout=300)
-        self._shown = f"delegation={encode(credential, '127.0.0.1:9870')}"
+    def __init__(self, address: str, credential: str, certificate: Path) -> None:
+        self._http = http.client.HTTPSConnection(
+            address, timeout=300, context=ssl.create_default_context(cafile=certificate)
+        )
+        self._shown = f"delegation={encode(credential, ENCRYPTED_KIND, '127.0.0.1:9871')}"
         self._address = address
 
     def _ask(self, method: str, target: str, body: bytes | None = None) -> tuple[http.client.HTTPResponse, bytes]:
@@ -70,7 +73,7 @@ class _Client:
 
     def upload(self, name: str, data: bytes) -> None:
         answer, _ = self._ask("PUT", self._target(name, "CREATE&overwrite=true"))
-        self._ask("PUT", answer.headers["Location"].removeprefix(f"http://{self._address}"), data)
+        self._ask("PUT", answer.headers["Location"].removeprefix(f"https://{self._address}"), data)
 
     def commit(self, directory: str, number: int, data: bytes) -> None:
         """As Spark writes each file of a checkpoint."""
@@ -81,7 +84,7 @@ class _Client:
 
     def read(self, name: str) -> bytes:
         answer, _ = self._ask("GET", self._target(name, "OPEN"))
-        return self._ask("GET", answer.headers["Location"].removeprefix(f"http://{self._address}"))[1]
+        return self._ask("GET", answer.headers["Location"].removeprefix(f"https://{self._address}"))[1]
 
     def _target(self, name: str, operation: str) -> str:
         return f"/webhdfs/v1/{JOB}/own/{name}?{self._shown}&op={operation}"
@@ -97,7 +100,7 @@ def _gateway(directory: Path) -> Iterator[Callable[[], _Client]]:
     try:
         assert process.stdout is not None
         address, credential = process.stdout.readline().split()
-        yield lambda: _Client(address, credential)
+        yield lambda: _Client(address, credential, directory / "tm" / "gateway" / "gateway.pem")
     finally:
         end(process)
 

@@ -26,6 +26,8 @@ from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.state_gateway_conf import (
     CREDENTIAL_VARIABLE,
     GATEWAY_VARIABLE,
+    TRUST_VARIABLE,
+    HadoopSite,
     gateway_settings,
     process_environment,
 )
@@ -86,6 +88,11 @@ class GatewayProcess:
         return credential(secret, Caller(job_id=JOB, attempt=attempt, allocation_id=allocation_id))
 
     @property
+    def trust(self) -> Path:
+        """The truststore with its certificate."""
+        return self.directory / "tm" / "state-trust.p12"
+
+    @property
     def own_root(self) -> Path:
         """Where the durable files of the job lie."""
         return StateLayout(self.directory, configuration(self.directory)).checkpoints / JOB
@@ -93,18 +100,24 @@ class GatewayProcess:
 
 @dataclass
 class HadoopClient:
-    """A JVM without Spark. ``uri``: of the job's own root."""
+    """A JVM without Spark. ``trust``: the gateway's truststore. ``uri``: of the job's own root."""
 
     address: str
     credential: str
     scratch: Path
-    uri: str = f"webhdfs://localhost/{JOB}/own"
+    trust: Path
+    uri: str = f"swebhdfs://localhost/{JOB}/own"
     java: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.scratch.mkdir(exist_ok=True)
         environ = process_environment(
-            {**os.environ, GATEWAY_VARIABLE: self.address, CREDENTIAL_VARIABLE: self.credential}
+            {
+                **os.environ,
+                GATEWAY_VARIABLE: self.address,
+                CREDENTIAL_VARIABLE: self.credential,
+                TRUST_VARIABLE: str(self.trust),
+            }
         )
         command = [
             *(str(find_java(os.environ).executable), "-Xmx256m", f"-Djava.io.tmpdir={self.scratch}"),
@@ -118,7 +131,7 @@ class HadoopClient:
         port = int(self._process.stdout.readline())
         self.java = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
         self.conf = self.java.jvm.org.apache.hadoop.conf.Configuration()
-        for key, value in gateway_settings({}, "").items():
+        for key, value in gateway_settings({}, HadoopSite(), encrypts=True).items():
             self.conf.set(key.removeprefix("spark.hadoop."), value)
         self.fs = self.java.jvm.org.apache.hadoop.fs.Path(self.uri).getFileSystem(self.conf)
         self.context = self.java.jvm.org.apache.hadoop.fs.FileContext.getFileContext(

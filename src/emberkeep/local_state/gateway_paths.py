@@ -1,9 +1,11 @@
 """Addresses of a job's state: one URI that the gateway of every node resolves to the same durable location.
 
 ```
-webhdfs://localhost/<job id>/own/<rest>              <rest> below the job's own root
-webhdfs://localhost/<job id>/at-<location>/<rest>    <rest> below a location that the script named
+swebhdfs://localhost/<job id>/own/<rest>              <rest> below the job's own root
+swebhdfs://localhost/<job id>/at-<location>/<rest>    <rest> below a location that the script named
 ```
+
+A cluster that does not encrypt has ``webhdfs`` instead.
 
 The location is URL-safe Base64 without padding, so that it is one part of the path. Each durable file has exactly one
 URI. A location below the job's own root has the second form only if its name is not ASCII: Hadoop's client puts such a
@@ -31,15 +33,21 @@ _LONGEST_LOCATION = 1024  # bytes; Base64 adds a third, and file systems allow 2
 _LONGEST_PATH = 4096  # characters
 
 
-def gateway_uri(job_id: JobId, location: str, own_root: str) -> str:
+def gateway_address(*, encrypts: bool) -> str:
+    """Return what the URIs of all jobs begin with. ``encrypts``: the cluster encrypts its links."""
+    return f"{'swebhdfs' if encrypts else 'webhdfs'}://{AUTHORITY}"
+
+
+def gateway_uri(gateway: str, job_id: JobId, location: str, own_root: str) -> str:
     """Return the URI under which the job's processes reach a durable location.
 
+    ``gateway``: see ``gateway_address``.
     ``location``: an absolute path, file:///path, s3://, gs:// or az://bucket/path, as the script named it.
     ``own_root``: location of the job's own root. The path in the result is as Hadoop's ``Path`` takes it, with nothing
     escaped. Raises InvalidInput: another scheme, a relative path, a part "." or "..", too long.
     """
     wanted, own = durable_location(location), durable_location(own_root)
-    base = f"webhdfs://{AUTHORITY}/{job_id}"
+    base = f"{gateway}/{job_id}"
     below = _below(wanted, own)
     if below is not None and below.isascii():
         return f"{base}/{OWN}/{below}".rstrip("/")

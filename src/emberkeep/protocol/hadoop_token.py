@@ -17,21 +17,23 @@ import binascii
 from emberkeep.base.errors import InvalidInput
 
 TOKENS_VARIABLE = "HADOOP_TOKEN"
-KIND = "WEBHDFS delegation"
-# The client's service names for webhdfs://localhost: by address, or by name if
-# hadoop.security.token.service.use_ip=false. An address without a port means 9870, whatever the gateway's port is.
-SERVICES = ("127.0.0.1:9870", "localhost:9870")
+KIND, ENCRYPTED_KIND = "WEBHDFS delegation", "SWEBHDFS delegation"
+# The client's service names for webhdfs://localhost and swebhdfs://localhost: by address, or by name if
+# hadoop.security.token.service.use_ip=false. An address without a port means these, whatever the gateway's port is.
+_PORTS = {KIND: 9870, ENCRYPTED_KIND: 9871}
+_HOSTS = ("127.0.0.1", "localhost")
 _LONGEST = 4096  # characters; one of our tokens has about 120
 
 
-def with_credential(tokens: str, credential: str) -> str:
+def with_credential(tokens: str, credential: str, kind: str) -> str:
     """Return the value of HADOOP_TOKEN that adds the credential to the existing ``tokens`` ("" for none)."""
-    return ",".join((*filter(None, [tokens]), *(encode(credential, service) for service in SERVICES)))
+    added = (encode(credential, kind, f"{host}:{_PORTS[kind]}") for host in _HOSTS)
+    return ",".join((*filter(None, [tokens]), *added))
 
 
-def encode(credential: str, service: str) -> str:
+def encode(credential: str, kind: str, service: str) -> str:
     """Return one token, as Hadoop's ``Token.encodeToUrlString`` writes it."""
-    fields = (b"", credential.encode(), KIND.encode(), service.encode())
+    fields = (b"", credential.encode(), kind.encode(), service.encode())
     return base64.urlsafe_b64encode(b"".join(_length(len(field)) + field for field in fields)).decode().rstrip("=")
 
 
@@ -45,7 +47,7 @@ def decode(token: str) -> str:
         _, rest = _field(data)
         password, rest = _field(rest)
         kind, _ = _field(rest)
-        if kind != KIND.encode():
+        if kind.decode() not in _PORTS:
             raise ValueError(f"its kind is {kind!r}")  # noqa: TRY301
         return password.decode()
     except (ValueError, binascii.Error) as error:

@@ -12,6 +12,7 @@ from emberkeep.api.job import current_job
 from emberkeep.api.registry import REGISTRY
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.ports import SavepointObjects
+from emberkeep.local_state.gateway_paths import gateway_address
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executors import blocks as executor_blocks
 from emberkeep.spark.executors import scheduler_control
@@ -209,9 +210,10 @@ def install(
     locations: StateLocations = DirectLocations()
     placement = None
     if settings.gateway_job is not None:
-        locations = GatewayLocations(settings.gateway_job, settings.checkpoint_root, notices)
+        gateway = gateway_address(encrypts=settings.encrypts)
+        locations = GatewayLocations(gateway, settings.gateway_job, settings.checkpoint_root, notices)
         if survey is not None:
-            placement = StatePlacement(settings.gateway_job, settings.checkpoint_root, survey)
+            placement = StatePlacement(gateway, settings.gateway_job, settings.checkpoint_root, survey)
     known = ScriptQueries()
     gate = AwaitGate(notices, held=settings.asked_before in ENDINGS)
     plans = PlanGate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -40,7 +41,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 def client(gateway: GatewayProcess) -> Iterator[HadoopClient]:
     """An executor of attempt 1."""
     address = (gateway.directory / "address").read_text()
-    client = HadoopClient(address, gateway.credential(1), gateway.directory / "client")
+    client = HadoopClient(address, gateway.credential(1), gateway.directory / "client", gateway.trust)
     try:
         yield client
     finally:
@@ -133,7 +134,7 @@ def test_errors_have_the_classes_that_spark_looks_for(client: HadoopClient) -> N
     assert java_class(lambda: client.write("dir/file/below", b"x")) == parent
     assert java_class(lambda: client.fs.mkdirs(client.path("dir/file/below"))) == parent
     assert java_class(lambda: client.fs.delete(client.path("dir"), False)).endswith("PathIsNotEmptyDirectoryException")
-    elsewhere = client.java.jvm.org.apache.hadoop.fs.Path(f"webhdfs://localhost/{'f' * 32}/own/x")
+    elsewhere = client.java.jvm.org.apache.hadoop.fs.Path(f"swebhdfs://localhost/{'f' * 32}/own/x")
     assert java_class(lambda: client.fs.getFileStatus(elsewhere)).endswith(
         ("IllegalArgumentException", "RemoteException")
     )
@@ -293,7 +294,7 @@ def test_many_threads_at_once(gateway: GatewayProcess, client: HadoopClient) -> 
 @pytest.mark.req("HA-7")
 def test_an_attempt_that_is_over_is_refused_at_once(gateway: GatewayProcess, client: HadoopClient) -> None:
     """Last: it ends attempt 1."""
-    newer = HadoopClient(client.address, gateway.credential(2, DRIVER), gateway.directory / "newer")
+    newer = HadoopClient(client.address, gateway.credential(2, DRIVER), gateway.directory / "newer", gateway.trust)
     try:
         client.write("fenced/1", b"x")
         newer.write("fenced/2", b"x")
@@ -307,10 +308,11 @@ def test_an_attempt_that_is_over_is_refused_at_once(gateway: GatewayProcess, cli
 
 
 @pytest.mark.parametrize("shown", ["", "&user.name=root", "&user.name=x.1.driver.y", "&delegation=AAAA"])
-def test_a_stranger_is_told_so(client: HadoopClient, shown: str) -> None:
-    url = f"http://{client.address}/webhdfs/v1/{JOB}/own?op=LISTSTATUS{shown}"
+def test_a_stranger_is_told_so(gateway: GatewayProcess, client: HadoopClient, shown: str) -> None:
+    url = f"https://{client.address}/webhdfs/v1/{JOB}/own?op=LISTSTATUS{shown}"
+    trusting = ssl.create_default_context(cafile=gateway.directory / "tm" / "gateway" / "gateway.pem")
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(url, timeout=DEADLINE)
+        urllib.request.urlopen(url, timeout=DEADLINE, context=trusting)
     with caught.value as answer:
         remote = json.load(answer)["RemoteException"]
     assert answer.status == 403

@@ -23,7 +23,7 @@ from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.java import JavaRuntime
-from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
+from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import ExecutorKey, ProcessExit
@@ -54,13 +54,14 @@ class SlowBlobs(DirectoryBlobs):
 
 
 class Gateway:
-    """Leads each process to a state gateway at ``address``."""
+    """Leads each process to a state gateway at ``place``: "host:port", and "host:port truststore" if it encrypts."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, place: str) -> None:
+        self._address, _, self._trust = place.partition(" ")
 
     def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
-        return {GATEWAY_VARIABLE: self._address}
+        trust = {TRUST_VARIABLE: self._trust} if self._trust else {}
+        return {GATEWAY_VARIABLE: self._address, **trust}
 
 
 class Bench:
@@ -261,8 +262,14 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
         ("127.0.0.1:7", "127.0.0.1:8", False),
         ("127.0.0.1:7", None, False),
         (None, "127.0.0.1:8", True),
+        ("127.0.0.1:7 /trust", "127.0.0.1:7 /trust", True),
+        ("127.0.0.1:7", "127.0.0.1:7 /trust", False),
+        ("127.0.0.1:7 /trust", "127.0.0.1:7", False),
     ],
-    ids=["the same", "another port", "switched off", "switched on"],
+    ids=[
+        *("the same", "another port", "switched off", "switched on"),
+        *("the same, encrypted", "encrypts now", "encrypts no more"),
+    ],
 )
 async def test_an_executor_goes_on_only_where_its_state_gateway_does(
     tmp_path: Path, bench: Bench, before: str | None, after: str | None, goes_on: bool

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
-from emberkeep.local_state.gateway_paths import durable_location, gateway_uri, resolve
+from emberkeep.local_state.gateway_paths import durable_location, gateway_address, gateway_uri, resolve
 from emberkeep.local_state.model import StatePath
 
 JOB = JobId("0123456789abcdef" * 2)
 OTHER = JobId("f" * 32)
+GATEWAY = gateway_address(encrypts=True)
 OWN_ROOT = f"/shared/checkpoints/{JOB}"
 
 
@@ -24,16 +25,16 @@ def encoded(location: str) -> str:
 
 
 def path_of(uri: str) -> str:
-    return uri.removeprefix("webhdfs://localhost")
+    return uri.removeprefix(GATEWAY)
 
 
 def test_what_lies_below_the_jobs_own_root_is_its_own() -> None:
-    uri = gateway_uri(JOB, f"file://{OWN_ROOT}/query-1/", OWN_ROOT)
-    assert uri == f"webhdfs://localhost/{JOB}/own/query-1"
+    uri = gateway_uri(GATEWAY, JOB, f"file://{OWN_ROOT}/query-1/", OWN_ROOT)
+    assert uri == f"{GATEWAY}/{JOB}/own/query-1"
     assert resolve(JOB, path_of(uri) + "/state/0/1/7.delta", OWN_ROOT) == StatePath(
         root=OWN_ROOT, name="query-1/state/0/1/7.delta"
     )
-    assert gateway_uri(JOB, OWN_ROOT, OWN_ROOT) == f"webhdfs://localhost/{JOB}/own"
+    assert gateway_uri(GATEWAY, JOB, OWN_ROOT, OWN_ROOT) == f"{GATEWAY}/{JOB}/own"
 
 
 @pytest.mark.parametrize(
@@ -50,8 +51,8 @@ def test_what_lies_below_the_jobs_own_root_is_its_own() -> None:
     ],
 )
 def test_a_location_of_the_script_becomes_one_part_of_the_path(location: str, root: str) -> None:
-    uri = gateway_uri(JOB, location, OWN_ROOT)
-    assert uri == f"webhdfs://localhost/{JOB}/at-{encoded(root)}"
+    uri = gateway_uri(GATEWAY, JOB, location, OWN_ROOT)
+    assert uri == f"{GATEWAY}/{JOB}/at-{encoded(root)}"
     assert resolve(JOB, path_of(uri) + "/offsets/0", OWN_ROOT) == StatePath(root=root, name="offsets/0")
 
 
@@ -62,7 +63,7 @@ def test_a_location_of_the_script_becomes_one_part_of_the_path(location: str, ro
 )  # fmt: skip
 def test_what_no_gateway_can_keep_is_refused(location: str) -> None:
     with pytest.raises(InvalidInput, match="cannot hold state"):
-        gateway_uri(JOB, location, OWN_ROOT)
+        gateway_uri(GATEWAY, JOB, location, OWN_ROOT)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ _NAMES = st.text(string.ascii_letters + string.digits + " %+:=ü._-", min_size=1
 )
 def test_every_location_comes_back(root: list[str], name: list[str], scheme: str) -> None:
     location = scheme + "/".join(root)
-    uri = "/".join([gateway_uri(JOB, location, OWN_ROOT), *name])
+    uri = "/".join([gateway_uri(GATEWAY, JOB, location, OWN_ROOT), *name])
     assert resolve(JOB, path_of(uri), OWN_ROOT) == StatePath(root=location, name="/".join(name))
     assert durable_location(location) == location
 

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-6")]
 @pytest.fixture
 async def port(tmp_path: Path) -> AsyncIterator[BoundPort]:
     port = bind_port("127.0.0.1", 0, limits=LIMITS)
-    web = WebHdfs(Node(tmp_path).gateway, lambda text: caller_of(SECRET, text), port.address)
+    web = WebHdfs(Node(tmp_path).gateway, lambda text: caller_of(SECRET, text), f"http://{port.address}")
     server = await serve_http(web.application(), port)
     yield port
     await server.close()

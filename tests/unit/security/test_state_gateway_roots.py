@@ -23,7 +23,7 @@ from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.model import DRIVER, Caller
-from emberkeep.protocol.hadoop_token import encode
+from emberkeep.protocol.hadoop_token import KIND, encode
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from tests.support.state_slots import begin_slot
 from tests.support.working_places import working_place
@@ -47,7 +47,7 @@ class Attacker:
     def _ask(self, method: str, path: str, query: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self.address, timeout=60)
         with contextlib.closing(connection):
-            token = encode(self.credential, self.address)
+            token = encode(self.credential, KIND, self.address)
             connection.request(method, f"/webhdfs/v1/{JOB}/{quote(path)}?op={query}&delegation={token}")
             answer = connection.getresponse()
             return answer.status, answer.read()
@@ -64,6 +64,7 @@ async def attacked(
     """Serve a gateway whose job JOB uses ``roots`` besides its own root. ``storage``: None for one in the state."""
     texts = {
         "state.backend.local-recovery": "true",
+        "security.encryption": "none",
         "emberkeep.state-dir": str(directory / "state"),
         "high-availability.storageDir": "" if storage is None else str(storage),
     }

@@ -1,4 +1,4 @@
-"""The part of the WebHDFS protocol that Spark's checkpoint code uses, over HTTP. StateFiles makes the decisions.
+"""The part of the WebHDFS protocol that Spark's checkpoint code uses, over HTTP(S). StateFiles makes the decisions.
 
 The first request of OPEN and CREATE is redirected to this same port, as a name node redirects to a data node. Hadoop's
 client uses the first request only to learn where the bytes are: it would discard bytes in the reply, and the connection
@@ -57,17 +57,17 @@ class WebHdfs:
         self,
         files: StateFiles,
         identify: Callable[[str], Caller],
-        address: str,
+        url: str,
         *,
         thread_name: str = "state-gateway",
     ) -> None:
-        """Serve ``files`` at ``address``, the host:port of this gateway.
+        """Serve ``files`` at ``url``, the scheme and host:port of this gateway.
 
         ``identify`` returns the caller to whom a credential belongs; it raises InvalidInput.
         """
         self._files = files
         self._identify = identify
-        self._address = address
+        self._url = url
         self._threads = WorkThreads(_THREADS, thread_name)
         self._answering = 0
         # A store that hangs, or a busy job, blocks only its own requests: each pair of job and root has its own share.
@@ -263,7 +263,7 @@ class WebHdfs:
     def _sent_on(self, request: WebHdfsRequest, parameters: Mapping[str, str]) -> web.Response:
         url = request.http.rel_url
         added = urlencode({_DATA: "data", **parameters})
-        location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{added}"
+        location = f"{self._url}{url.raw_path}?{url.raw_query_string}&{added}"
         return web.Response(status=307, headers={"Location": location})
 
     async def _sent(self, request: WebHdfsRequest, path: StatePath, opened: OpenedFile) -> web.StreamResponse:

@@ -1,21 +1,29 @@
-"""The certificate of one attempt's driver, made from a secret seed: whoever knows the seed makes the same certificate.
+"""A certificate made from a secret seed: whoever knows the seed makes the same certificate.
 
-No CA signs it. The daemons that call a driver know the seed, and so the fingerprint that the driver must show. Its
-dates say nothing: it is good as long as its attempt.
+No CA signs it: callers know which certificate a server must show. The driver of each attempt has one, and each task
+manager's state gateway. The dates in it say nothing: it is good for as long as its server.
 """
 
 from __future__ import annotations
 
 import datetime
+import ipaddress
 from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Emberkeep driver")])
+from emberkeep.base.errors import Fatal
+
+_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Emberkeep process")])
+# Java's clients of a state gateway also check its name, and may know the name of an address.
+_LOOPBACK: Final = x509.SubjectAlternativeName(
+    [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+)
 _FROM: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _UNTIL: Final = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)  # RFC 5280: no well-defined end
 
@@ -39,6 +47,7 @@ def seeded_certificate(seed: bytes) -> SeededCertificate:
         .serial_number(1)
         .not_valid_before(_FROM)
         .not_valid_after(_UNTIL)
+        .add_extension(_LOOPBACK, critical=False)
         .sign(key, None)
     )
     private = key.private_bytes(
@@ -46,3 +55,16 @@ def seeded_certificate(seed: bytes) -> SeededCertificate:
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM) + private
     return SeededCertificate(pem, certificate.fingerprint(hashes.SHA256()))
+
+
+def java_truststore(pem: bytes) -> bytes:
+    """Return a PKCS #12 truststore for Java with the first certificate in ``pem``. It holds nothing secret.
+
+    Raises Fatal if there is no certificate.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise Fatal(f"a driver's file holds no certificate: {error}") from error
+    entry = pkcs12.PKCS12Certificate(certificate, b"emberkeep")
+    return pkcs12.serialize_java_truststore([entry], serialization.NoEncryption())

@@ -20,13 +20,14 @@ from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.state.no_copies import NoCopies
 from emberkeep.adapters.state.spool import FileSpool
+from emberkeep.adapters.webhdfs.encryption import gateway_encryption
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import InvalidInput
 from emberkeep.daemons.driver.storage import open_state_of
 from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.local_state.model import DRIVER, Caller
-from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE
+from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 
@@ -38,8 +39,10 @@ _HOST = "127.0.0.1"
 def serve_own_gateway(spec: DriverSpec) -> None:
     """Serve a gateway on its own thread until the process ends, and configure this process's JVM to use it.
 
-    Call before the JVM starts. Raises Fatal (no port).
+    Call before the JVM starts. Raises Fatal (no port, a file cannot be written).
     """
+    directory = Path(spec.directory)
+    encryption = None if spec.tls is None else gateway_encryption(spec.tls, directory / "state-trust.p12")
     port = bind_port(_HOST, 0)
     clock = SystemClock()
     root = spec.checkpoint_root
@@ -47,7 +50,7 @@ def serve_own_gateway(spec: DriverSpec) -> None:
         NoCopies(),
         partial(open_state_of, spec),
         lambda _: root,
-        FileRenameJournal(Path(spec.directory) / "renames", clock.now_ms),
+        FileRenameJournal(directory / "renames", clock.now_ms),
         FileSpool,
         clock,
         quota=0,
@@ -61,8 +64,9 @@ def serve_own_gateway(spec: DriverSpec) -> None:
         return caller
 
     async def serve() -> None:
-        web = WebHdfs(gateway, identify, port.address, thread_name=f"{OWN_THREAD_PREFIX}-state-gateway")
-        await serve_http(web.application(), port)
+        url = f"{'http' if encryption is None else 'https'}://{port.address}"
+        web = WebHdfs(gateway, identify, url, thread_name=f"{OWN_THREAD_PREFIX}-state-gateway")
+        await serve_http(web.application(), port, None if encryption is None else encryption.context)
         await asyncio.Event().wait()
 
     def run() -> None:
@@ -76,3 +80,5 @@ def serve_own_gateway(spec: DriverSpec) -> None:
     port.socket.listen()  # requests may arrive before the thread serves
     threading.Thread(target=run, name=f"{OWN_THREAD_PREFIX}-state-gateway", daemon=True).start()
     os.environ[GATEWAY_VARIABLE] = port.address
+    if encryption is not None:
+        os.environ[TRUST_VARIABLE] = str(encryption.truststore)

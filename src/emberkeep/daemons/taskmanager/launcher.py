@@ -25,7 +25,7 @@ from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStar
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
-from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
+from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
 
@@ -116,10 +116,13 @@ class ProcessLauncher:
     def _has_lost_its_gateway(self, key: ProcessKey, pid: int) -> bool:
         """True if an executor uses a gateway that this process does not serve, or serves at another address.
 
-        Its tasks would fail forever. A driver has its own gateway.
+        A gateway that now encrypts, or no longer does, counts as another. The executor's tasks would fail
+        forever. A driver has its own gateway.
         """
-        used = variable_of(pid, GATEWAY_VARIABLE) if isinstance(key, ExecutorKey) else None
-        return used is not None and used != self._starts.added_environment(key).get(GATEWAY_VARIABLE)
+        if not isinstance(key, ExecutorKey) or variable_of(pid, GATEWAY_VARIABLE) is None:
+            return False
+        served = self._starts.added_environment(key)
+        return any(variable_of(pid, name) != served.get(name) for name in (GATEWAY_VARIABLE, TRUST_VARIABLE))
 
     def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:
         name = leftover.name

@@ -18,6 +18,7 @@ from emberkeep.adapters.state.directory_tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.state.spool import FileSpool
+from emberkeep.adapters.webhdfs.encryption import GatewayEncryption, seeded_encryption
 from emberkeep.adapters.webhdfs.port import bind_gateway_port
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
@@ -34,6 +35,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.system import System
+from emberkeep.daemons.encryption import encrypts
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.daemons.taskmanager.local_state_roots import (
@@ -50,7 +52,7 @@ from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed, Message
-from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE
+from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 from emberkeep.taskmanager.state_gateway.upkeep import StateUpkeep
 
@@ -87,15 +89,25 @@ class StateGatewayLink:
     Implements ProcessEnvironment, and RpcService for ListLocalState; ``upkeep`` follows the slots.
     """
 
-    def __init__(self, gateway: StateGateway, upkeep: StateUpkeep, secret: bytes, port: BoundPort) -> None:
+    def __init__(
+        self,
+        gateway: StateGateway,
+        upkeep: StateUpkeep,
+        secret: bytes,
+        port: BoundPort,
+        encryption: GatewayEncryption | None,
+    ) -> None:
+        """``encryption``: of the gateway; None if the cluster does not encrypt."""
         self.upkeep = upkeep
         self.port = port
+        self._encryption = encryption
         self._gateway = gateway
         self._secret = secret
 
     def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
         caller = Caller(job_id=job_id, attempt=attempt, allocation_id=allocation_id)
-        return {GATEWAY_VARIABLE: self.port.address, CREDENTIAL_VARIABLE: credential(self._secret, caller)}
+        trust = {} if self._encryption is None else {TRUST_VARIABLE: str(self._encryption.truststore)}
+        return {GATEWAY_VARIABLE: self.port.address, CREDENTIAL_VARIABLE: credential(self._secret, caller), **trust}
 
     async def serve(self, request: Message) -> Message:
         """See RpcService. Raises Conflict, InvalidInput."""
@@ -139,7 +151,11 @@ async def state_gateway_link(
     async with contextlib.AsyncExitStack() as stack:
         own = directory.root / "gateway"
         await asyncio.to_thread(_make, own)
-        secret = (await asyncio.to_thread(load_or_create_token, own / "secret")).encode()
+        text = await asyncio.to_thread(load_or_create_token, own / "secret")
+        secret, encryption = text.encode(), None
+        if encrypts(configuration):
+            trust = directory.root / "state-trust.p12"  # where processes that run as other users can read it
+            encryption = await asyncio.to_thread(seeded_encryption, text, own / "gateway.pem", trust)
         port = await bind_gateway_port(_HOST, configuration[GATEWAY_PORT], own / "port")
         stack.callback(port.close)
         copies = stack.enter_context(held_copies(root))
@@ -159,15 +175,16 @@ async def state_gateway_link(
         records = await asyncio.to_thread(gateway.disk.open_copies)
         upkeep = StateUpkeep(gateway, system.clock)
         upkeep.opened(records)
-        web = WebHdfs(gateway, lambda text: caller_of(secret, text), port.address)
+        url = f"{'http' if encryption is None else 'https'}://{port.address}"
+        web = WebHdfs(gateway, lambda text: caller_of(secret, text), url)
         stack.callback(web.close)
-        server = await serve_http(web.application(), port)
+        server = await serve_http(web.application(), port, None if encryption is None else encryption.context)
         stack.push_async_callback(server.close)
         services.start("state gateway", upkeep.run())
         if root.shared is not None:
             services.start("share of the local state", _keep_share(gateway, root, configuration[LOCAL_STATE_QUOTA]))
         log.info("the state gateway serves", address=port.address, copies=len(records), bytes=copies.used())
-        yield StateGatewayLink(gateway, upkeep, secret, port)
+        yield StateGatewayLink(gateway, upkeep, secret, port, encryption)
 
 
 async def _keep_share(gateway: StateGateway, root: LocalStateRoot, quota: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
-from emberkeep.local_state.gateway_paths import AUTHORITY, gateway_uri
+from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.spark.errors import InvalidSparkConfiguration, SparkInternalsMissing
 from emberkeep.spark.notices import Notices
 
@@ -32,20 +32,23 @@ class DirectLocations:
 class GatewayLocations:
     """Replaces locations with addresses at the node's state gateway. ``own_root``: the job's own checkpoints.
 
+    ``gateway``: see ``gateway_address``.
+
     A location that the gateway cannot address stays the same, and a notice says so.
     """
 
-    def __init__(self, job_id: JobId, own_root: str, notices: Notices) -> None:
+    def __init__(self, gateway: str, job_id: JobId, own_root: str, notices: Notices) -> None:
+        self._gateway = gateway
         self._job_id = job_id
         self._own_root = own_root
         self._notices = notices
-        self._prefix = f"webhdfs://{AUTHORITY}/{job_id}/"
+        self._prefix = f"{gateway}/{job_id}/"
 
     def for_spark(self, spark: Any, location: str) -> str:
         if location.startswith(self._prefix):
             return location
         try:
-            return gateway_uri(self._job_id, _qualified(spark, location), self._own_root)
+            return gateway_uri(self._gateway, self._job_id, _qualified(spark, location), self._own_root)
         except InvalidInput as error:
             self._notices.say(f"the checkpoint at {location} gets no local copies: {error.message}")
             return location

@@ -18,7 +18,15 @@ from emberkeep.spark.files.job_files import attach
 from emberkeep.spark.jvm.configuration import MergedConfiguration, application, master_configuration, merge
 from emberkeep.spark.jvm.driver_jvm import PLACEHOLDER_MASTER, DriverJvm, replace_launch_gateway, start_jvm
 from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
-from emberkeep.spark.jvm.state_gateway_conf import NAMESERVICES, gateway_settings, placement_settings
+from emberkeep.spark.jvm.state_gateway_conf import (
+    NAMESERVICES,
+    TLS_FILE,
+    TLS_FILE_DEFAULT,
+    TRUSTSTORE,
+    HadoopSite,
+    gateway_settings,
+    placement_settings,
+)
 from emberkeep.spark.model import ApplicationListener, DriverSettings, SparkApplication
 from emberkeep.spark.notices import Notices
 
@@ -115,12 +123,9 @@ class ContextHook:
     def _gateway_configuration(self, jvm: Any, present: Mapping[str, str]) -> MergedConfiguration:
         if self._settings.gateway_job is None:
             return MergedConfiguration({}, ())
-        # Include nameservices from hdfs-site.xml, which the setting would otherwise hide.
-        known = present.get(f"spark.hadoop.{NAMESERVICES}") or jvm.org.apache.hadoop.hdfs.HdfsConfiguration().get(
-            NAMESERVICES
-        )
         values, warnings = placement_settings(present)
-        return MergedConfiguration(values | gateway_settings(present, known or ""), warnings)
+        gateway = gateway_settings(present, _hadoop_site(jvm), encrypts=self._settings.encrypts)
+        return MergedConfiguration(values | gateway, warnings)
 
     def _master_configuration(self, present: Mapping[str, str]) -> dict[str, str]:
         return master_configuration({**present, **merge(present, self._settings, "").values})
@@ -146,3 +151,13 @@ class ContextHook:
         if self.context is context and self._application is not None:
             stopped, self._application, self.context = self._application, None, None
             self._listener.application_stopped(stopped.app_id)
+
+
+def _hadoop_site(jvm: Any) -> HadoopSite:
+    """Return what Hadoop's files say about HDFS and TLS: settings of the job would hide that."""
+    files = jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
+    tls = files.getResource(files.get(TLS_FILE, TLS_FILE_DEFAULT))
+    return HadoopSite(
+        nameservices=files.get(NAMESERVICES) or "",
+        tls=TRUSTSTORE if files.get(TRUSTSTORE) else "" if tls is None else tls.toString(),
+    )

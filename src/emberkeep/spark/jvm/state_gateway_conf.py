@@ -1,25 +1,32 @@
 """Settings that direct Spark's access to checkpoints to the state gateway of each process's own task manager. Pure.
 
-Every checkpoint has an address ``webhdfs://localhost/…``. Hadoop's client treats ``localhost`` as the name of a
-nameservice, and reads the address of that nameservice from the settings, where it expands ``${env.…}`` from the
-environment of its own process. Spark sends settings to executors unexpanded, so one configuration serves all nodes.
+Every checkpoint has an address ``swebhdfs://localhost/…``, or ``webhdfs://localhost/…`` without encryption. Hadoop's
+client treats ``localhost`` as the name of a nameservice, and reads the address of that nameservice from the settings,
+where it expands ``${env.…}`` from the environment of its own process. It finds the truststore in the same way. Spark
+sends settings to executors unexpanded, so one configuration serves all nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from emberkeep.local_state.gateway_paths import AUTHORITY
-from emberkeep.protocol.hadoop_token import TOKENS_VARIABLE, with_credential
+from emberkeep.protocol.hadoop_token import ENCRYPTED_KIND, KIND, TOKENS_VARIABLE, with_credential
 from emberkeep.spark.errors import InvalidSparkConfiguration
 
 GATEWAY_VARIABLE = "EMBERKEEP_STATE_GATEWAY"  # host:port, set by the task manager for each process that it starts
 CREDENTIAL_VARIABLE = "EMBERKEEP_STATE_CREDENTIAL"
+TRUST_VARIABLE = "EMBERKEEP_STATE_TRUST"  # file with the gateway's certificate; absent if it does not encrypt
 
 NAMESERVICES = "dfs.nameservices"
 _NAMENODES = f"dfs.ha.namenodes.{AUTHORITY}"
 _PROXY_PROVIDER = f"dfs.client.failover.proxy.provider.{AUTHORITY}"
 _ADDRESS = f"dfs.namenode.http-address.{AUTHORITY}.tm"
+_TLS_ADDRESS = f"dfs.namenode.https-address.{AUTHORITY}.tm"
+TRUSTSTORE = "ssl.client.truststore.location"
+TLS_FILE = "hadoop.ssl.client.conf"  # names the file with the TLS of Hadoop's clients
+TLS_FILE_DEFAULT = "ssl-client.xml"
 _NOWHERE = "127.0.0.1:9"  # address in a process without a gateway: connections are refused at once
 # Pairs of a pause in ms and its number of retries, about two minutes in all; a gateway restarts within seconds.
 _RETRIES = "100,10,500,20,2000,60"
@@ -38,15 +45,30 @@ PLACEMENT_DEFAULTS = {
 }
 
 
-def gateway_settings(present: Mapping[str, str], nameservices: str) -> dict[str, str]:
-    """Return the settings for the gateway. ``nameservices``: the job's existing HDFS nameservices, from any source.
+@dataclass(frozen=True)
+class HadoopSite:
+    """What the files of Hadoop's configuration say, as far as it concerns the gateway.
 
-    Raises InvalidSparkConfiguration if the job has an HDFS nameservice with the gateway's name.
+    - ``nameservices``: of HDFS, as Hadoop writes them: comma-separated.
+    - ``tls``: file or setting that configures the TLS of Hadoop's clients; "" if none does.
+    """
+
+    nameservices: str = ""
+    tls: str = ""
+
+
+def gateway_settings(present: Mapping[str, str], site: HadoopSite, *, encrypts: bool) -> dict[str, str]:
+    """Return the settings for the gateway of a job with the settings ``present``. ``encrypts``: the cluster encrypts.
+
+    Raises InvalidSparkConfiguration if the job has an HDFS nameservice with the gateway's name, or configures the TLS
+    of Hadoop's clients itself.
     """
     address = f"${{env.{GATEWAY_VARIABLE}:-{_NOWHERE}}}"
+    key = _TLS_ADDRESS if encrypts else _ADDRESS
+    nameservices = present.get(f"spark.hadoop.{NAMESERVICES}") or site.nameservices
     others = [name.strip() for name in nameservices.split(",") if name.strip()]
     clashing = [key for key in (_NAMENODES, _PROXY_PROVIDER) if f"spark.hadoop.{key}" in present]
-    if present.get(f"spark.hadoop.{_ADDRESS}") == address:  # a copy of an earlier context's configuration
+    if present.get(f"spark.hadoop.{key}") == address:  # a copy of an earlier context's configuration
         others, clashing = [name for name in others if name != AUTHORITY], []
     if AUTHORITY in others or clashing:
         where = f"spark.hadoop.{clashing[0]}" if clashing else NAMESERVICES
@@ -57,12 +79,34 @@ def gateway_settings(present: Mapping[str, str], nameservices: str) -> dict[str,
     settings = {
         NAMESERVICES: ",".join((*others, AUTHORITY)),
         _NAMENODES: "tm",
-        _ADDRESS: address,
+        key: address,
         "dfs.http.client.retry.policy.enabled": "true",
         "dfs.http.client.retry.policy.spec": _RETRIES,
         "dfs.webhdfs.socket.read-timeout": _ANSWER_WAIT,
+        **(_tls_settings(present, site) if encrypts else {}),
     }
     return {f"spark.hadoop.{key}": value for key, value in settings.items()}
+
+
+def _tls_settings(present: Mapping[str, str], site: HadoopSite) -> dict[str, str]:
+    """Return what makes Hadoop's clients verify the gateway. Raises InvalidSparkConfiguration."""
+    settings = {
+        TRUSTSTORE: f"${{env.{TRUST_VARIABLE}:-}}",
+        "ssl.client.truststore.type": "PKCS12",
+        "ssl.client.truststore.reload.interval": "0",  # the gateway's next process has the same certificate
+    }
+    ours = {f"spark.hadoop.{key}": value for key, value in settings.items()}
+    where = next(
+        (key for key, value in ours.items() if present.get(key, value) != value),
+        f"spark.hadoop.{TLS_FILE}" if f"spark.hadoop.{TLS_FILE}" in present else site.tls,
+    )
+    if where:
+        raise InvalidSparkConfiguration(
+            f"{where} configures the TLS of Hadoop's clients, which have only one truststore: they need it for the "
+            "state gateway",
+            hint="set state.backend.local-recovery=false for this job, or remove that configuration",
+        )
+    return settings
 
 
 def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -86,5 +130,6 @@ def process_environment(environ: Mapping[str, str]) -> dict[str, str]:
     changed = dict(environ)
     credential = changed.pop(CREDENTIAL_VARIABLE, "")
     if credential:
-        changed[TOKENS_VARIABLE] = with_credential(changed.get(TOKENS_VARIABLE, ""), credential)
+        kind = ENCRYPTED_KIND if changed.get(TRUST_VARIABLE) else KIND
+        changed[TOKENS_VARIABLE] = with_credential(changed.get(TOKENS_VARIABLE, ""), credential, kind)
     return changed

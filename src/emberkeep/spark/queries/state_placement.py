@@ -17,7 +17,7 @@ import structlog
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import ExecutorId, JobId
-from emberkeep.local_state.gateway_paths import AUTHORITY, resolve
+from emberkeep.local_state.gateway_paths import resolve
 from emberkeep.local_state.model import StatePath
 from emberkeep.local_state.placement import (
     Awaited,
@@ -45,10 +45,12 @@ Surveyor = Callable[[], Survey]  # blocks for one RPC; raises EmberkeepError
 class StatePlacement:
     """Reports to Spark where state is. One per process.
 
+    ``gateway``: see ``gateway_address``.
     ``own_root``: location of the job's own checkpoints. ``survey``: returns which state the job's nodes hold.
     """
 
-    def __init__(self, job_id: JobId, own_root: str, survey: Surveyor) -> None:
+    def __init__(self, gateway: str, job_id: JobId, own_root: str, survey: Surveyor) -> None:
+        self._gateway = gateway
         self._job_id = job_id
         self._own_root = own_root
         self._survey = survey
@@ -74,7 +76,7 @@ class StatePlacement:
         """Place a new query's state. Called on the query's thread, so its first batch waits until this returns."""
         with _harmless("cannot place a query's state"):
             query = _Query(session, query_id, run_id)
-            if not query.root.startswith(f"webhdfs://{AUTHORITY}/"):
+            if not query.root.startswith(f"{self._gateway}/"):
                 return
             with self._lock:
                 if run_id in self._running:  # another thread is starting a query, and its listener was called first
@@ -122,7 +124,7 @@ class StatePlacement:
             time.sleep(_PAUSE)
 
     def _checkpoint(self, query: _Query) -> StatePath:
-        return resolve(self._job_id, query.root.removeprefix(f"webhdfs://{AUTHORITY}"), self._own_root)
+        return resolve(self._job_id, query.root.removeprefix(self._gateway), self._own_root)
 
     @staticmethod
     def _place(query: _Query, survey: Survey, held: dict[Partition, HeldPartition]) -> int:

@@ -19,7 +19,7 @@ from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.adapters.state.directory_tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE, LOCAL_RECOVERY
+from emberkeep.base.configuration.options import ENCRYPTION, HA_CLUSTER_ID, HA_TYPE, LOCAL_RECOVERY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Unavailable
 from emberkeep.base.files.ownership import OWNER_FILE
@@ -55,7 +55,7 @@ directory, job = sys.argv[1:]
 os.environ["EMBERKEEP_STATE_CREDENTIAL"] = "secret"
 serve_own_gateway(SimpleNamespace(
     checkpoint_root=f"{directory}/storage/checkpoints/{job}", checkpoints_recorded=False, checkpoints=(),
-    directory=directory, graph=SimpleNamespace(job_id=job), attempt=2, host="here"
+    directory=directory, graph=SimpleNamespace(job_id=job), tls=None, attempt=2, host="here"
 ))
 base = f"http://{os.environ['EMBERKEEP_STATE_GATEWAY']}/webhdfs/v1/{job}/own/offsets"
 try:
@@ -86,7 +86,7 @@ def test_a_driver_whose_mount_is_away_makes_no_tree_on_its_own_disk(tmp_path: Pa
 @pytest.mark.anyio
 @pytest.mark.req("SAFE-1")
 async def test_an_executor_whose_mount_is_away_is_to_ask_again(tmp_path: Path) -> None:
-    configuration = Configuration().with_texts({LOCAL_RECOVERY.key: "true"}, "test")
+    configuration = Configuration().with_texts({LOCAL_RECOVERY.key: "true", ENCRYPTION.key: "none"}, "test")
     layout = StateLayout(tmp_path, configuration)
     place = working_place(tmp_path / "tm")
     own_state = open_state_store(f"{layout.checkpoints}/{JOB}")

@@ -24,7 +24,7 @@ from emberkeep.base.errors import Absent
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.local_state.model import StatePath
-from emberkeep.protocol.hadoop_token import encode
+from emberkeep.protocol.hadoop_token import KIND, encode
 from tests.campaign import examples
 from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, Node
 
@@ -53,7 +53,7 @@ class Port:
     async def _serve(self) -> None:
         port = bind_port("127.0.0.1", 0)
         self.address = port.address
-        web = WebHdfs(self.node.gateway, lambda text: caller_of(SECRET, text), port.address)
+        web = WebHdfs(self.node.gateway, lambda text: caller_of(SECRET, text), f"http://{port.address}")
         server = await serve_http(web.application(), port)
         self._ready.set()
         await self._stop.wait()
@@ -92,7 +92,7 @@ class Port:
 
 
 def target(name: str, operation: str, more: str = "", shown: str = credential(SECRET, EXECUTOR)) -> str:
-    return f"/webhdfs/v1/{JOB}/own/{quote(name)}?op={operation}&delegation={encode(shown, '127.0.0.1:1')}{more}"
+    return f"/webhdfs/v1/{JOB}/own/{quote(name)}?op={operation}&delegation={encode(shown, KIND, '127.0.0.1:1')}{more}"
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +195,11 @@ def test_a_store_that_hangs_holds_up_nobody_who_uses_another_one(
             port.node.gateway.status(DRIVER_OF[1], StatePath(root=elsewhere, name="g"))  # the driver uses it first
         hanging = port.node._open(elsewhere)
         hanging.before = lambda _: goes_on.wait()  # type: ignore[assignment]
-        uri = gateway_uri(JOB, elsewhere, str(port.node.place / JOB)).removeprefix("webhdfs://localhost")
-        asked = f"/webhdfs/v1{uri}/g?op=GETFILESTATUS&delegation={encode(credential(SECRET, EXECUTOR), '127.0.0.1:1')}"
+        uri = gateway_uri("webhdfs://localhost", JOB, elsewhere, str(port.node.place / JOB)).removeprefix(
+            "webhdfs://localhost"
+        )
+        token = encode(credential(SECRET, EXECUTOR), KIND, "127.0.0.1:1")
+        asked = f"/webhdfs/v1{uri}/g?op=GETFILESTATUS&delegation={token}"
         opened = asked.replace("GETFILESTATUS", "OPEN&step=data")
         answers = [clients.submit(port.ask, "GET", each) for each in [asked, opened] * 80]
         refused, waited = 160 - 32, []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
 from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.adapters.state.durable_store import open_state_store
@@ -117,3 +120,33 @@ async def test_the_next_life_in_the_working_directory_has_the_copies_the_port_an
             assert (held.name, held.files, held.size, held.newest_version) == ("q/state/0/0", 3, 15, 3)
         await services.cancel()
     assert len(known) == 1
+
+
+@pytest.mark.req("SEC-9")
+async def test_it_shows_the_certificate_that_its_processes_know_in_its_next_life_too(tmp_path: Path) -> None:
+    configuration = Configuration().with_texts({"state.backend.local-recovery": "true"}, "the test")
+    place, layout = working_place(tmp_path / "tm"), StateLayout(tmp_path, configuration)
+    shown = []
+    for _ in range(2):
+        async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+            assert link is not None
+            host, port = link.port.address.rsplit(":", 1)
+            pem = await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)), timeout=60)
+            shown.append(ssl.PEM_cert_to_DER_cert(pem))
+            trust = Path(link.environ(JOB, 1, SLOT)["EMBERKEEP_STATE_TRUST"])
+            (known,) = load_pkcs12(trust.read_bytes(), None).additional_certs
+            assert known.certificate.public_bytes(Encoding.DER) == shown[-1]
+            assert trust.stat().st_mode & 0o777 == 0o644, "a job that runs as another user reads it"
+        await services.cancel()
+    assert len(set(shown)) == 1
+
+
+@pytest.mark.req("SEC-9")
+async def test_without_encryption_there_is_no_truststore(tmp_path: Path) -> None:
+    texts = {"state.backend.local-recovery": "true", "security.encryption": "none"}
+    configuration = Configuration().with_texts(texts, "the test")
+    place, layout = working_place(tmp_path / "tm"), StateLayout(tmp_path, configuration)
+    async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+        assert link is not None
+        assert "EMBERKEEP_STATE_TRUST" not in link.environ(JOB, 1, SLOT)
+    await services.cancel()

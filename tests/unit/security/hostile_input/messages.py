@@ -12,7 +12,7 @@ from emberkeep.api.function_link import Hello
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.model import Caller
-from emberkeep.protocol.hadoop_token import decode, encode
+from emberkeep.protocol.hadoop_token import KIND, decode, encode
 from emberkeep.protocol.messages import REQUESTS, LogsListed
 from emberkeep.protocol.offload import OffloadedMessage, OffloadedPart, decode_offloaded, encode_offloaded, join
 from emberkeep.protocol.wire import (
@@ -35,7 +35,8 @@ OFFLOADED = OffloadedMessage(
     parts={"environ": OffloadedPart(key=KEY, size=3)},
     inline=msgspec.msgpack.encode({"job_id": JOB}),
 )
-_TOKEN = encode(credential(SECRET, Caller(job_id=JOB, attempt=1, allocation_id="a" * 32)), "127.0.0.1:9870")  # type: ignore[arg-type]
+_CALLER = Caller(job_id=JOB, attempt=1, allocation_id="a" * 32)  # type: ignore[arg-type]
+_TOKEN = encode(credential(SECRET, _CALLER), KIND, "127.0.0.1:9870")
 
 KINDS = sorted(REQUESTS)
 

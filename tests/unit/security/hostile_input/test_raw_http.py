@@ -15,7 +15,7 @@ from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.local_state.credential import caller_of, credential
-from emberkeep.protocol.hadoop_token import encode
+from emberkeep.protocol.hadoop_token import KIND, encode
 from tests.support.certificates import cluster_tls
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import TOKEN, running_site
@@ -58,7 +58,7 @@ async def job_manager(directory: Path) -> AsyncIterator[tuple[str, int]]:
 @asynccontextmanager
 async def state_gateway(directory: Path) -> AsyncIterator[tuple[str, int]]:
     port = bind_port("127.0.0.1", 0)
-    gateway = WebHdfs(Node(directory).gateway, lambda text: caller_of(SECRET, text), port.address)
+    gateway = WebHdfs(Node(directory).gateway, lambda text: caller_of(SECRET, text), f"http://{port.address}")
     server = await serve_http(gateway.application(), port)
     try:
         yield port.host, port.port
@@ -70,7 +70,7 @@ async def state_gateway(directory: Path) -> AsyncIterator[tuple[str, int]]:
 
 
 def _at(operation: str) -> str:
-    token = encode(credential(SECRET, EXECUTOR), "127.0.0.1:1")
+    token = encode(credential(SECRET, EXECUTOR), KIND, "127.0.0.1:1")
     return f"/webhdfs/v1/{JOB}/own/d/f?op={operation}&delegation={token}"
 
 

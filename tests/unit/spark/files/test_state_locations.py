@@ -14,13 +14,13 @@ JOB, ROOT = JobId("a" * 32), "/checkpoints/" + "a" * 32
 
 @pytest.fixture
 def locations() -> GatewayLocations:
-    return GatewayLocations(JOB, ROOT, Notices())
+    return GatewayLocations("swebhdfs://localhost", JOB, ROOT, Notices())
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/some/where", "gs://bucket/x y", "az://container/p%20q"])
 def test_object_stores_are_reached_through_the_gateway(locations: GatewayLocations, location: str) -> None:
     reached = locations.for_spark(None, location)
-    path = resolve(JOB, reached.removeprefix("webhdfs://localhost"), ROOT)
+    path = resolve(JOB, reached.removeprefix("swebhdfs://localhost"), ROOT)
     assert (path.root, path.name) == (location, "")
 
 

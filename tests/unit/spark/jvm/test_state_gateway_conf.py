@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.protocol.hadoop_token import decode
+from emberkeep.protocol.hadoop_token import ENCRYPTED_KIND, KIND, decode, encode
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.jvm.state_gateway_conf import (
     PLACEMENT_DEFAULTS,
+    HadoopSite,
     gateway_settings,
     placement_settings,
     process_environment,
@@ -15,10 +16,10 @@ from emberkeep.spark.jvm.state_gateway_conf import (
 
 
 def test_each_process_finds_its_own_gateway_by_its_environment() -> None:
-    settings = gateway_settings({}, "")
+    settings = gateway_settings({}, HadoopSite(), encrypts=True)
     assert settings["spark.hadoop.dfs.nameservices"] == "localhost"
     assert settings["spark.hadoop.dfs.ha.namenodes.localhost"] == "tm"
-    address = settings["spark.hadoop.dfs.namenode.http-address.localhost.tm"]
+    address = settings["spark.hadoop.dfs.namenode.https-address.localhost.tm"]
     assert address == "${env.EMBERKEEP_STATE_GATEWAY:-127.0.0.1:9}"
     # It selects ten retries without any pause: a gateway that restarts would cost the query.
     assert not any("failover.proxy.provider" in key for key in settings)
@@ -26,7 +27,9 @@ def test_each_process_finds_its_own_gateway_by_its_environment() -> None:
 
 @pytest.mark.parametrize("known", ["east,west", " east , west ,"])
 def test_the_jobs_own_nameservices_stay(known: str) -> None:
-    assert gateway_settings({}, known)["spark.hadoop.dfs.nameservices"] == "east,west,localhost"
+    assert (
+        gateway_settings({}, HadoopSite(known), encrypts=True)["spark.hadoop.dfs.nameservices"] == "east,west,localhost"
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,13 +43,38 @@ def test_the_jobs_own_nameservices_stay(known: str) -> None:
 )
 def test_a_nameservice_of_the_gateways_name_is_refused(present: dict[str, str], known: str) -> None:
     with pytest.raises(InvalidSparkConfiguration, match="recovery=false"):
-        gateway_settings(present, known)
+        gateway_settings(present, HadoopSite(known), encrypts=True)
 
 
 def test_a_copy_of_an_earlier_contexts_configuration_is_fine() -> None:
-    settings = gateway_settings({}, "east")
-    assert gateway_settings(settings, settings["spark.hadoop.dfs.nameservices"]) == settings
+    settings = gateway_settings({}, HadoopSite("east"), encrypts=True)
+    assert gateway_settings(settings, HadoopSite("east"), encrypts=True) == settings
     assert placement_settings(PLACEMENT_DEFAULTS) == ({}, ())
+
+
+@pytest.mark.req("SEC-9")
+def test_clients_verify_the_gateway_with_the_truststore_of_their_process() -> None:
+    settings = gateway_settings({}, HadoopSite(), encrypts=True)
+    assert settings["spark.hadoop.ssl.client.truststore.location"] == "${env.EMBERKEEP_STATE_TRUST:-}"
+    plain = gateway_settings({}, HadoopSite(), encrypts=False)
+    assert not any("truststore" in key for key in plain)
+    assert "spark.hadoop.dfs.namenode.http-address.localhost.tm" in plain
+
+
+@pytest.mark.parametrize(
+    ("present", "site", "where"),
+    [
+        ({"spark.hadoop.ssl.client.truststore.location": "/etc/trust.jks"}, HadoopSite(), "truststore.location"),
+        ({"spark.hadoop.ssl.client.truststore.type": "JKS"}, HadoopSite(), "truststore.type"),
+        ({"spark.hadoop.hadoop.ssl.client.conf": "mine.xml"}, HadoopSite(), "hadoop.ssl.client.conf"),
+        ({}, HadoopSite(tls="file:/etc/hadoop/ssl-client.xml"), "file:/etc/hadoop/ssl-client.xml"),
+    ],
+)
+def test_a_job_with_its_own_tls_for_hadoop_is_told(present: dict[str, str], site: HadoopSite, where: str) -> None:
+    with pytest.raises(InvalidSparkConfiguration, match=f"{where} configures the TLS") as caught:
+        gateway_settings(present, site, encrypts=True)
+    assert "local-recovery=false" in str(caught.value.hint)
+    assert gateway_settings(present, site, encrypts=False)
 
 
 @pytest.mark.req("LOC-11")
@@ -82,4 +110,7 @@ def test_a_jvm_gets_the_credential_as_a_token_beside_its_own_tokens() -> None:
     first, *added = environment["HADOOP_TOKEN"].split(",")
     assert first == "mine"
     assert {decode(token) for token in added} == {"c"}
+    assert added == [encode("c", KIND, f"{host}:9870") for host in ("127.0.0.1", "localhost")]
+    *_, last = process_environment(given | {"EMBERKEEP_STATE_TRUST": "/trust.p12"})["HADOOP_TOKEN"].split(",")
+    assert last == encode("c", ENCRYPTED_KIND, "localhost:9871")
     assert process_environment({"PATH": "/bin"}) == {"PATH": "/bin"}
