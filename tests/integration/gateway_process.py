@@ -18,6 +18,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.credential import credential
 from emberkeep.local_state.model import Caller
@@ -48,7 +49,7 @@ async def _serve(directory: Path) -> None:
     wanted = configuration(directory)
     layout = StateLayout(directory, wanted)
     place = working_place(directory / "tm")
-    async with state_gateway_link(real_system(), wanted, place, layout, services) as link:
+    async with state_gateway_link(real_system(), wanted, place, layout, services, JobUsers({}, "")) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
         (directory / "address.new").write_text(link.port.address)

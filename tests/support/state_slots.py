@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.base.os_user import OsUser
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
@@ -17,10 +18,17 @@ from emberkeep.taskmanager.state_gateway.named_roots import NamedRoots
 SLOT = AllocationId("a" * 32)
 
 
-def begin_slot(link: StateGatewayLink, job_id: JobId, own_state: DurableState, roots: Iterable[str] = ()) -> str:
+def begin_slot(
+    link: StateGatewayLink,
+    job_id: JobId,
+    own_state: DurableState,
+    roots: Iterable[str] = (),
+    user: OsUser | None = None,
+) -> str:
     """Begin the job's first attempt and give it slot SLOT, for which copies are kept. Return its executor's credential.
 
-    ``roots``: other roots than the job's own that its driver uses.
+    ``roots``: other roots than the job's own that its driver uses. ``user``: as whom the job runs; None: as the
+    gateway's user.
 
     Call it again for each process of the gateway. It blocks, and must run on the event loop. ``own_state`` is the
     durable store of the job's own root. Raises Fenced (a later attempt has begun), RetryLater, Fatal.
@@ -42,4 +50,6 @@ def begin_slot(link: StateGatewayLink, job_id: JobId, own_state: DurableState, r
         job_master="127.0.0.1:1",
     )
     link.upkeep.allocation_begun(allocation)
-    return link.environ(job_id, 1, SLOT)[CREDENTIAL_VARIABLE]
+    return link.environ(
+        Caller(job_id=job_id, attempt=1, allocation_id=SLOT, user_id=None if user is None else user.uid)
+    )[CREDENTIAL_VARIABLE]

@@ -1,6 +1,6 @@
-"""Credentials for the state gateway: a process's job, attempt and allocation, signed with the node's secret.
+"""Credentials for the state gateway: a process's job, attempt, allocation and user, signed with the node's secret.
 
-``<job id>.<attempt>.<allocation id, or "driver">.<HMAC-SHA256 of the text before it, in hex>``
+``<job id>.<attempt>.<allocation id, or "driver">[.u<user id>].<HMAC-SHA256 of the text before it, in hex>``
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import DRIVER, Caller
 
 _DRIVER = "driver"
-_CREDENTIAL = re.compile(r"([0-9a-f]{32})\.([0-9]{1,9})\.([0-9a-f]{32}|driver)\.([0-9a-f]{64})")
+_CREDENTIAL = re.compile(r"([0-9a-f]{32})\.([0-9]{1,9})\.([0-9a-f]{32}|driver)(?:\.u([0-9]{1,10}))?\.([0-9a-f]{64})")
 
 
 def credential(secret: bytes, caller: Caller) -> str:
     """Return the credential of one process. It is as secret as ``secret``: never log it."""
     claim = f"{caller.job_id}.{caller.attempt}.{caller.allocation_id or _DRIVER}"
+    if caller.user_id is not None:
+        claim += f".u{caller.user_id}"
     return f"{claim}.{_signature(secret, claim)}"
 
 
@@ -33,13 +35,14 @@ def caller_of(secret: bytes, text: str) -> Caller:
     if match is None:
         raise InvalidInput("this is not a credential of a state gateway", field="delegation")
     claim = text.rpartition(".")[0]
-    if not hmac.compare_digest(match.group(4), _signature(secret, claim)):
+    if not hmac.compare_digest(match.group(5), _signature(secret, claim)):
         raise InvalidInput("this node's state gateway did not issue this credential", field="delegation")
-    job_id, attempt, allocation = match.group(1, 2, 3)
+    job_id, attempt, allocation, user_id = match.group(1, 2, 3, 4)
     return Caller(
         job_id=JobId(job_id),
         attempt=int(attempt),
         allocation_id=DRIVER if allocation == _DRIVER else AllocationId(allocation),
+        user_id=None if user_id is None else int(user_id),
     )
 
 

@@ -19,12 +19,14 @@ DRIVER = AllocationId("")
 class Caller(Compatible, frozen=True, kw_only=True):
     """The job, attempt and allocation for which a process asks the gateway.
 
-    ``allocation_id``: DRIVER for the driver.
+    ``allocation_id``: DRIVER for the driver. ``user_id``: of the user of the operating system whose rights the job has;
+    None: the gateway's own user.
     """
 
     job_id: JobId
     attempt: int
     allocation_id: AllocationId
+    user_id: int | None = None
 
 
 class StatePath(Compatible, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages import (
     BlobCacheReport,
     LocalStateReport,
@@ -155,8 +156,8 @@ class AllocationListener(Protocol):
 class ProcessEnvironment(Protocol):
     """Adds variables to the environment of processes that this node starts."""
 
-    def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
-        """Return the variables of one process. ``allocation_id``: the executor's, or ``local_state.model.DRIVER``."""
+    def environ(self, caller: Caller) -> dict[str, str]:
+        """Return the variables of one process, which is ``caller`` to the node's state gateway."""
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):

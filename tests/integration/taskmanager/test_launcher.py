@@ -21,6 +21,7 @@ from emberkeep.blobs.model import BlobKey
 from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.jobs.model import Artefact, ArtefactRole
+from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIABLE
@@ -59,7 +60,7 @@ class Gateway:
     def __init__(self, place: str) -> None:
         self._address, _, self._trust = place.partition(" ")
 
-    def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
+    def environ(self, _: Caller) -> dict[str, str]:
         trust = {TRUST_VARIABLE: self._trust} if self._trust else {}
         return {GATEWAY_VARIABLE: self._address, **trust}
 

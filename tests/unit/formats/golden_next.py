@@ -19,6 +19,7 @@ from emberkeep.adapters.job_store.database import JobDatabase
 from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
+from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing_key
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, RegisteredAddress, ResultNode, decode_node, encode_node
 from emberkeep.base.compatible import Compatible
@@ -35,6 +36,7 @@ from emberkeep.identities.model import NamedToken, NamedTokens
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
+from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.taskmanager.agent_record import AgentRecord
 from tests.unit.formats import golden_samples as samples
 
@@ -89,6 +91,9 @@ SPEC_WITH_SECRETS = msgspec.structs.replace(
 SPEC_WITH_NAMESPACE = msgspec.structs.replace(SPEC, namespace_claim=f"team-a.{'5' * 64}")
 ENCRYPTED_CLUSTER: ClusterRecord = msgspec.structs.replace(samples.CLUSTER, ca="/state/tls/ca.pem")
 OUTCOME = msgspec.structs.replace(samples.OUTCOME, kind=FailureKind.SETUP, lasting=True)
+RENAME_OF_A_USER = msgspec.structs.replace(
+    samples.RENAME, caller=msgspec.structs.replace(samples.RENAME.caller, user_id=1001)
+)
 BLOCKED = BlockedTaskManager(
     id="tm-2",
     action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS,
@@ -119,6 +124,17 @@ OWNED_RESULT: ResultNode = msgspec.structs.replace(
 )
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
+
+
+def _write_renames(path: Path) -> None:
+    with contextlib.closing(FileRenameJournal(path, lambda: samples.NOW_MS)) as journal:
+        journal.begin(RENAME_OF_A_USER)
+
+
+def _read_renames(path: Path) -> tuple[Rename, ...]:
+    """Return what the journal knows, of the same rename with a user and without."""
+    with contextlib.closing(FileRenameJournal(path, lambda: samples.NOW_MS)) as journal:
+        return tuple(each for each in (RENAME_OF_A_USER, samples.RENAME) if journal.knows(each))
 
 
 def _write_job_store(path: Path) -> None:
@@ -166,6 +182,7 @@ FORMATS = {
     "result-of-an-owner": _node(OWNED_RESULT),
     "spec-of-an-owner.record": Format(lambda path: write_spec(path, OWNED_SPEC), read_spec, OWNED_SPEC),
     "result-in-a-file": _node(RESULT_IN_A_FILE),
+    "renames-of-a-user": Format(_write_renames, _read_renames, (RENAME_OF_A_USER,)),
     "slots.record": Format(lambda path: SlotsFile(path).store(SLOTS), lambda path: SlotsFile(path).load(), SLOTS),
     "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),
     "spec-with-encryption.record": Format(lambda path: write_spec(path, ENCRYPTED_SPEC), read_spec, ENCRYPTED_SPEC),

@@ -15,9 +15,10 @@ JOB = JobId("0" * 31 + "1")
 SECRET = b"the node's"
 
 
+@pytest.mark.parametrize("user_id", [None, 0, 1001, 2**32 - 2])
 @pytest.mark.parametrize("allocation", [DRIVER, AllocationId("a" * 32)])
-def test_a_credential_names_its_process(allocation: AllocationId) -> None:
-    caller = Caller(job_id=JOB, attempt=7, allocation_id=allocation)
+def test_a_credential_names_its_process(allocation: AllocationId, user_id: int | None) -> None:
+    caller = Caller(job_id=JOB, attempt=7, allocation_id=allocation, user_id=user_id)
     assert caller_of(SECRET, credential(SECRET, caller)) == caller
 
 
@@ -28,6 +29,8 @@ def test_a_credential_names_its_process(allocation: AllocationId) -> None:
         lambda text: text.replace(".7.", ".8."),
         lambda text: text.replace(JOB, "f" * 32),
         lambda text: text.replace("driver", "a" * 32),
+        lambda text: text.replace(".u1001", ".u1002"),
+        lambda text: text.replace(".u1001", ""),
         lambda text: text[:-1] + ("0" if text[-1] != "0" else "1"),
         lambda text: text + "0",
         lambda text: text.upper(),
@@ -35,7 +38,7 @@ def test_a_credential_names_its_process(allocation: AllocationId) -> None:
     ],
 )
 def test_no_process_makes_itself_another(change) -> None:  # type: ignore[no-untyped-def]
-    text = credential(SECRET, Caller(job_id=JOB, attempt=7, allocation_id=DRIVER))
+    text = credential(SECRET, Caller(job_id=JOB, attempt=7, allocation_id=DRIVER, user_id=1001))
     with pytest.raises(InvalidInput) as caught:
         caller_of(SECRET, change(text))
     assert text.rpartition(".")[2] not in str(caught.value)

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import hashlib
 import http.client
+import os
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,15 @@ from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
+from emberkeep.base.os_user import OsUser
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.protocol.hadoop_token import KIND, encode
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
+from tests.integration.security.other_users import place_for_all
 from tests.support.state_slots import begin_slot
 from tests.support.working_places import working_place
 
@@ -59,9 +63,12 @@ def at(location: Path | str) -> str:
 
 @contextlib.asynccontextmanager
 async def attacked(
-    directory: Path, roots: Iterable[Path] = (), storage: Path | None = None
+    directory: Path, roots: Iterable[Path] = (), storage: Path | None = None, user: OsUser | None = None
 ) -> AsyncIterator[tuple[Attacker, StateLayout]]:
-    """Serve a gateway whose job JOB uses ``roots`` besides its own root. ``storage``: None for one in the state."""
+    """Serve a gateway whose job JOB uses ``roots`` besides its own root. ``storage``: None for one in the state.
+
+    ``user``: as whom the job runs; None: as the gateway's user.
+    """
     texts = {
         "state.backend.local-recovery": "true",
         "security.encryption": "none",
@@ -76,10 +83,13 @@ async def attacked(
         (layout.checkpoints / job / "q" / "offsets" / "0").write_bytes(b"an offset")
     layout.token_file.write_bytes(SECRET)
     place, services = working_place(directory / "tm"), Services()
-    async with state_gateway_link(real_system(), configuration, place, layout, services) as link:
+    users = JobUsers({} if user is None else {"*": user}, "")
+    async with state_gateway_link(real_system(), configuration, place, layout, services, users) as link:
         assert link is not None
         own = open_state_store(f"{layout.checkpoints}/{JOB}")
-        attacker = Attacker(link.port.address, await asyncio.to_thread(begin_slot, link, JOB, own, map(str, roots)))
+        attacker = Attacker(
+            link.port.address, await asyncio.to_thread(begin_slot, link, JOB, own, map(str, roots), user)
+        )
 
         yield attacker, layout
 
@@ -227,3 +237,37 @@ async def test_own_checkpoints_and_locations_of_the_script_stay_open(tmp_path: P
         (tmp_path / "mine").mkdir()
         assert (await attacker.ask("GET", "own/q/offsets/0", "OPEN&step=data")) == (200, b"an offset")
         assert (await attacker.ask("PUT", f"{at(tmp_path / 'mine')}/q", "MKDIRS"))[0] == 200
+
+
+@pytest.mark.req("SEC-13")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user: run this test as root")
+async def test_a_job_of_another_user_reaches_what_its_user_may_reach_and_nothing_else() -> None:
+    user = OsUser("somebody", 64001, 64001, (64001,), "/", "/bin/sh")
+    with place_for_all() as place:
+        (place / "work").mkdir(mode=0o711)
+        roots = own, theirs = place / "own", place / "theirs"
+        for root in roots:
+            root.mkdir(mode=0o755)
+            (root / "file").write_bytes(SECRET)
+            (root / "file").chmod(0o600)
+        for path in (own, own / "file"):
+            os.chown(path, user.uid, user.gid)
+        async with attacked(place / "work", roots, user=user) as (attacker, layout):
+            for path in (layout.checkpoints / JOB).glob("**/*"):
+                os.chown(path, user.uid, user.gid)
+            os.chown(layout.checkpoints / JOB, user.uid, user.gid)
+            for path in (layout.storage, layout.checkpoints):
+                path.chmod(0o711)
+            before = files(theirs)
+            assert await attacker.ask("GET", f"{at(own)}/file", "OPEN&step=data") == (200, SECRET)
+            assert (await attacker.ask("DELETE", f"{at(own)}/file", "DELETE"))[0] == 200
+            status, body = await attacker.ask("GET", f"{at(theirs)}/file", "OPEN&step=data")
+            assert (status // 100 in (4, 5), SECRET in body) == (True, False)
+            for name in ("file", ""):
+                assert (await attacker.ask("DELETE", f"{at(theirs)}/{name}", "DELETE&recursive=true"))[0] // 100 in (
+                    4,
+                    5,
+                )
+            assert (await attacker.ask("PUT", f"{at(theirs)}/planted", "MKDIRS"))[0] // 100 in (4, 5)
+            assert files(theirs) == before
+            assert not (theirs / "planted").exists()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.acting_user import acting_as_itself
 
 
 class StagedSource:
@@ -30,8 +31,8 @@ class StagedSource:
 
 @contextlib.contextmanager
 def opened_source(path: Path) -> Iterator[StagedSource]:
-    """Open a staged file for reading. Raises Fatal."""
-    with _readable(path):
+    """Open a staged file for reading, as the process itself, whose file it is. Raises Fatal."""
+    with _readable(path), acting_as_itself():
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield StagedSource(file, path)

@@ -11,7 +11,6 @@ import asyncio
 import hmac
 import os
 import threading
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -48,7 +47,7 @@ def serve_own_gateway(spec: DriverSpec) -> None:
     root = spec.checkpoint_root
     gateway = StateGateway(
         NoCopies(),
-        partial(open_state_of, spec),
+        lambda location, _: open_state_of(spec, location),
         lambda _: root,
         FileRenameJournal(directory / "renames", clock.now_ms),
         FileSpool,

@@ -121,7 +121,7 @@ class ProcessLauncher:
         """
         if not isinstance(key, ExecutorKey) or variable_of(pid, GATEWAY_VARIABLE) is None:
             return False
-        served = self._starts.added_environment(key)
+        served = self._starts.added_environment(key, None)
         return any(variable_of(pid, name) != served.get(name) for name in (GATEWAY_VARIABLE, TRUST_VARIABLE))
 
     def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:

@@ -200,8 +200,9 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
         blob_link(site.system, configuration, places, site.token, site.services, tls=site.client_tls)
     )
     libraries = await _libraries(blobs.cache, site, stack)
+    users = JobUsers(site.users, site.token)
     gateway = await stack.enter_async_context(
-        state_gateway_link(site.system, configuration, site.place, site.layout, site.services)
+        state_gateway_link(site.system, configuration, site.place, site.layout, site.services, users)
     )
     files = None if site.tls is None else site.tls.files
     node = LaunchNode(
@@ -212,7 +213,7 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
         site.java,
         configuration,
         files,
-        JobUsers(site.users, site.token),
+        users,
         site.layout,
     )
     return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))

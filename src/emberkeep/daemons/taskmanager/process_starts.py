@@ -28,7 +28,7 @@ from emberkeep.daemons.taskmanager.run_as import JobUsers, entered, give_storage
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.model import ArtefactRole, JobGraph
-from emberkeep.local_state.model import DRIVER
+from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
@@ -62,12 +62,18 @@ class ProcessStarts:
         self._places = places
         self._environment = environment
 
-    def added_environment(self, key: ProcessKey) -> dict[str, str]:
-        """Return the variables that ``environment`` adds to the process with this key."""
+    def added_environment(self, key: ProcessKey, user: OsUser | None) -> dict[str, str]:
+        """Return the variables that ``environment`` adds to the process with this key, which runs as ``user``."""
         if self._environment is None:
             return {}
         allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else DRIVER
-        return self._environment.environ(key.job_id, key.attempt, allocation_id)
+        caller = Caller(
+            job_id=key.job_id,
+            attempt=key.attempt,
+            allocation_id=allocation_id,
+            user_id=None if user is None else user.uid,
+        )
+        return self._environment.environ(caller)
 
     def driver(
         self, key: DriverKey, request: StartDriver, files: tuple[BoundFile, ...], user: OsUser | None = None
@@ -92,7 +98,7 @@ class ProcessStarts:
                 {
                     **self._secrets(key, request.graph.secrets),
                     **self._driver_environment(directory),
-                    **self.added_environment(key),
+                    **self.added_environment(key, user),
                 },
                 base=None,
                 user=user,
@@ -216,7 +222,7 @@ class ProcessStarts:
             python=sys.executable,
             environ=_environment(
                 self._node.configuration,
-                {**self._secrets(key, request.secrets), **request.environ, **self.added_environment(key)},
+                {**self._secrets(key, request.secrets), **request.environ, **self.added_environment(key, user)},
                 base=work_dir,
                 first=_of_the_previous_release(request),
                 user=user,

@@ -18,6 +18,7 @@ from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import ENCRYPTION, LOCAL_RECOVERY, RUN_AS
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput, Unavailable
+from emberkeep.base.files.acting_user import check_acting_users
 from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId
@@ -30,7 +31,7 @@ _CHECK_SECONDS = 60.0
 _CHECK = "import os, sys, emberkeep; sys.exit(0 if os.access(sys.argv[1], os.X_OK) else sys.argv[1])"
 _ENV = "/usr/bin/env"
 _SHARED = 0o711  # others may enter, and open what they know by name
-_DROP = 0o1733  # others may also create entries, and replace only their own
+_DROP = 0o1777  # others may also list it (to make it durable) and create entries, and replace only their own
 
 
 class JobUsers:
@@ -80,17 +81,21 @@ class JobUsers:
             raise cannot_read(directory, error) from error
         if owner == os.geteuid():
             return None
+        return self.with_id(owner, f"{directory} belongs to")
+
+    def with_id(self, user_id: int, what: str) -> OsUser:
+        """Return a configured user. ``what`` begins the error. Raises Fatal (a user who is not configured any more)."""
         for user in self.all:
-            if user.uid == owner:
+            if user.uid == user_id:
                 return user
-        raise Fatal(f"{directory} belongs to user id {owner}, whom {RUN_AS.key} does not name")
+        raise Fatal(f"{what} user id {user_id}, whom {RUN_AS.key} does not name")
 
 
 def job_users(configuration: Configuration) -> dict[str, OsUser]:
     """Return the configured users by namespace, ``*`` for all others; empty if none are configured.
 
     Raises InvalidInput (not a list, an unknown user, root, two users for one namespace, other settings that do not fit)
-    and Fatal (this process is not root).
+    and Fatal (this process is not root, or its threads cannot act as others).
     """
     text = configuration[RUN_AS]
     if not text.strip():
@@ -106,9 +111,7 @@ def job_users(configuration: Configuration) -> dict[str, OsUser]:
             "cannot read"
         )
     if configuration[LOCAL_RECOVERY]:
-        raise _refused(
-            f"cannot be used together with {LOCAL_RECOVERY.key}: the node's state gateway would open files as root"
-        )
+        check_acting_users()  # the node's state gateway opens a job's files as the job's user
     users: dict[str, OsUser] = {}
     for entry in text.split(","):
         namespace, equals, name = entry.strip().rpartition("=")

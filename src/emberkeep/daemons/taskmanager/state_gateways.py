@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import structlog
 from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.state.closed_places import ClosedPlaces
+from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.adapters.state.directory_tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.adapters.state.journal import FileRenameJournal
@@ -46,6 +47,7 @@ from emberkeep.daemons.taskmanager.local_state_roots import (
     share_of,
     take_over,
 )
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.errors import Fenced
@@ -54,7 +56,9 @@ from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed, Message
 from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.state_gateway.gateway import StateGateway
+from emberkeep.taskmanager.state_gateway.roots import OpenState
 from emberkeep.taskmanager.state_gateway.upkeep import StateUpkeep
+from emberkeep.taskmanager.state_gateway.user_state import UserState
 
 log = structlog.get_logger(__name__)
 
@@ -63,9 +67,15 @@ _CLEAR_INTERVAL = 600.0  # seconds between tries to delete unused local state
 _SHARE_INTERVAL = 60.0  # seconds between checks of which task managers share the root directory
 
 
-def _open_state(closed: ClosedPlaces, location: str) -> DurableState:
-    """Open a durable store, without creating its root: the job's driver does that before executors use it."""
-    return open_state_store(location, first_start=FirstStart.ELSEWHERE, admit=closed.guard(location))
+def _open_state(closed: ClosedPlaces, users: JobUsers, location: str, user_id: int | None) -> DurableState:
+    """Open a durable store, without creating its root: the job's driver does that before executors use it.
+
+    A directory is used with the rights of the job's user. Raises Fatal.
+    """
+    state = open_state_store(location, first_start=FirstStart.ELSEWHERE, admit=closed.guard(location))
+    if user_id is None or not isinstance(state, DirectoryState):
+        return state
+    return UserState(state, users.with_id(user_id, "the job has the rights of"))
 
 
 def closed_places(configuration: Configuration, layout: StateLayout, directory: WorkingDirectory) -> ClosedPlaces:
@@ -104,8 +114,7 @@ class StateGatewayLink:
         self._gateway = gateway
         self._secret = secret
 
-    def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
-        caller = Caller(job_id=job_id, attempt=attempt, allocation_id=allocation_id)
+    def environ(self, caller: Caller) -> dict[str, str]:
         trust = {} if self._encryption is None else {TRUST_VARIABLE: str(self._encryption.truststore)}
         return {GATEWAY_VARIABLE: self.port.address, CREDENTIAL_VARIABLE: credential(self._secret, caller), **trust}
 
@@ -130,12 +139,14 @@ async def state_gateway_link(
     place: WorkingPlace,
     layout: StateLayout,
     services: Services,
-    open_state: Callable[[str], DurableState] | None = None,
+    users: JobUsers,
+    open_state: OpenState | None = None,
 ) -> AsyncIterator[StateGatewayLink | None]:
     """Open the gateway with the copies on the disk and serve it. Yield None if local recovery is off.
 
     Copies in places where this task manager no longer keeps any are deleted in the background. ``open_state``
-    opens the durable store of a location; the default keeps places of the cluster and the system closed to jobs.
+    opens the durable store of a location; the default keeps places of the cluster and the system closed to jobs, and
+    opens directories as the job's user, one of ``users``.
 
     Raises Fatal (the port cannot be used), Conflict (the directory of its copies is in use or belongs to another
     cluster).
@@ -164,7 +175,7 @@ async def state_gateway_link(
         stack.callback(journal.close)
         gateway = StateGateway(
             copies,
-            open_state or partial(_open_state, closed_places(configuration, layout, directory)),
+            open_state or partial(_open_state, closed_places(configuration, layout, directory), users),
             lambda job_id: f"{layout.checkpoints}/{job_id}",
             journal,
             FileSpool,

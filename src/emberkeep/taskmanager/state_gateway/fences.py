@@ -61,8 +61,11 @@ class _Job:
 class GatewayFences:
     """The fences of one gateway. Any thread may call it."""
 
-    def __init__(self, own_state: Callable[[JobId], DurableState], spool: Callable[[], Spool]) -> None:
-        """``own_state`` returns the durable store of a job's own root; ``spool`` makes the empty marker file."""
+    def __init__(self, own_state: Callable[[Caller], DurableState], spool: Callable[[], Spool]) -> None:
+        """``own_state`` returns the durable store of the own root of a caller's job.
+
+        ``spool`` makes the empty marker file.
+        """
         self._own_state = own_state
         self._spool = spool
         self._lock = threading.Lock()
@@ -104,7 +107,7 @@ class GatewayFences:
         Raises Fenced if a newer attempt has a mark, or if this attempt has none (its state was removed); RetryLater,
         Fatal.
         """
-        newest = self._newest(caller.job_id)
+        newest = self._newest(caller)
         if newest > caller.attempt:
             self.see(caller.job_id, newest)
             raise _fenced(caller, newest)
@@ -120,37 +123,37 @@ class GatewayFences:
         with self._lock:
             self._jobs.pop(job_id, None)
 
-    def _newest(self, job_id: JobId) -> int:
+    def _newest(self, caller: Caller) -> int:
         """Return the newest attempt that has a mark. If no lane is free, waiting callers share its next listing."""
-        job = self._job(job_id)
+        job = self._job(caller.job_id)
         free = next((lane for lane in job.lanes if lane.listing.acquire(blocking=False)), None)
         if free is not None:
             try:
-                return self._newest_now(job_id, free)
+                return self._newest_now(caller, free)
             finally:
                 free.listing.release()
         with self._lock:
             lane = next(job.turn)
         before = lane.begun
         with lane.listing:
-            return lane.seen if lane.begun > before else self._newest_now(job_id, lane)
+            return lane.seen if lane.begun > before else self._newest_now(caller, lane)
 
-    def _newest_now(self, job_id: JobId, lane: _Lane) -> int:
+    def _newest_now(self, caller: Caller, lane: _Lane) -> int:
         lane.begun += 1
         try:
-            lane.seen = self._listed(job_id)
+            lane.seen = self._listed(caller)
         except BaseException:
             lane.begun -= 1  # so that no waiting caller takes the earlier result for that of this listing
             raise
         return lane.seen
 
-    def _listed(self, job_id: JobId) -> int:
+    def _listed(self, caller: Caller) -> int:
         """Return the newest attempt that has a mark, or -1 if no attempt has one."""
-        return max(self._marks(job_id), default=-1)
+        return max(self._marks(caller), default=-1)
 
-    def _marks(self, job_id: JobId) -> list[int]:
+    def _marks(self, caller: Caller) -> list[int]:
         try:
-            entries = self._own_state(job_id).listing(FENCE_DIRECTORY)
+            entries = self._own_state(caller).listing(FENCE_DIRECTORY)
         except Absent:
             return []
         names = (entry.name.rpartition("/")[2] for entry in entries)
@@ -161,7 +164,7 @@ class GatewayFences:
 
         This comes before the check for newer marks: of two new attempts, at least one sees the other's.
         """
-        own = self._own_state(caller.job_id)
+        own = self._own_state(caller)
         own.make_directory(roots_directory(caller.attempt))
         spool = self._spool()
         try:
@@ -175,8 +178,8 @@ class GatewayFences:
     def _clear_older(self, caller: Caller) -> None:
         """Delete marks and named roots of attempts before this one, which no longer have any effect. Ignore errors."""
         try:
-            own = self._own_state(caller.job_id)
-            for attempt in self._marks(caller.job_id):
+            own = self._own_state(caller)
+            for attempt in self._marks(caller):
                 if attempt < caller.attempt:
                     own.delete(roots_directory(attempt), recursive=True)
                     own.delete(_mark(attempt), recursive=False)

@@ -25,7 +25,7 @@ from emberkeep.taskmanager.state_gateway.disk import LocalDisk
 from emberkeep.taskmanager.state_gateway.fences import FENCE_DIRECTORY, GatewayFences
 from emberkeep.taskmanager.state_gateway.named_roots import NamedRoots
 from emberkeep.taskmanager.state_gateway.reads import GatewayReads
-from emberkeep.taskmanager.state_gateway.roots import StateRoots
+from emberkeep.taskmanager.state_gateway.roots import OpenState, StateRoots
 from emberkeep.taskmanager.state_gateway.writes import GatewayWrite
 
 _MOST_FILES_SUMMED = 100_000
@@ -49,7 +49,7 @@ class StateGateway:
     def __init__(
         self,
         copies: LocalCopies,
-        open_state: Callable[[str], DurableState],
+        open_state: OpenState,
         own_root: Callable[[JobId], str],
         journal: RenameJournal,
         spool: Callable[[], Spool],
@@ -57,10 +57,7 @@ class StateGateway:
         *,
         quota: int,
     ) -> None:
-        """``open_state`` opens the durable store of a root, or raises Fatal.
-
-        ``own_root`` returns the location of a job's own root. ``quota``: bytes for local copies.
-        """
+        """``own_root`` returns the location of a job's own root. ``quota``: bytes for local copies."""
         self.counters = StateCounters()
         self.disk = LocalDisk(copies, quota, self.counters, clock)
         self.roots = StateRoots(open_state)
@@ -87,7 +84,7 @@ class StateGateway:
             self.fences.admit(caller)
 
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
-        return self._reads.status(path, self._admitted(caller, path))
+        return self._reads.status(caller, path, self._admitted(caller, path))
 
     def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
         entries = self._admitted(caller, path).listing(path.name)
@@ -115,7 +112,7 @@ class StateGateway:
 
     def look_for(self, caller: Caller, path: StatePath) -> str:
         durable = self._admitted(caller, path)
-        return self._reads.look_for(path, durable)
+        return self._reads.look_for(caller, path, durable)
 
     def open_file(
         self, caller: Caller, path: StatePath, offset: int, length: int | None, *, seen: str = ""
@@ -201,10 +198,10 @@ class StateGateway:
         if path.root != durable_location(self._own_root(caller.job_id)):
             with self._fencing():
                 self._named.admit(caller, path.root)
-        return self.roots.state(caller.job_id, path.root)
+        return self.roots.state(caller, path.root)
 
-    def _own_state(self, job_id: JobId) -> DurableState:
-        return self.roots.state(job_id, self._own_root(job_id))
+    def _own_state(self, caller: Caller) -> DurableState:
+        return self.roots.state(caller, self._own_root(caller.job_id))
 
     def _check(self, caller: Caller) -> None:
         with self._fencing():

@@ -25,8 +25,8 @@ _REMEMBERED = 10_000
 class NamedRoots:
     """The named roots as one gateway knows them. Any thread may call it."""
 
-    def __init__(self, own_state: Callable[[JobId], DurableState], fences: GatewayFences) -> None:
-        """``own_state`` returns the durable store of a job's own root."""
+    def __init__(self, own_state: Callable[[Caller], DurableState], fences: GatewayFences) -> None:
+        """``own_state`` returns the durable store of the own root of a caller's job."""
         self._own_state = own_state
         self._fences = fences
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class NamedRoots:
             if key in self._known:
                 self._known.move_to_end(key)
                 return
-        own, record = self._own_state(caller.job_id), _record(caller.attempt, root)
+        own, record = self._own_state(caller), _record(caller.attempt, root)
         if caller.allocation_id == DRIVER:
             own.make_directory(record)
         elif not _exists(own, record):

@@ -28,13 +28,13 @@ class GatewayReads:
         self._disk = disk
         self._counters = counters
 
-    def status(self, path: StatePath, durable: DurableState) -> FileStatus:
+    def status(self, caller: Caller, path: StatePath, durable: DurableState) -> FileStatus:
         """Return the durable file's status. Raises Absent.
 
         For a unique name with a local copy, the status comes from the copy's record without a request: Spark's client
         asks for the status of each file before it opens the file.
         """
-        record = self._disk.copies.find(path) if is_unique(path.name) else None
+        record = self._copy(caller, path) if is_unique(path.name) else None
         if record is None or not record.modified_ms:
             return durable.status(path.name)
         return FileStatus(
@@ -45,9 +45,9 @@ class GatewayReads:
             generation=record.generation,
         )
 
-    def look_for(self, path: StatePath, durable: DurableState) -> str:
+    def look_for(self, caller: Caller, path: StatePath, durable: DurableState) -> str:
         """See StateFiles. Raises Absent, IsADirectory."""
-        if is_unique(path.name) and self._disk.copies.find(path) is not None:
+        if is_unique(path.name) and self._copy(caller, path) is not None:
             return ""
         status = durable.status(path.name)
         if status.kind is not FileKind.FILE:
@@ -69,7 +69,7 @@ class GatewayReads:
 
         ``keep``: True if the caller's allocation keeps local copies.
         """
-        record = self._current(path, durable, seen)
+        record = self._current(caller, path, durable, seen)
         if record is not None:
             wanted = _wanted(path, record.length, offset, length)
             self._counters.add("hits")
@@ -83,13 +83,21 @@ class GatewayReads:
             return OpenedFile(wanted, self._counted(pieces))
         return OpenedFile(wanted, self._filling(self._counted(pieces), staged, status, path, caller))
 
-    def _current(self, path: StatePath, durable: DurableState, seen: str) -> CopyRecord | None:
+    def _copy(self, caller: Caller, path: StatePath) -> CopyRecord | None:
+        """Return the record of the local copy of ``path`` that the caller's job has made.
+
+        The copy of another job is not for this caller, whose user may have no right to read the durable file.
+        """
+        record = self._disk.copies.find(path)
+        return record if record is not None and record.job_id == caller.job_id else None
+
+    def _current(self, caller: Caller, path: StatePath, durable: DurableState, seen: str) -> CopyRecord | None:
         """Return the record of a local copy that equals the durable file, or None.
 
         A unique name needs no request, because it is never written twice. Any other name costs one request, to compare
         the generations, unless ``look_for`` has just made it: then ``seen`` is the copy's generation. Raises Absent.
         """
-        record = self._disk.copies.find(path)
+        record = self._copy(caller, path)
         if record is None or is_unique(path.name) or (seen and seen == record.generation):
             return record
         try:

@@ -31,6 +31,7 @@ _DIRECTORIES_PER_SWEEP = (
 )
 _MEASURE_INTERVAL = 2.0  # seconds: the heartbeat has the last measurement, because counting many copies takes time
 _QUEUED = 20_000  # far above what a task manager's slots cause between two turns
+_Directory = tuple[JobId, str, str]  # with copies of a job: the root, and the path below it
 
 
 class StateUpkeep:
@@ -42,7 +43,7 @@ class StateUpkeep:
         self._sweep_interval = sweep_interval
         self._ownership = Ownership(CLAIM_TIMEOUT)
         self._effects: asyncio.Queue[Effect] = asyncio.Queue(_QUEUED)
-        self._directories: list[tuple[str, str]] = []  # still to be compared in this round
+        self._directories: list[_Directory] = []  # still to be compared in this round
         self.jobs: tuple[LocalStateReport, ...] = ()  # copies of each job on this disk, as of some seconds ago
         self._copies = 0
         self._used = 0  # bytes
@@ -169,21 +170,21 @@ class StateUpkeep:
     def _compare(self) -> None:
         # before the durable store is listed, as each copy was durable by then
         records = self._gateway.disk.copies.records()
-        by_directory: dict[tuple[str, str], list[CopyRecord]] = {}
+        by_directory: dict[_Directory, list[CopyRecord]] = {}
         for record in records:
             directory = record.path.name.rpartition("/")[0]
-            by_directory.setdefault((record.path.root, directory), []).append(record)
+            by_directory.setdefault((record.job_id, record.path.root, directory), []).append(record)
         if not self._directories:
             self._directories = list(by_directory)
         turn, self._directories = (
             self._directories[:_DIRECTORIES_PER_SWEEP],
             self._directories[_DIRECTORIES_PER_SWEEP:],
         )
-        opened = self._gateway.roots.opened()
-        for root, directory in turn:
-            durable = opened.get(root)  # a root that was not used since the start is skipped
-            if durable is not None and (root, directory) in by_directory:
-                self._compare_directory(durable, directory, by_directory[root, directory])
+        for place in turn:
+            job_id, root, directory = place
+            durable = self._gateway.roots.opened(job_id).get(root)  # skip a root that was not used yet
+            if durable is not None and place in by_directory:
+                self._compare_directory(durable, directory, by_directory[place])
 
     def _compare_directory(self, durable: DurableState, directory: str, records: list[CopyRecord]) -> None:
         try:

@@ -27,6 +27,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.driver.storage import open_state_of
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.spark import availability
 from emberkeep.spark.files.state_locations import DirectLocations
@@ -92,7 +93,9 @@ async def test_an_executor_whose_mount_is_away_is_to_ask_again(tmp_path: Path) -
     own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
     own_state.make_directory("q/state")
     elsewhere = tmp_path / "elsewhere"
-    async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+    async with state_gateway_link(
+        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+    ) as link:
         assert link is not None
         credential = begin_slot(link, JOB, own_state)
         base = f"http://{link.port.address}/webhdfs/v1/{JOB}/own"

@@ -31,6 +31,7 @@ from emberkeep.daemons.taskmanager.local_state_roots import (
     share_of,
     take_over,
 )
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.slots.table.record import SlotRecord, TableRecord
@@ -115,7 +116,7 @@ async def test_a_second_task_manager_neither_adopts_nor_deletes_what_the_first_o
         layout, services = StateLayout(tmp_path, configuration), Services()
         place = working_place(tmp_path / "second", "second")
         place.directory.root.mkdir()
-        async with state_gateway_link(real_system(), configuration, place, layout, services) as link:
+        async with state_gateway_link(real_system(), configuration, place, layout, services, JobUsers({}, "")) as link:
             if link is not None:
                 link.upkeep.sweep()
                 assert link.upkeep.report().copies == 0
@@ -141,7 +142,7 @@ async def test_of_the_release_before_each_takes_over_what_is_of_its_slots_and_le
     SlotsFile(place.directory.slots_record).store(record_of(OWN))
     configuration = configured(shared, recovery=recovery)
     layout, services = StateLayout(tmp_path, configuration), Services()
-    async with state_gateway_link(real_system(), configuration, place, layout, services) as link:
+    async with state_gateway_link(real_system(), configuration, place, layout, services, JobUsers({}, "")) as link:
         left = contents(shared / "copies")
         assert [Path(name).parts[1] for name in left] == [OTHER]
         assert contents(shared / "staging") == {"half": b"of another one"}

@@ -18,7 +18,9 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.local_state_roots import local_state_root
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
+from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed
 from tests.support.contracts.local_copies import keep
 from tests.support.state_slots import SLOT, begin_slot
@@ -32,7 +34,7 @@ async def test_it_is_off_by_default_and_leaves_no_file(tmp_path: Path) -> None:
     configuration = Configuration()
     place = working_place(tmp_path / "tm")
     layout = StateLayout(tmp_path, configuration)
-    async with state_gateway_link(real_system(), configuration, place, layout, Services()) as link:
+    async with state_gateway_link(real_system(), configuration, place, layout, Services(), JobUsers({}, "")) as link:
         assert link is None
     assert list(tmp_path.iterdir()) == []
 
@@ -71,7 +73,9 @@ async def test_copies_go_where_none_are_kept_any_more(tmp_path: Path, switched_o
     going = {default, other} if elsewhere else {default}
     if switched_on:
         going -= {other if elsewhere else default}
-    async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+    async with state_gateway_link(
+        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+    ) as link:
         for root in going:
             await until_gone(root, services)
         for root in {default, other} - going:
@@ -89,7 +93,9 @@ async def test_a_directory_that_cannot_be_used_keeps_no_task_manager_from_starti
     (tmp_path / "no directory").touch()
     configuration, layout = recovery(tmp_path, True, tmp_path / "no directory" / "state")
     place = working_place(tmp_path / "tm")
-    async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+    async with state_gateway_link(
+        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+    ) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
         answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
@@ -111,7 +117,9 @@ async def test_the_next_life_in_the_working_directory_has_the_copies_the_port_an
         keep(copies, f"q/state/0/0/{version}.delta", b"state", job=JOB, allocation=SLOT, root=own_state.location)
     known = set()
     for _ in range(2):
-        async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+        async with state_gateway_link(
+            real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+        ) as link:
             assert link is not None
             known.add((link.port.address, begin_slot(link, JOB, own_state)))
             answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
@@ -128,12 +136,14 @@ async def test_it_shows_the_certificate_that_its_processes_know_in_its_next_life
     place, layout = working_place(tmp_path / "tm"), StateLayout(tmp_path, configuration)
     shown = []
     for _ in range(2):
-        async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+        async with state_gateway_link(
+            real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+        ) as link:
             assert link is not None
             host, port = link.port.address.rsplit(":", 1)
             pem = await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)), timeout=60)
             shown.append(ssl.PEM_cert_to_DER_cert(pem))
-            trust = Path(link.environ(JOB, 1, SLOT)["EMBERKEEP_STATE_TRUST"])
+            trust = Path(link.environ(Caller(job_id=JOB, attempt=1, allocation_id=SLOT))["EMBERKEEP_STATE_TRUST"])
             (known,) = load_pkcs12(trust.read_bytes(), None).additional_certs
             assert known.certificate.public_bytes(Encoding.DER) == shown[-1]
             assert trust.stat().st_mode & 0o777 == 0o644, "a job that runs as another user reads it"
@@ -146,7 +156,9 @@ async def test_without_encryption_there_is_no_truststore(tmp_path: Path) -> None
     texts = {"state.backend.local-recovery": "true", "security.encryption": "none"}
     configuration = Configuration().with_texts(texts, "the test")
     place, layout = working_place(tmp_path / "tm"), StateLayout(tmp_path, configuration)
-    async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
+    async with state_gateway_link(
+        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+    ) as link:
         assert link is not None
-        assert "EMBERKEEP_STATE_TRUST" not in link.environ(JOB, 1, SLOT)
+        assert "EMBERKEEP_STATE_TRUST" not in link.environ(Caller(job_id=JOB, attempt=1, allocation_id=SLOT))
     await services.cancel()

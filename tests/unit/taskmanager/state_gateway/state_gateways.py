@@ -52,7 +52,7 @@ class Node:
         self.gateway.held = frozenset({(JOB, SLOT), (JOB, OTHER_SLOT)})
         return self.gateway
 
-    def _open(self, root: str) -> FaultyState:
+    def _open(self, root: str, _: int | None = None) -> FaultyState:
         return self.states.setdefault(root, FaultyState(DirectoryState(Path(root))))
 
     @property

@@ -12,10 +12,19 @@ import pytest
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.local_state.errors import Exists, IsADirectory
 from emberkeep.local_state.gateway_ports import Rename
-from emberkeep.local_state.model import FileKind, StatePath
+from emberkeep.local_state.model import DRIVER, Caller, FileKind, StatePath
 from emberkeep.taskmanager.state_gateway import writes as state_gateway_writes
 from tests.support.state_faults import FaultyCopies, disk_full
-from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, SLOT, UUID, Node
+from tests.unit.taskmanager.state_gateway.state_gateways import (
+    DRIVER_OF,
+    EXECUTOR,
+    JOB,
+    OTHER,
+    OTHER_SLOT,
+    SLOT,
+    UUID,
+    Node,
+)
 
 CONTENT = bytes(range(256)) * 2560  # 655,360 bytes: three blocks of a copy
 
@@ -397,8 +406,27 @@ def test_nothing_is_kept_for_a_slot_that_was_given_back(node: Node) -> None:
     assert node.copies.records() == ()
 
 
+@pytest.mark.req("SEC-13")
+def test_a_local_copy_is_not_for_another_job(node: Node) -> None:
+    """Its user may have no right to read the durable file."""
+    name = f"state/0/1/{UUID}.sst"
+    node.write(name, CONTENT)
+    driver = Caller(job_id=OTHER, attempt=1, allocation_id=DRIVER)
+    other = Caller(job_id=OTHER, attempt=1, allocation_id=OTHER_SLOT)
+    node.gateway.admit(driver)
+    node.gateway.status(driver, node.path(""))  # names the root
+    assert node.read(name, other) == CONTENT
+    node.durable.delete(name, recursive=False)
+    assert node.read(name) == CONTENT, "from the local copy"
+    for ask in (node.gateway.status, node.gateway.look_for):
+        with pytest.raises(Absent):
+            ask(other, node.path(name))
+    with pytest.raises(Absent):
+        node.read(name, other)
+
+
 def test_a_store_that_cannot_be_opened_is_an_error_of_the_request(node: Node) -> None:
-    def refuse(_: str) -> None:
+    def refuse(_: str, user_id: int | None) -> None:
         raise Fatal("no such store")
 
     node.restarted_gateway().roots._open_state = refuse  # type: ignore[assignment]
