@@ -19,7 +19,7 @@ from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
-from emberkeep.cli.jobs import log_commands
+from emberkeep.cli.jobs import log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say_error, show_traceback
 from emberkeep.cli.nodes import commands as node_commands
@@ -59,6 +59,7 @@ def build_app() -> App:
     app.command(job_commands.list_jobs, name="list", sort_key=10)
     app.command(job_commands.info, sort_key=11)
     app.command(log_commands.logs, sort_key=12)
+    app.command(spark_ui_commands.spark_ui, sort_key=12)
     app.command(job_stop.stop, sort_key=12)
     app.command(job_commands.cancel, sort_key=13)
     app.command(savepoint_commands.savepoint_app)

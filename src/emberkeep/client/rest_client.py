@@ -33,6 +33,7 @@ from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.client.savepoint_calls import SavepointCalls
+from emberkeep.client.spark_ui_calls import SparkUiCalls
 from emberkeep.client.storage_calls import StorageCalls
 from emberkeep.client.token_calls import TokenCalls
 from emberkeep.protocol import (
@@ -131,6 +132,7 @@ class RestClient:
         self.storage = StorageCalls(self._http)
         self.audit = AuditCalls(self._http)
         self.tokens = TokenCalls(self._http)
+        self.spark_uis = SparkUiCalls(self._http)
 
     async def __aenter__(self) -> RestClient:
         self._http.open()

@@ -18,6 +18,7 @@ from emberkeep.protocol.messages import (
     ListLocalState,
     Message,
     OfferSlots,
+    ReadSparkUi,
     RegisterJobMaster,
     ReleaseSlot,
     ReportOutcome,
@@ -35,7 +36,7 @@ _OF_AN_ATTEMPT = (
     ListLocalState,
 )
 FROM_DRIVERS: Final = frozenset(kind.__name__ for kind in (*_OF_AN_ATTEMPT, AskLeader))
-TO_DRIVERS: Final = frozenset(kind.__name__ for kind in (OfferSlots, ExecutorChanged, AskLeader))
+TO_DRIVERS: Final = frozenset(kind.__name__ for kind in (OfferSlots, ExecutorChanged, AskLeader, ReadSparkUi))
 
 
 def check_driver_kind(kind: str, scope: AttemptScope) -> None:
@@ -59,7 +60,7 @@ def check_driver_request(request: Message, scope: AttemptScope) -> None:
 
 def called_attempt(request: Message) -> AttemptScope | None:
     """Return the attempt whose driver receives the request; None if a daemon receives it."""
-    if isinstance(request, OfferSlots | ExecutorChanged):
+    if isinstance(request, OfferSlots | ExecutorChanged | ReadSparkUi):
         return AttemptScope(request.job_id, request.attempt)
     if isinstance(request, AskLeader) and request.job_id:
         return AttemptScope(request.job_id, request.attempt)

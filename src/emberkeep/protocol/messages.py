@@ -581,6 +581,26 @@ class LeaderTold(Message, frozen=True, kw_only=True):
     job_managers: tuple[str, ...] = ()
 
 
+# --- JobManager → JobMaster -----------------------------------------------------------------------------------------
+
+
+class ReadSparkUi(Message, frozen=True, kw_only=True):
+    """Read a page of the driver's Spark UI. ``path``: from "/" on, with its query."""
+
+    job_id: JobId
+    attempt: int
+    path: str
+
+
+class SparkUiRead(Message, frozen=True, kw_only=True):
+    """A page as Spark has answered it. ``location``: path to which it redirects, "" for nowhere."""
+
+    status: int
+    content_type: str
+    location: str
+    body: bytes
+
+
 class ReportOutcome(Message, frozen=True, kw_only=True):
     """The script has ended and Spark is stopped; the process exits next. The first report of an attempt counts."""
 
@@ -612,5 +632,6 @@ REQUESTS: dict[str, type[Message]] = {
         JobMasterHeartbeat,
         ReportOutcome,
         AskLeader,
+        ReadSparkUi,
     )
 }

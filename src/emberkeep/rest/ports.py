@@ -14,6 +14,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.model import NamedToken
 from emberkeep.lifecycle.manifest import Manifest
+from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.rest_savepoints import SavepointCheck
 from emberkeep.protocol.rest_storage import StorageInfo
@@ -81,6 +82,16 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     complete: bool
     owner: JobId = NO_JOB
+
+
+class SparkUis(Protocol):
+    """The Spark UIs of drivers."""
+
+    async def read(self, address: str, job_id: JobId, attempt: int, path: str) -> SparkUiRead:
+        """Return a page of the UI of the driver whose JobMaster is at ``address``.
+
+        Raises Conflict (turned off, too large), InvalidInput (the path), OverQuota, RetryLater.
+        """
 
 
 class PortConnections(Protocol):

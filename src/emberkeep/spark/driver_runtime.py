@@ -134,6 +134,12 @@ class DriverRuntime:
         """Return task counts over the active stages. Raises SparkUnavailable."""
         return progress.spark_jobs(self._context())
 
+    def ui_address(self) -> str | None:
+        """Return the URL of the Spark UI; None if it is turned off. Raises SparkUnavailable."""
+        context = self._context()
+        address: str | None = call("address of the Spark UI", lambda: context.uiWebUrl)
+        return address
+
     def executors_changed(self) -> None:
         """Report to Spark again where the state of running queries is, after executors came or went; log failures."""
         if self._placement is not None:

@@ -48,6 +48,7 @@ class DriverSettings:
     - ``asked_before``: procedure that an earlier attempt was asked to run; this attempt continues it.
     - ``function_seconds``: time limit of one call of a user function.
     - ``step_seconds``: time limit of planned batches, and of the copy of a savepoint.
+    - ``ui_key``: key to the Spark UI, see ``jvm.spark_ui``; None leaves the UI open to all users of the machine.
     """
 
     host: str
@@ -69,6 +70,7 @@ class DriverSettings:
     asked_before: Procedure | None = None
     function_seconds: float = 600.0
     step_seconds: float = 3600.0
+    ui_key: bytes | None = None
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.identities.model import NamedToken
 from emberkeep.jobs.job_secrets import JobSecrets
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages import Message, SparkUiRead
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.quotas.quotas import Quotas
@@ -96,6 +96,17 @@ class ReaderPerAddress:
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         return await self._reader(address).read(log_id, query)
+
+
+class HostileSparkUis:
+    """Answers each request with a script, as a job's JVM may do."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, JobId, int, str]] = []
+
+    async def read(self, address: str, job_id: JobId, attempt: int, path: str) -> SparkUiRead:
+        self.asked.append((address, job_id, attempt, path))
+        return SparkUiRead(status=200, content_type="text/html", location="", body=b"<script>alert(1)</script>")
 
 
 class NoTokens:
@@ -197,6 +208,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "system": system,
         "own_logs": LogReader(own_logs, system.clock.monotonic, poll_interval=0.01),
         "remote_logs": remote_logs,
+        "spark_uis": HostileSparkUis(),
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
         "audit": audit,

@@ -195,6 +195,7 @@ class _Driver:
             asked_before=None if self._spec.procedure is None else self._spec.procedure.procedure,
             function_seconds=self._configuration[STOP_FUNCTION_TIMEOUT],
             step_seconds=self._configuration[STOP_SAVEPOINT_TIMEOUT],
+            ui_key=self._bridge.ui_key,
         )
 
     def _gateway_job(self) -> JobId | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import ssl
 import sys
@@ -40,6 +41,7 @@ from emberkeep.base.tls.links import TlsLinks
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.driver.procedures import DriverProcedures
+from emberkeep.daemons.driver.spark_ui import SparkUiPages
 from emberkeep.daemons.driver.spark_view import spark_view
 from emberkeep.daemons.driver.stop_watch import StopWatch
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file
@@ -54,9 +56,11 @@ from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
+from emberkeep.protocol.transport import RpcService
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.exception_text import in_one_line
+from emberkeep.spark.jvm.spark_ui import access_token
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
@@ -74,6 +78,7 @@ class SparkBridge:
         self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
         self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
         self._seen: frozenset[ExecutorId] = frozenset()
+        self.ui_key = secrets.token_bytes(32)  # to the Spark UI
         self.runtime: DriverRuntime | None = None
         self.functions: UserFunctions | None = None  # the user's functions, once the driver is set up
 
@@ -90,6 +95,15 @@ class SparkBridge:
             self._seen = view.executors
             self._placing.submit(self.runtime.executors_changed).add_done_callback(_log_failure)
         return view
+
+    async def ui_address(self) -> str | None:
+        """Return the URL of the Spark UI; None if it is turned off. Raises RetryLater."""
+        if self.runtime is None or not self.runtime.application_up():
+            raise RetryLater("the driver has no SparkContext now", hint="the Spark UI is there while it has one")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self.runtime.ui_address)
+        except SparkUnavailable as error:
+            raise RetryLater(f"Spark does not answer: {error}") from error
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         if self.runtime is None:
@@ -291,7 +305,8 @@ class JobMasterThread:
             app.middlewares.append(logging_refusals())
             secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))
             known = locate_by_file(Path(self._spec.leader), services) if self._spec.leader else None
-            app.add_routes(rpc_routes(service if known is None else TellsLeader(known, service), offload))
+            served: RpcService = SparkUiPages(service, self._bridge.ui_address, access_token(self._bridge.ui_key))
+            app.add_routes(rpc_routes(served if known is None else TellsLeader(known, served), offload))
             server = await serve_http(app, port, None if tls is None else tls.server)
             stack.push_async_callback(server.close)
             services.start("jobmaster", service.run())

@@ -22,7 +22,7 @@ from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
 from emberkeep.adapters.http.auditing import auditing
-from emberkeep.adapters.http.driver_access import DriverAccess
+from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.offload import Offload
@@ -57,6 +57,7 @@ from emberkeep.daemons.jobmanager.callers import Callers
 from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
+from emberkeep.daemons.jobmanager.spark_ui import RpcSparkUis
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
@@ -266,7 +267,8 @@ async def leadership(
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
         blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
         offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
-        rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls)
+        drivers = None if settings.tls is None else CalledDrivers(AttemptCredentials(settings.token))
+        rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, drivers=drivers)
         stack.push_async_callback(rpc.close)
         # Readers that follow logs wait long and must not use up the connections of other requests.
         log_rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, connections_per_peer=MAX_WAITING)
@@ -285,6 +287,7 @@ async def leadership(
             blobs=blobs,
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
+            spark_uis=RpcSparkUis(rpc),
             savepoints=SavepointStore(spark_version()),
             login_links=LoginLinks(sessions),
             tokens=tokens,

@@ -39,6 +39,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     procedure: ProcedureView | None = None  # current request, or the one that stopped it; None once ended
     unreadable: bool = False  # its job graph cannot be read now: ``waiting`` says why
     leaving: bool = False  # its driver is about to exit, or must move
+    job_master: str = ""  # address of the current attempt's JobMaster; "" while none is registered
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may start; None: nowhere or unknown
 
     @property

@@ -22,6 +22,7 @@ from emberkeep.spark.jvm.link_security import (
     is_secret,
     password_variables,
 )
+from emberkeep.spark.jvm.spark_ui import FILTERS, access_settings
 from emberkeep.spark.model import DriverSettings, SparkApplication
 
 DEFAULT_EXECUTOR_CORES = 1
@@ -69,7 +70,8 @@ def with_defaults(chosen: Mapping[str, str], file: Mapping[str, str], settings: 
     """
     users = {**file, **chosen}
     links = {} if settings.secret is None or not settings.encrypts else encryption(users)
-    added = {key: value for key, value in (_defaults(settings) | links).items() if key not in users}
+    page = {} if settings.ui_key is None or users.get(FILTERS) else access_settings(settings.ui_key)
+    added = {key: value for key, value in (_defaults(settings) | links | page).items() if key not in users}
     return {**added, **chosen}
 
 

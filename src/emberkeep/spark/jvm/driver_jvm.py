@@ -28,6 +28,7 @@ from emberkeep.spark.errors import InvalidSparkConfiguration, JvmStartFailed
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.configuration import is_true, memory_mb, split_options, with_defaults
 from emberkeep.spark.jvm.executor_command import archive_options
+from emberkeep.spark.jvm.spark_ui import has_own_filter
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 from emberkeep.spark.model import DriverSettings, JvmExit
 
@@ -276,12 +277,11 @@ def _environment(environ: Mapping[str, str], settings: DriverSettings, connectio
 
 
 def ui_address(conf: Mapping[str, str], settings: DriverSettings) -> str:
-    """Return the address on which Spark's web page listens if the user turns it on.
+    """Return the address on which the Spark UI listens if the user turns it on.
 
-    Spark's page does not authenticate its users. So it is open to other machines only if the user has given it a
-    filter.
+    It is open to other machines only if the user has given it a filter of their own.
     """
-    return settings.host if conf.get("spark.ui.filters") else _LOOPBACK
+    return settings.host if has_own_filter(conf) else _LOOPBACK
 
 
 def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[str]) -> tuple[int, str]:

@@ -1,0 +1,18 @@
+"""Calls of the REST API about the Spark UIs of drivers."""
+
+from __future__ import annotations
+
+from emberkeep.base.ids import JobId
+from emberkeep.client.http_calls import HttpCalls, Request, decode
+from emberkeep.protocol.rest_spark_ui import SparkUiPage
+
+
+class SparkUiCalls:
+    """The calls of a RestClient about Spark UIs. They raise what RestClient raises."""
+
+    def __init__(self, http: HttpCalls) -> None:
+        self._http = http
+
+    async def page(self, job_id: JobId, path: str) -> SparkUiPage:
+        """Return a page; ``path``: from "/" on. Raises Absent (the job has ended), Conflict (the UI is turned off)."""
+        return decode(await self._http.call(Request("GET", f"/jobs/{job_id}/spark-ui", {"path": path})), SparkUiPage)

@@ -1,0 +1,14 @@
+"""REST schema of a page of a driver's Spark UI."""
+
+from __future__ import annotations
+
+from emberkeep.protocol.rest import Kebab
+
+
+class SparkUiPage(Kebab, frozen=True, kw_only=True):
+    """A page as Spark has answered it. ``location``: path to which it redirects, "" for nowhere."""
+
+    status: int
+    content_type: str
+    location: str
+    body: bytes

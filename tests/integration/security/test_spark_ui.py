@@ -1,0 +1,95 @@
+"""The Spark UI of a real driver, closed on its machine and open through `emberkeep spark-ui`."""
+
+from __future__ import annotations
+
+import signal
+import urllib.error
+from http.cookiejar import CookieJar
+from pathlib import Path
+from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener
+
+import psutil
+import pytest
+
+from tests.integration.clusters import QUICK, Cluster
+from tests.integration.commands import Shell
+from tests.integration.conditions import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.req("SEC-10")]
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+spark.range(10).selectExpr("id % 3 AS key").groupBy("key").count().collect()
+print(spark.sparkContext.uiWebUrl, flush=True)
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+"""
+PAGES = {
+    "/": "Spark Jobs",
+    "/SQL/": "SQL / DataFrame",
+    "/executors/": "Executors",
+    "/environment/": "Spark Properties",
+    "/static/webui.js": "function",
+    "/api/v1/applications": '"attempts"',
+}
+
+
+def answer_of(url: str, opener: OpenerDirector, method: str = "GET") -> tuple[int, str]:
+    """Return status and text."""
+    try:
+        with opener.open(Request(url, method=method), timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def listeners(pid: int) -> set[tuple[str, int]]:
+    """Return the addresses at which the JVM of a driver listens."""
+    jvms = [child for child in psutil.Process(pid).children(recursive=True) if child.name() == "java"]
+    found = [each.laddr for jvm in jvms for each in jvm.net_connections() if each.status == psutil.CONN_LISTEN]
+    return {(address.ip.removeprefix("::ffff:"), address.port) for address in found}
+
+
+def check_pages(link: str) -> None:
+    """Open the link and the pages behind it, as a browser does."""
+    browser = build_opener(HTTPCookieProcessor(CookieJar()))
+    origin = link.partition("/emberkeep-open/")[0]
+    assert answer_of(f"{origin}/jobs/", browser)[0] == 403
+    assert answer_of(link, browser)[0] == 200
+    for path, part in PAGES.items():
+        status, text = answer_of(f"{origin}{path}", browser)
+        assert status == 200
+        assert part in text, path
+    assert "(kill)" not in answer_of(f"{origin}/stages/", browser)[1]
+    assert answer_of(f"{origin}/stages/stage/kill/?id=1", browser, "POST")[0] == 405
+
+
+def test_the_ui_is_closed_on_its_machine_and_open_to_who_may_see_the_job(tmp_path: Path, class_archive: Path) -> None:
+    shell = Shell(tmp_path, class_archive.parent)
+    cluster, finish = Cluster(shell), tmp_path / "finish"
+    try:
+        cluster.up(*QUICK)
+        shell.write("app.py", SCRIPT)
+        job_id = cluster.submit("app.py", "--conf", "spark.ui.enabled=true", arguments=(str(finish),))
+        address = until(lambda: cluster.output(job_id).strip(), lambda: cluster.story(job_id))
+        assert {host for host, _ in listeners(cluster.wait_for_driver(job_id))} == {"127.0.0.1"}
+        assert answer_of(f"{address}/jobs/", build_opener())[0] == 403, "Spark asks for the key"
+
+        command = shell.start("spark-ui", job_id)
+        link = until(lambda: command.out.partition("\n")[0], lambda: str(command))
+        try:
+            check_pages(link)
+        finally:
+            command.process.send_signal(signal.SIGINT)
+            assert command.wait().code == 0
+
+        finish.touch()
+        cluster.wait_for_end(job_id)
+        ended = shell.run("spark-ui", job_id)
+        assert "has ended, and its Spark UI with it" in ended.err
+    finally:
+        cluster.close()
