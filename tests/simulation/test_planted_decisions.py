@@ -118,17 +118,17 @@ def never_unreserved(_: Method) -> Method:
 
 
 def known_marks_are_enough(original: Method) -> Method:
-    def listed(self: GatewayFences, job_id: Any) -> int:
-        newest: int = self._job(job_id).newest
-        return newest if newest > 0 else original(self, job_id)
+    def listed(self: GatewayFences, caller: Any) -> int:
+        newest: int = self._job(caller.job_id).newest
+        return newest if newest > 0 else original(self, caller)
 
     return listed
 
 
 def own_mark_is_cleared(_: Method) -> Method:
     def clear(self: GatewayFences, caller: Any) -> None:
-        for attempt in self._marks(caller.job_id):
-            self._own_state(caller.job_id).delete(f".attempts/{attempt}", recursive=False)
+        for attempt in self._marks(caller):
+            self._own_state(caller).delete(f".attempts/{attempt}", recursive=False)
 
     return clear
 
