@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,18 +24,15 @@ SUM = hashlib.sha256(VALUE.encode()).hexdigest()
 SCRIPT = """
 import hashlib, os, sys, time
 from pathlib import Path
-from urllib.request import urlopen
 from pyspark.sql import SparkSession
 
 def of(value):
     return hashlib.sha256(value.encode()).hexdigest()
 
-spark = SparkSession.builder.config("spark.ui.enabled", "true").config("spark.ui.port", "0").getOrCreate()
+spark = SparkSession.builder.config("spark.ui.enabled", "true").getOrCreate()
 context = spark.sparkContext
 worker = context.parallelize([1], 1).map(lambda _: of(os.environ["DB_PASS"])).collect()
-shown = urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/environment").read().decode()
-found = os.environ["DB_PASS"] in shown
-print("driver", of(os.environ["DB_PASS"]), "JVM", of(spark._jvm.System.getenv("DB_PASS")), *worker, found, flush=True)
+print("driver", of(os.environ["DB_PASS"]), "JVM", of(spark._jvm.System.getenv("DB_PASS")), *worker, flush=True)
 while not Path(sys.argv[1]).exists():
     time.sleep(0.1)
 raise ValueError(f"cannot log in with {os.environ['DB_PASS']}")
@@ -69,6 +68,17 @@ def surfaces(cluster: Cluster, job_id: JobId) -> dict[str, str]:
     }
 
 
+def spark_environment(cluster: Cluster, job_id: JobId) -> str:
+    """Return what Spark's own REST API says about the environment of the job's driver."""
+
+    def ask(path: str) -> str:
+        page = json.loads(cluster.shown(f"/v1/jobs/{job_id}/spark-ui?path=/api/v1/applications{path}"))
+        return base64.b64decode(page["body"]).decode()
+
+    (application,) = json.loads(ask(""))
+    return ask(f"/{application['id']}/environment")
+
+
 def command_lines() -> list[str]:
     found = []
     for entry in Path("/proc").iterdir():
@@ -99,12 +109,15 @@ def test_a_secret_reaches_its_job_in_every_attempt_and_nobody_else(cluster: Clus
     options = (f"--secret=DB_PASS={secret}", "-D", "restart-strategy.type=fixed-delay")
     once = ("-D", "restart-strategy.fixed-delay.attempts=1", "-D", "restart-strategy.fixed-delay.delay=0s")
     job_id = cluster.submit("app.py", *options, *once, arguments=(str(go_on),))
-    line = f"driver {SUM} JVM {SUM} {SUM} False\n"
+    line = f"driver {SUM} JVM {SUM} {SUM}\n"
     until(lambda: cluster.output(job_id, attempt=1) == line, lambda: cluster.story(job_id))
     kill_process(cluster.wait_for_driver(job_id))
     until(lambda: cluster.output(job_id, attempt=2) == line, lambda: cluster.story(job_id))
 
     assert [name for name, text in surfaces(cluster, job_id).items() if VALUE in text] == []
+    environment = spark_environment(cluster, job_id)
+    assert "spark.app.id" in environment
+    assert VALUE not in environment
     assert [words for words in command_lines() if VALUE in words] == []
     assert stored(tmp_path, secret) == []
     for daemon in cluster.record.daemons:
