@@ -12,7 +12,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.driver import __main__ as daemon
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.configuration import application, executor_java_options, master_configuration
-from emberkeep.spark.jvm.driver_jvm import SubmitArguments, launch_configuration, ui_address
+from emberkeep.spark.jvm.driver_command import SubmitArguments, launch_configuration, ui_address
 from emberkeep.spark.model import DriverSettings
 from tests.unit.formats.golden_samples import DRIVER_SPEC
 

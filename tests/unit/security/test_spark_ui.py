@@ -25,7 +25,7 @@ from emberkeep.protocol.messages import Ack, Message, ReadSparkUi, SparkUiRead
 from emberkeep.protocol.rest_spark_ui import SparkUiPage
 from emberkeep.rest.table import ROUTES
 from emberkeep.spark.jvm.configuration import with_defaults
-from emberkeep.spark.jvm.driver_jvm import ui_address
+from emberkeep.spark.jvm.driver_command import ui_address
 from emberkeep.spark.jvm.spark_ui import access_settings, access_token
 from emberkeep.web.session_routes import session_routes
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view

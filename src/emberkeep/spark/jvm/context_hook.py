@@ -16,7 +16,8 @@ from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.executors import cordon, scheduler_control
 from emberkeep.spark.files.job_files import attach
 from emberkeep.spark.jvm.configuration import MergedConfiguration, application, master_configuration, merge
-from emberkeep.spark.jvm.driver_jvm import PLACEHOLDER_MASTER, DriverJvm, replace_launch_gateway, start_jvm
+from emberkeep.spark.jvm.driver_command import PLACEHOLDER_MASTER
+from emberkeep.spark.jvm.driver_jvm import DriverJvm, replace_launch_gateway, start_jvm
 from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
 from emberkeep.spark.jvm.state_gateway_conf import (
     NAMESERVICES,

@@ -9,7 +9,7 @@ import pytest
 
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import JavaRuntime
-from emberkeep.spark.jvm.driver_jvm import (
+from emberkeep.spark.jvm.driver_command import (
     SubmitArguments,
     encode_properties,
     jvm_command,

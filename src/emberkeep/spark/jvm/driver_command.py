@@ -1,0 +1,170 @@
+"""The command line and the settings of the driver's JVM, with spark-submit's semantics.
+
+PySpark starts `bin/spark-submit`, whose shell script first runs a JVM only to build the command of the real one. This
+module builds the same command in Python, from the same inputs (configuration, spark-defaults.conf, environment).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.spark.distribution import class_path, spark_home
+from emberkeep.spark.errors import InvalidSparkConfiguration
+from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.jvm.configuration import is_true, memory_mb, split_options, with_defaults
+from emberkeep.spark.jvm.executor_command import archive_options
+from emberkeep.spark.jvm.spark_ui import has_own_filter
+from emberkeep.spark.model import DriverSettings
+
+# A cluster address for SparkSubmit: the embedded Master's real address is known only once the JVM runs.
+PLACEHOLDER_MASTER = "spark://emberkeep:0"
+LOG_CONFIGURATION = Path(__file__).with_name("log4j2-driver.properties")
+_LOOPBACK = "127.0.0.1"
+_INCUBATOR = "--add-modules=jdk.incubator.vector"
+_DEFAULTS_LINE = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?(.*)")
+
+
+@dataclass(frozen=True)
+class SubmitArguments:
+    """The script's ``PYSPARK_SUBMIT_ARGS``, parsed. ``conf``: settings. ``rest``: options passed on unchanged."""
+
+    conf: Mapping[str, str]
+    rest: tuple[str, ...]
+
+
+def split_submit_arguments(text: str) -> SubmitArguments:
+    """Split spark-submit options: ``--conf``, ``--driver-memory``, ``--name``, ``--master`` become settings.
+
+    Raises InvalidSparkConfiguration for an unclosed quote, a missing value or ``--properties-file``.
+    """
+    named = {"--driver-memory": "spark.driver.memory", "--name": "spark.app.name", "--master": "spark.master"}
+    try:
+        words = iter(shlex.split(text))
+    except ValueError as error:
+        raise InvalidSparkConfiguration(f"PYSPARK_SUBMIT_ARGS={text!r}: {error}", hint="close the quote") from error
+    conf: dict[str, str] = {}
+    rest: list[str] = []
+    for word in words:
+        option, equals, inline = word.partition("=")
+        if option in {"--conf", "-c", "--properties-file", *named}:
+            value = inline if equals else next(words, None)
+            if option == "--properties-file" or value is None:
+                raise InvalidSparkConfiguration(
+                    f"PYSPARK_SUBMIT_ARGS: {option} cannot be used in this form", hint="use --conf key=value"
+                )
+            if option in named:
+                conf[named[option]] = value
+            else:
+                key, _, setting = value.partition("=")
+                conf[key] = setting
+        elif word != "pyspark-shell":
+            rest.append(word)
+    return SubmitArguments(conf, tuple(rest))
+
+
+def launch_configuration(
+    code: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings, file: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the JVM's settings, beyond those in ``spark-defaults.conf`` (``file``), which the JVM itself reads.
+
+    Each of these sources overrides those before it: Emberkeep's defaults, ``file``, ``--conf``,
+    ``PYSPARK_SUBMIT_ARGS``, the script's code.
+    """
+    chosen = {**settings.spark_conf, **arguments.conf, **code}
+    chosen.pop("spark.master", None)
+    return with_defaults(chosen, file, settings)
+
+
+def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in ``spark-defaults.conf`` of ``SPARK_CONF_DIR`` or Spark's home; empty without a file."""
+    directory = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf")
+    try:
+        text = (directory / "spark-defaults.conf").read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    pairs = (_DEFAULTS_LINE.match(line) for line in text.splitlines())
+    return {pair.group(1): pair.group(2).strip() for pair in pairs if pair is not None}
+
+
+def jvm_command(
+    conf: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings, environ: Mapping[str, str]
+) -> list[str]:
+    """Return the JVM's command line.
+
+    The JVM reads Spark's settings from ``properties_file``: process lists show command lines, and settings contain
+    secrets. Only the settings that the JVM needs to start are on the line: heap size, Java options and class path.
+    """
+    effective = {**read_defaults(environ), **conf}
+    options: list[str] = []
+    for key in ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"):
+        options += split_options(key, effective.get(key, ""))
+    # The incubator module warns on stderr at each start, and speeds up only linear algebra in the driver.
+    modules = [option for option in jvm_open_options() if option != _INCUBATOR]
+    if not any(option.startswith(("-Dlog4j2.configurationFile=", "-Dlog4j.configurationFile=")) for option in options):
+        own = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf") / "log4j2.properties"
+        options.append(f"-Dlog4j2.configurationFile={own if own.exists() else LOG_CONFIGURATION}")
+    return [
+        str(settings.java.executable),
+        "-cp",
+        _class_path(effective, settings, environ),
+        f"-Xmx{_heap_mb(effective, settings)}m",
+        *modules,
+        *archive_options(settings.class_archive),
+        f"-Djava.io.tmpdir={settings.scratch_dir / 'tmp'}",
+        "-XX:-UsePerfData",  # its file would be in the system's temporary directory, and remain after a SIGKILL
+        *options,
+        "-Dderby.connection.requireAuthentication=false",
+        "org.apache.spark.deploy.SparkSubmit",
+        *arguments.rest,
+        "--master",
+        PLACEHOLDER_MASTER,
+        "--properties-file",
+        str(properties_file(settings)),
+        "--load-spark-defaults",
+        "pyspark-shell",
+    ]
+
+
+def _heap_mb(effective: Mapping[str, str], settings: DriverSettings) -> int:
+    memory = effective.get("spark.driver.memory")
+    return settings.driver_memory_mb if memory is None else memory_mb("spark.driver.memory", memory)
+
+
+def properties_file(settings: DriverSettings) -> Path:
+    """Return the path of the file with the JVM's settings, which is written before the JVM starts."""
+    return settings.scratch_dir / "driver.properties"
+
+
+def _class_path(effective: Mapping[str, str], settings: DriverSettings, environ: Mapping[str, str]) -> str:
+    return class_path(
+        environ,
+        effective.get("spark.driver.extraClassPath", ""),
+        settings.job_files.jars,
+        jars_first=is_true(effective, "spark.driver.userClassPathFirst"),
+    )
+
+
+def encode_properties(conf: Mapping[str, str]) -> str:
+    """Encode settings in Java's properties notation; escape all but ASCII letters, digits and ``./-_``."""
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in conf.items())
+
+
+def _escape(text: str) -> str:
+    units = struct.unpack(f">{len(data) // 2}H", data) if (data := text.encode("utf-16-be", "surrogatepass")) else ()
+    return "".join(
+        chr(unit) if chr(unit).isascii() and (chr(unit).isalnum() or chr(unit) in "./-_") else f"\\u{unit:04x}"
+        for unit in units
+    )
+
+
+def ui_address(conf: Mapping[str, str], settings: DriverSettings) -> str:
+    """Return the address on which the Spark UI listens if the user turns it on.
+
+    It is open to other machines only if the user has given it a filter of their own.
+    """
+    return settings.host if has_own_filter(conf) else _LOOPBACK
