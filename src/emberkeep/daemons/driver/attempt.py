@@ -1,0 +1,285 @@
+"""One attempt of a job in its driver process.
+
+The script runs in the main thread, as ``python script.py`` would run it; the JobMaster runs on another thread. The
+script starts only after the JobManager has accepted the attempt, so a superseded attempt never runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import traceback
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
+from emberkeep.adapters.savepoints.store import open_savepoint_objects
+from emberkeep.api.job import Job, job_environment
+from emberkeep.base.configuration.options import (
+    ENCRYPTION,
+    LOCAL_RECOVERY,
+    SPARK_AUTHENTICATE,
+    STOP_FUNCTION_TIMEOUT,
+    STOP_SAVEPOINT_TIMEOUT,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.daemons.driver.end import hand_over, store_outcome
+from emberkeep.daemons.driver.gateway import serve_own_gateway
+from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
+from emberkeep.daemons.driver.program import Program, find_program
+from emberkeep.daemons.driver.secret_text import SecretText
+from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
+from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
+from emberkeep.jobmaster.ports import Application
+from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, FailureKind
+from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.spark import model as spark_model
+from emberkeep.spark.distribution import spark_version
+from emberkeep.spark.driver_runtime import DriverRuntime, install
+from emberkeep.spark.exception_text import in_one_line
+from emberkeep.spark.functions.user_functions import DriverFunctions
+from emberkeep.spark.java import find_java
+from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
+from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
+from emberkeep.spark.queries.checkpoint_guard import was_overtaken
+from emberkeep.spark.script.cancellation import Cancelled, raise_no_more, raise_on_sigterm
+from emberkeep.spark.script.runner import CANCELLED, OutcomeKind, ScriptOutcome
+
+log = structlog.get_logger(__name__)
+
+
+def run_attempt(arguments: list[str]) -> int:
+    """Run the attempt in the record at ``arguments[0]``. Return the script's exit code."""
+    spec = read_spec(Path(arguments[0]))
+    configuration = Configuration().with_texts(spec.options, "task manager").with_texts(spec.graph.options, "job")
+    set_up_logging_beside_user_code(
+        "driver", Path(spec.logs), configuration, job=spec.graph.job_id, attempt=spec.attempt
+    )
+    return _Driver(spec, configuration).run()
+
+
+class _Driver:
+    def __init__(self, spec: DriverSpec, configuration: Configuration) -> None:
+        self._spec = spec
+        self._configuration = configuration
+        self._secrets = SecretText(os.environ.get(name, "") for name in spec.graph.secrets)
+        self._failure: AttemptOutcome | None = None
+        self._told_to_end = False
+        self._functions: DriverFunctions | None = None
+        self._program: Program  # assigned before the script starts
+        self._bridge = SparkBridge(configuration, self._failed)
+        self._job_master = JobMasterThread(spec, configuration, self._bridge)
+
+    def run(self) -> int:
+        raise_on_sigterm(self._told)
+        os.environ.update(self._job_environment())
+        try:
+            self._job_master.start()
+            require_checkpoints(self._spec)
+            self._program = program = find_program(self._spec, Path.cwd())
+            runtime = install(
+                self._settings(program.folders),
+                self,
+                self._job_master.survey_local_state,
+                self._job_master.lease.wait,
+                open_savepoint_objects,
+                partial(require_own_place, self._spec),
+            )
+        except EmberkeepError as error:
+            print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
+            lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
+            return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: no script can run after any error here
+            traceback.print_exception(error)
+            return self._end(_cannot_start(error))
+        self._bridge.functions = self._functions = runtime.functions
+        self._bridge.runtime = runtime
+        if self._told_to_end or self._failure is not None:
+            runtime.functions.ended_badly()
+        script = self._end_sources(program.run(self._spec.graph.arguments, self._body_ended), runtime)
+        raise_no_more()
+        runtime.functions.close()
+        outcome = self._outcome(script, runtime)
+        runtime.shutdown()
+        return self._end(outcome)
+
+    def application_started(self, application: spark_model.SparkApplication) -> None:
+        self._job_master.application_started(self._with_requirement(application))
+
+    def application_stopping(self, app_id: str) -> None:
+        del app_id
+        self._job_master.application_stopping()
+
+    def application_stopped(self, app_id: str) -> None:
+        del app_id
+        self._job_master.application_stopped()
+
+    def _told(self) -> None:
+        """Record a SIGTERM. Runs in the signal handler: no lock, no I/O."""
+        self._told_to_end = True
+        if self._functions is not None:
+            self._functions.ended_badly()
+
+    def _body_ended(self, script: ScriptOutcome) -> None:
+        if script.exit_code != 0 and self._functions is not None:
+            self._functions.ended_badly()
+
+    def _failed(self, outcome: AttemptOutcome) -> None:
+        self._failure = outcome = self._secrets.without(outcome)
+        if self._functions is not None:
+            self._functions.ended_badly()
+        store_outcome(self._spec, outcome)
+
+    def _end(self, outcome: AttemptOutcome) -> int:
+        outcome = self._secrets.without(outcome)
+        hand_over(self._spec, outcome, self._job_master)
+        self._job_master.stop()
+        return outcome.exit_code
+
+    def _end_sources(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
+        """Report to the user functions that their sources have ended, unless the script failed or was asked to end.
+
+        Return the script's outcome: a failure if its functions fail at the end of their sources.
+        """
+        if script.exit_code != 0:
+            return script
+        try:
+            runtime.functions.sources_ended()
+        except UserFunctionFailed as error:
+            print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
+            return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
+        except Cancelled:
+            return CANCELLED
+        # A script whose own handler ended it cleanly was still asked to end: its sources have not ended.
+        return CANCELLED if self._told_to_end and not runtime.procedures.ended_on_request() else script
+
+    def _job_environment(self) -> Mapping[str, str]:
+        graph = self._spec.graph
+        return job_environment(Job(job_id=graph.job_id, attempt=self._spec.attempt, name=graph.name))
+
+    def _files(self, *roles: ArtefactRole) -> dict[str, Path]:
+        return {file.name: Path(file.path) for file in self._spec.files if file.role in roles}
+
+    def _settings(self, import_folders: tuple[str, ...]) -> spark_model.DriverSettings:
+        graph = self._spec.graph
+        java = find_java(os.environ)
+        return spark_model.DriverSettings(
+            host=self._spec.host,
+            spark_conf=graph.spark_conf,
+            scratch_dir=Path(self._spec.directory) / "scratch",
+            checkpoint_root=self._spec.checkpoint_root,
+            secret=secrets.token_urlsafe(32) if self._configuration[SPARK_AUTHENTICATE] else None,
+            encrypts=self._configuration[ENCRYPTION] == "tls",
+            tls=self._spec.tls,
+            java=java,
+            app_name=graph.name,
+            driver_memory_mb=graph.resources.driver_memory_mb,
+            job_files=spark_model.JobFiles(
+                py_files=self._files(ArtefactRole.PY_FILE),
+                files=self._files(ArtefactRole.FILE, ArtefactRole.ARCHIVE),
+                jars=tuple(self._files(ArtefactRole.JAR).values()),
+                import_folders=import_folders,
+            ),
+            committed={checkpoint.location: checkpoint.batch_id for checkpoint in self._spec.checkpoints},
+            class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
+            gateway_job=self._gateway_job(),
+            job_id=graph.job_id,
+            savepoint=graph.savepoint,
+            asked_before=None if self._spec.procedure is None else self._spec.procedure.procedure,
+            function_seconds=self._configuration[STOP_FUNCTION_TIMEOUT],
+            step_seconds=self._configuration[STOP_SAVEPOINT_TIMEOUT],
+            ui_key=self._bridge.ui_key,
+        )
+
+    def _gateway_job(self) -> JobId | None:
+        """Start the driver's own state gateway and return the job; None if the job uses no state gateways."""
+        if not self._configuration[LOCAL_RECOVERY]:
+            return None
+        if GATEWAY_VARIABLE not in os.environ:
+            log.warning("local recovery is on for the job but not for this task manager", option=LOCAL_RECOVERY.key)
+            return None
+        serve_own_gateway(self._spec)
+        return self._spec.graph.job_id
+
+    def _with_requirement(self, application: spark_model.SparkApplication) -> Application:
+        profile = ResourceProfile(
+            cores=application.executor_cores,
+            memory_mb=application.executor_heap_mb + application.executor_overhead_mb,
+        )
+        runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
+        wanted = application.executor_instances or self._spec.graph.resources.executors
+        return Application(
+            app_id=application.app_id,
+            driver_url=application.driver_url,
+            requirement=SlotRequirement(count=wanted, profile=profile, runtime=runtime),
+            heap_mb=application.executor_heap_mb,
+            java_options=application.executor_java_options,
+            extra_class_path=application.extra_class_path,
+            environ={**application.executor_env, **self._job_environment()},
+            auth_secret=application.auth_secret or "",
+            python_path=self._program.folders,
+            python_path_owner=self._program.owner,
+            artefacts=tuple(a for a in self._spec.graph.artefacts if a.role is not ArtefactRole.SCRIPT),
+            python=application.python,
+            jars_first=application.user_class_path_first,
+            decommissions=application.decommissions,
+            secrets=self._spec.graph.secrets,
+            namespace_claim=self._spec.namespace_claim,
+        )
+
+    def _outcome(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:
+        if self._failure is not None:
+            return self._failure
+        jvm = runtime.jvm_died()
+        if jvm is not None and script.exit_code != 0:
+            return AttemptOutcome(
+                exit_code=script.exit_code,
+                kind=FailureKind.LOST,
+                message=f"the driver's JVM was {jvm}",
+                traceback=script.traceback_text or "",
+            )
+        if script.exit_code == 0:
+            return AttemptOutcome(exit_code=0)
+        return AttemptOutcome(
+            exit_code=script.exit_code,
+            kind=self._failure_kind(script),
+            message=_cause(script),
+            traceback=script.traceback_text or "",
+        )
+
+    def _failure_kind(self, script: ScriptOutcome) -> FailureKind:
+        # SIGTERM (from a cancellation, a task manager that ends, or an operator) is not a failure of the script. The
+        # JobManager knows whether it was a cancellation.
+        if script.kind is OutcomeKind.CANCELLED:
+            return FailureKind.LOST
+        # An earlier attempt wrote a last entry to a checkpoint while this one ran: the next continues after that entry.
+        if self._spec.attempt > 1 and was_overtaken(f"{script.message} {script.traceback_text}"):
+            return FailureKind.LOST
+        return FailureKind.SCRIPT
+
+
+def _cannot_start(error: BaseException) -> AttemptOutcome:
+    """Return the outcome after an error that is no EmberkeepError, such as a failing import."""
+    return AttemptOutcome(
+        exit_code=1,
+        kind=FailureKind.SETUP,
+        message=f"the driver cannot start: {type(error).__name__}: {in_one_line(str(error))}",
+        traceback="".join(traceback.format_exception(error)),
+        lasting=True,
+    )
+
+
+def _cause(script: ScriptOutcome) -> str:
+    if script.kind is OutcomeKind.CANCELLED:
+        return "the script was ended by SIGTERM"
+    if script.kind is OutcomeKind.EXITED:
+        return script.message or f"the script exited with code {script.exit_code}"
+    line = in_one_line(script.message or "")
+    return f"{script.exception_type}: {line}" if line else str(script.exception_type)
