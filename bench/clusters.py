@@ -21,9 +21,11 @@ def emberkeep_cluster(
 ) -> Iterator[list[str]]:
     """One task manager with ``slots`` slots per node; yields the options that name the cluster to ``emberkeep run``.
 
-    ``options``: more words for ``cluster up``."""
+    ``options``: more words for ``cluster up``. Standby processes are off unless they say otherwise: their warm-up would
+    take processor time from what is measured."""
     where = ["--state-dir", str(directory)]
-    shape = ["--nodes", ",".join(nodes), "--slots", str(slots), "-D", "rest.port=0", *options]
+    cold = ("-D", "taskmanager.standby.drivers=0", "-D", "taskmanager.standby.executors=0")
+    shape = ["--nodes", ",".join(nodes), "--slots", str(slots), "-D", "rest.port=0", *cold, *options]
     try:
         execute([EMBERKEEP, "cluster", "up", *where, *shape], directory, environment)
         yield where

@@ -64,6 +64,9 @@ DEFINITIONS = (
     "heartbeat.interval=1s",
     "heartbeat.timeout=5s",
     "state.backend.local-recovery=true",
+    # Six warm-ups would take longer than the demonstration.
+    "taskmanager.standby.drivers=0",
+    "taskmanager.standby.executors=0",
 )
 
 

@@ -18,6 +18,8 @@ _INHERITED = ("PATH", "JAVA_HOME", "LANG", "LC_ALL")
 QUICK_JVMS = {
     f"spark.{which}.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" for which in ("driver", "executor")
 }
+# Clusters of tests end before a standby process would have been warmed. The release before does not know these keys.
+NO_STANDBYS = {"EMBERKEEP_TASKMANAGER__STANDBY__DRIVERS": "0", "EMBERKEEP_TASKMANAGER__STANDBY__EXECUTORS": "0"}
 STORY_LINES = 12  # of each JobManager
 
 SMALL = (
@@ -85,6 +87,7 @@ class Shell:
             "XDG_STATE_HOME": str(directory / "state"),
             "XDG_CACHE_HOME": str(directory / "cache"),
             **self.traces.environment(),
+            **NO_STANDBYS,
         }
         self._commands = 0
 

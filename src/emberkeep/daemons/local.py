@@ -21,6 +21,8 @@ from emberkeep.base.configuration.options import (
     JOB_ENVIRONMENT,
     JOB_MANAGER_ADDRESS,
     RESOURCE_MANAGER_TYPE,
+    STANDBY_DRIVERS,
+    STANDBY_EXECUTORS,
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
@@ -60,8 +62,10 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
 def task_manager_configuration(configuration: Configuration, job_manager: str) -> Configuration:
     """Return the task manager's configuration. By default its jobs inherit this process's whole environment."""
     inherited = {JOB_ENVIRONMENT.key: EVERYTHING, **configuration.texts()}[JOB_ENVIRONMENT.key]
+    # The process ends with its jobs: a process that is warmed for later ones would never be used.
+    no_standbys = {STANDBY_DRIVERS.key: "0", STANDBY_EXECUTORS.key: "0"}
     return _own_blobs(configuration, "taskmanager").with_texts(
-        {JOB_MANAGER_ADDRESS.key: job_manager, JOB_ENVIRONMENT.key: inherited}, "embedded"
+        {JOB_MANAGER_ADDRESS.key: job_manager, JOB_ENVIRONMENT.key: inherited, **no_standbys}, "embedded"
     )
 
 

@@ -26,7 +26,7 @@ from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 from emberkeep.spark.functions.hooks import FunctionHooks
 from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.functions.user_functions import DriverFunctions
-from emberkeep.spark.jvm.context_hook import ContextHook
+from emberkeep.spark.jvm.context_hook import ContextHook, TakeJvm
 from emberkeep.spark.model import (
     ApplicationListener,
     DriverSettings,
@@ -199,6 +199,7 @@ def install(
     may_commit: Callable[[], None] = lambda: None,
     open_objects: Callable[[str], SavepointObjects | None] = lambda _: None,
     require_own_place: Callable[[], None] = lambda: None,
+    take_jvm: TakeJvm = lambda _plan, _settings: None,
 ) -> DriverRuntime:
     """Prepare this process for the user's script; call this once, before any of the user's code.
 
@@ -206,6 +207,7 @@ def install(
     - ``may_commit``: returns once this attempt may commit.
     - ``open_objects``: opens a savepoint location in an object store; returns None if the location is a directory.
     - ``require_own_place``: raises Unavailable while the storage of the job's own checkpoints is unavailable.
+    - ``take_jvm``: gives the driver a standby JVM, if one fits.
 
     Raises SparkInternalsMissing (an unsupported PySpark), OSError (scratch directory).
     """
@@ -232,7 +234,7 @@ def install(
     restore = Restore(settings.savepoint, job_id, storages, states, may_commit, notices)
     starts = OrderedStarts(gate, restore, procedures)
     queries = QueryHook(settings.checkpoint_root, locations, places, placement, committed, notices, known, starts)
-    contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
+    contexts = ContextHook(settings, _Forgetting(listener, queries), notices, take_jvm)
     contexts.install()
     queries.install()
     install_await_hook(gate, known)

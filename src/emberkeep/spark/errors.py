@@ -43,3 +43,7 @@ class DrainGivenUp(Fatal):
 
 class ClassArchiveFailed(RetryLater):
     """The class-data archive could not be built; JVMs start without it, more slowly."""
+
+
+class StandbyFailed(RetryLater):
+    """A standby process could not be prepared; jobs start without it, more slowly."""

@@ -21,7 +21,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.cluster_file import DaemonRecord
 from tests.integration.clusters import QUICK, Cluster, environment_of
-from tests.integration.commands import Shell
+from tests.integration.commands import NO_STANDBYS, Shell
 from tests.integration.conditions import until
 from tests.integration.streams import SCRIPT, Stream
 
@@ -70,11 +70,12 @@ class Upgrade:
     def use_release_before(self) -> None:
         """Commands, and what they start, are of that release from now on. It refuses keys that it does not know."""
         self.cluster.shell.environment["PYTHONPATH"] = self._before
-        self.cluster.shell.environment.pop(INHERITED, None)
+        for name in (INHERITED, *NO_STANDBYS):
+            self.cluster.shell.environment.pop(name, None)
 
     def use_present_release(self) -> None:
         self.cluster.shell.environment.pop("PYTHONPATH", None)
-        self.cluster.shell.environment.update(self.cluster.shell.traces.environment())
+        self.cluster.shell.environment.update({**self.cluster.shell.traces.environment(), **NO_STANDBYS})
 
     def is_of_release_before(self, daemon: DaemonRecord) -> bool:
         return f"PYTHONPATH={self._before}" in environment_of(daemon.identity.pid)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.daemons.driver import link
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome

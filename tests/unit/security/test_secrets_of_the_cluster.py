@@ -99,7 +99,7 @@ def test_an_executor_gets_no_secret_of_zookeeper(starts: ProcessStarts) -> None:
     key = ExecutorKey(
         job_id=request.job_id, attempt=1, allocation_id=request.allocation_id, executor_id=request.executor_id
     )
-    assert PASSWORD not in str(starts.executor(key, request, ()).environ)
+    assert PASSWORD not in str(starts.executor(key, request, ())[0].environ)
 
 
 @pytest.mark.req("SEC-13")

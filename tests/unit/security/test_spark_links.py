@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.configuration import application, executor_java_options, master_configuration
 from emberkeep.spark.jvm.driver_command import SubmitArguments, launch_configuration, ui_address

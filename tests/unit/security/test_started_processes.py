@@ -20,6 +20,7 @@ from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.errors import ClassArchiveFailed, JavaNotFound
 from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.spark.jvm import class_archive, driver_jvm
+from emberkeep.spark.jvm.driver_command import plan_jvm
 from emberkeep.spark.model import DriverSettings
 from emberkeep.taskmanager.ports import ExecutorKey
 
@@ -70,7 +71,7 @@ def starts(tmp_path: Path) -> ProcessStarts:
 
 def started(starts: ProcessStarts, **changes: Any) -> tuple[dict[str, str], list[Path]]:
     """The environment of an executor, and the folders to which its workers have links."""
-    request = starts.executor(KEY, msgspec.structs.replace(REQUEST, **changes), ())
+    request, _ = starts.executor(KEY, msgspec.structs.replace(REQUEST, **changes), ())
     links = sorted(path for path in Path(request.directory).iterdir() if path.is_symlink())
     return dict(request.environ), [link.readlink() for link in links]
 
@@ -116,7 +117,7 @@ def test_python_workers_of_a_drivers_jvm_do_not_import_from_the_jobs_directory(t
         app_name="job",
         driver_memory_mb=512,
     )
-    environ = driver_jvm._environment({}, settings, tmp_path / "gateway")
+    environ = driver_jvm.jvm_environment({}, plan_jvm({}, settings, {}), settings)
     assert environ["PYTHONSAFEPATH"] == "1"
 
 

@@ -59,9 +59,10 @@ def find_leftovers(directory: Path, watched: AbstractSet[str]) -> list[Leftover]
 
 
 def _look(path: Path, marker: str, table: Table) -> Leftover | None:
-    leader = None
+    name, leader = marker.rpartition("@")[0], None
     try:
-        leader = read_process_record(path).identity
+        record = read_process_record(path)
+        name, leader = record.name, record.identity
     except Absent:
         return None
     except Fatal as error:
@@ -69,4 +70,4 @@ def _look(path: Path, marker: str, table: Table) -> Leftover | None:
     if leader is not None and leader.boot_id != boot_id():
         return None
     members = select_members(table, leader, {}, lambda pid: carries_marker(pid, marker))
-    return Leftover(marker.rpartition("@")[0], marker, leader, members)
+    return Leftover(name, marker, leader, members)

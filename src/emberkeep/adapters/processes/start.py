@@ -1,7 +1,8 @@
 """Start a process as the leader of its own session, with a record on disk before and after.
 
 The name of the record's file is the marker that the process has in its environment. After a crash, the file name alone
-therefore leads to the process, even if no pid was written yet or the record is damaged.
+therefore leads to the process, even if no pid was written yet or the record is damaged. A process that gets another
+name later keeps its marker.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class StartRequest:
     """A process to start.
 
     ``environ`` is the whole environment. Output is appended to ``stdout`` and ``stderr``, which may be the same file.
-    ``user``: as whom it runs, and who then owns its output; None: as the user of this process.
+    ``user``: as whom it runs, and who then owns its output; None: as the user of this process. ``stdin``: an open file
+    descriptor; None: the process has no input.
     """
 
     name: str  # unique among the processes of a supervisor; letters, digits, '.', '_' and '-'
@@ -54,6 +56,7 @@ class StartRequest:
     stdout: Path
     stderr: Path
     user: OsUser | None = None
+    stdin: int | None = None
 
 
 class ProcessRecord(Compatible, frozen=True, kw_only=True):
@@ -120,7 +123,7 @@ def _spawn(request: StartRequest, marker: str, stdout: int, stderr: int) -> int:
             list(request.argv),
             env={**request.environ, MARKER_VARIABLE: marker},
             cwd=request.directory,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if request.stdin is None else request.stdin,
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,

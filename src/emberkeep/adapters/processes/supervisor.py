@@ -35,7 +35,7 @@ from emberkeep.adapters.processes.start import (
 from emberkeep.adapters.processes.table import (
     take_table,
 )
-from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
 from emberkeep.base.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
@@ -158,6 +158,24 @@ class ProcessSupervisor:
         for process in list(self._processes.values()):
             if process.name == name and process.is_ours:
                 await self._end(process, grace)
+
+    async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
+        """Give a process that this supervisor has started another name and another ``on_exit``. Return its pid.
+
+        The next supervisor finds it by the new name. Raises Fatal (the record cannot be written), Absent (no such
+        process, or it has ended), Conflict (the new name is in use); the process then keeps its name.
+        """
+        if new_name in self.running() or new_name in self._starting:
+            raise Conflict(f"a process {new_name} runs already")
+        process = next((p for p in self._processes.values() if p.name == name and not p.leader_ended), None)
+        if process is None or process.leader is None:
+            raise Absent(f"the process {name} has ended")
+        record = ProcessRecord(name=new_name, identity=process.leader)
+        await self._in_thread(write_process_record, record_path(self._directory, process.marker), record)
+        if process.leader_ended:
+            raise Absent(f"the process {name} has ended")
+        process.name, process.on_exit = new_name, on_exit
+        return process.leader.pid
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to the process that was started as ``name``, not to its children.

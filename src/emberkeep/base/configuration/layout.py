@@ -195,6 +195,11 @@ class WorkingDirectory:
         return self.root / "processes"
 
     @property
+    def standbys(self) -> Path:
+        """Directory of the standby processes' own directories."""
+        return self.root / "standbys"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -614,6 +614,25 @@ MEMORY = define(
         "Memory for drivers and executors, with heap and overhead. 0: 80 % of the machine's memory.",
     )
 )
+STANDBY_DRIVERS = define(
+    Option(
+        "taskmanager.standby.drivers",
+        1,
+        integer(0, 64),
+        "integer",
+        "Warm driver processes that a task manager keeps ready for jobs. They use memory that slots and drivers "
+        "leave free, and are warmed at idle priority. 0: none.",
+    )
+)
+STANDBY_EXECUTORS = define(
+    Option(
+        "taskmanager.standby.executors",
+        1,
+        integer(0, 64),
+        "integer",
+        "Warm executor processes that a task manager keeps ready for jobs, on the same terms. 0: none.",
+    )
+)
 SLOT_TIMEOUT = define(
     Option(
         "taskmanager.slot.timeout",

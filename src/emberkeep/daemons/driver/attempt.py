@@ -47,27 +47,34 @@ from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.functions.user_functions import DriverFunctions
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
+from emberkeep.spark.jvm.driver_command import JvmPlan
+from emberkeep.spark.jvm.driver_jvm import DriverJvm
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.spark.queries.checkpoint_guard import was_overtaken
 from emberkeep.spark.script.cancellation import Cancelled, raise_no_more, raise_on_sigterm
 from emberkeep.spark.script.runner import CANCELLED, OutcomeKind, ScriptOutcome
+from emberkeep.spark.standby.driver_jvm import StandbyJvm
 
 log = structlog.get_logger(__name__)
 
 
-def run_attempt(arguments: list[str]) -> int:
-    """Run the attempt in the record at ``arguments[0]``. Return the script's exit code."""
+def run_attempt(arguments: list[str], standby: StandbyJvm | None = None) -> int:
+    """Run the attempt in the record at ``arguments[0]``. Return the script's exit code.
+
+    ``standby``: a warm JVM for the script, if this process was started before its job.
+    """
     spec = read_spec(Path(arguments[0]))
     configuration = Configuration().with_texts(spec.options, "task manager").with_texts(spec.graph.options, "job")
     set_up_logging_beside_user_code(
         "driver", Path(spec.logs), configuration, job=spec.graph.job_id, attempt=spec.attempt
     )
-    return _Driver(spec, configuration).run()
+    return _Driver(spec, configuration, standby).run()
 
 
 class _Driver:
-    def __init__(self, spec: DriverSpec, configuration: Configuration) -> None:
+    def __init__(self, spec: DriverSpec, configuration: Configuration, standby: StandbyJvm | None = None) -> None:
         self._spec = spec
+        self._standby = standby
         self._configuration = configuration
         self._secrets = SecretText(os.environ.get(name, "") for name in spec.graph.secrets)
         self._failure: AttemptOutcome | None = None
@@ -91,6 +98,7 @@ class _Driver:
                 self._job_master.lease.wait,
                 open_savepoint_objects,
                 partial(require_own_place, self._spec),
+                self._take_jvm,
             )
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
@@ -109,6 +117,9 @@ class _Driver:
         outcome = self._outcome(script, runtime)
         runtime.shutdown()
         return self._end(outcome)
+
+    def _take_jvm(self, plan: JvmPlan, settings: spark_model.DriverSettings) -> DriverJvm | None:
+        return None if self._standby is None else self._standby.take(plan, settings)
 
     def application_started(self, application: spark_model.SparkApplication) -> None:
         self._job_master.application_started(self._with_requirement(application))

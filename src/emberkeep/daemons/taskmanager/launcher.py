@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -18,19 +19,26 @@ from emberkeep.adapters.processes.table import variable_of
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
+from emberkeep.daemons.records.late_variables import VARIABLES_FILE, read_late_variables, write_late_variables
 from emberkeep.daemons.taskmanager.process_ends import ProcessEnds
 from emberkeep.daemons.taskmanager.process_files import ProcessFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
+from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile
+from emberkeep.daemons.taskmanager.standbys import Standbys
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.slots.standbys.events import StandbyProfile
+from emberkeep.slots.standbys.machine import StandbyPool
+from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
 
 log = structlog.get_logger(__name__)
 
+_GATEWAY_VARIABLES = (GATEWAY_VARIABLE, TRUST_VARIABLE)
 _EXECUTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -43,8 +51,9 @@ class ProcessLauncher:
         supervisor: ProcessSupervisor,
         libraries: LibraryCache,
         environment: ProcessEnvironment | None = None,
+        pool: StandbyPool | None = None,
     ) -> None:
-        """``environment`` adds variables to each process; None adds none."""
+        """``environment`` adds variables to each process; None adds none. ``pool``: of standby processes."""
         self._root = node.directory
         self._users = node.users
         self._places = ProcessPlaces(node.directory)
@@ -55,6 +64,14 @@ class ProcessLauncher:
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
         self._ends = ProcessEnds(self._places, self._tell)
+        self.standbys = Standbys(
+            node.directory.standbys,
+            node.host,
+            node.java,
+            self._starts.standby_environment,
+            supervisor,
+            StandbyPool({}, {}) if pool is None else pool,
+        )
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._callback = callback
@@ -83,7 +100,7 @@ class ProcessLauncher:
             if key is None or key in alive or leftover.leader is None or not leftover.is_led:
                 log.warning("ending a process that belongs to no recorded slot or driver", process=leftover.name)
                 endings.append(self._supervisor.end_leftover(leftover, 0.0))
-            elif self._has_lost_its_gateway(key, leftover.leader.pid):
+            elif await asyncio.to_thread(self._has_lost_its_gateway, key, leftover.leader.pid):
                 log.warning(
                     "ending an executor whose state gateway has ended or moved: its slot gets another executor",
                     process=leftover.name,
@@ -93,6 +110,8 @@ class ProcessLauncher:
                 self._take_over(key, leftover)
                 alive[key] = leftover.leader.pid
         await asyncio.gather(*endings)
+        await asyncio.to_thread(self.standbys.clean_up)
+        self.standbys.begin()
         drivers = {key for key in wanted if isinstance(key, DriverKey)} - alive.keys()
         outcomes = await asyncio.to_thread(self._outcomes, drivers, ended, everything=jobs is None)
         kept = frozenset(key.job_id for key in outcomes) if jobs is None else jobs
@@ -119,14 +138,19 @@ class ProcessLauncher:
         A gateway that now encrypts, or no longer does, counts as another. The executor's tasks would fail
         forever. A driver has its own gateway.
         """
-        if not isinstance(key, ExecutorKey) or variable_of(pid, GATEWAY_VARIABLE) is None:
+        if not isinstance(key, ExecutorKey):
+            return False
+        late = read_late_variables(self._places.directory(key) / VARIABLES_FILE)
+        used = {name: variable_of(pid, name) if late is None else late.get(name) for name in _GATEWAY_VARIABLES}
+        if used[GATEWAY_VARIABLE] is None:
             return False
         served = self._starts.added_environment(key, None)
-        return any(variable_of(pid, name) != served.get(name) for name in (GATEWAY_VARIABLE, TRUST_VARIABLE))
+        return any(value != served.get(name) for name, value in used.items())
 
     def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:
         name = leftover.name
         self._running[name] = key
+        self.standbys.adopted(name, leftover.marker)
         self._supervisor.adopt(leftover, lambda end: self._ended(key, end))
         log.info(
             "adopted a process that the previous task manager process started",
@@ -137,6 +161,7 @@ class ProcessLauncher:
 
     async def leave(self) -> None:
         """End the launcher and leave its processes running."""
+        await self.standbys.leave()
         await self._files.leave()
         await self._ends.leave()
 
@@ -151,7 +176,8 @@ class ProcessLauncher:
         async with self._files.holding(key):
             python = request.graph.spark_conf.get(WORKER_PYTHON, "")
             files = await self._files.bind(key, request.graph.artefacts, directory / "files", python, user)
-            return await self._start(key, self._starts.driver(key, request, files, user))
+            profile = driver_profile(request.graph, os.environ)
+            return await self._start(key, self._starts.driver(key, request, files, user), profile, None)
 
     async def start_executor(self, request: StartExecutor) -> int:
         key = ExecutorKey(
@@ -166,7 +192,8 @@ class ProcessLauncher:
         directory = self._places.directory(key)
         async with self._files.holding(key):
             files = await self._files.bind(key, request.artefacts, directory / "work", request.python, user)
-            return await self._start(key, self._starts.executor(key, request, files, user))
+            start, launch = self._starts.executor(key, request, files, user)
+            return await self._start(key, start, executor_profile(launch), launch)
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
@@ -183,16 +210,39 @@ class ProcessLauncher:
     async def forget_job(self, job_id: JobId) -> None:
         await asyncio.to_thread(remove_tree, self._root.job(job_id))
 
-    async def _start(self, key: ProcessKey, request: StartRequest) -> int:
+    async def _start(
+        self, key: ProcessKey, request: StartRequest, profile: StandbyProfile | str, launch: ExecutorLaunch | None
+    ) -> int:
+        """Turn a standby process with this profile into the process, or start it.
+
+        ``profile``: the reason if no standby process can serve.
+        """
         self._running[request.name] = key
         try:
+            taken: int | str = profile if isinstance(profile, str) else await self._take(key, request, profile, launch)
+            if isinstance(taken, int):
+                return taken
+            log.info("starting a cold process", process=request.name, reason=taken)
             return await self._supervisor.start(request, lambda end: self._ended(key, end))
         except BaseException:
             self._running.pop(request.name, None)
             raise
 
+    async def _take(
+        self, key: ProcessKey, request: StartRequest, profile: StandbyProfile, launch: ExecutorLaunch | None
+    ) -> int | str:
+        """Return the pid of the standby process that was taken, or why none was. Raises Fatal."""
+        late = {name: value for name, value in request.environ.items() if name in _GATEWAY_VARIABLES}
+        record = self._places.directory(key) / VARIABLES_FILE
+        await asyncio.to_thread(write_late_variables, record, late)
+        taken = await self.standbys.take(profile, request, launch, lambda end: self._ended(key, end))
+        if isinstance(taken, str):
+            record.unlink()
+        return taken
+
     def _ended(self, key: ProcessKey, end: Exit) -> None:
         self._running.pop(end.name, None)
+        self.standbys.ended(end.name)
         self._files.release(key)
         if isinstance(key, ExecutorKey):
             self._remove_later(self._places.directory(key))

@@ -42,6 +42,8 @@ from emberkeep.base.configuration.options import (
     REST_ADDRESS,
     REST_PORT,
     SLOTS,
+    STANDBY_DRIVERS,
+    STANDBY_EXECUTORS,
     TASK_MANAGER_HOST,
     TASK_MANAGER_NODE,
     TASK_MANAGER_PORT,
@@ -78,6 +80,8 @@ from emberkeep.rest.logs.uploads import LogUploads
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
+from emberkeep.slots.standbys.events import DEFAULT_HEAP_MB, StandbyKind, StandbyProfile
+from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
@@ -216,7 +220,13 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
         users,
         site.layout,
     )
-    return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))
+    return _Holdings(
+        port,
+        blobs,
+        libraries,
+        gateway,
+        ProcessLauncher(node, supervisor, libraries, gateway, _standby_pool(configuration)),
+    )
 
 
 async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExitStack) -> TaskManagerService:
@@ -242,6 +252,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         local_state=gateway,
     )
     service = TaskManagerService(site.system, configuration, info, ports, _job_manager(configuration))
+    holdings.launcher.standbys.free_mb = lambda: service.executor.table.state.free.memory_mb
     policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
     if attempts is not None:
         daemons = frozenset({RPC_ROUTE, task_manager_blobs.ROUTE})
@@ -267,6 +278,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
     stack.push_async_callback(server.close)
     site.services.start("ends of processes", holdings.launcher.run())
     site.services.start("task manager", service.run())
+    site.services.start("standby processes", holdings.launcher.standbys.run())
     site.services.start("offloaded messages", offload.run())
     pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
     site.services.start("log retention", pruning)
@@ -278,12 +290,21 @@ def _job_manager(configuration: Configuration) -> str:
     return configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}"
 
 
+def _standby_pool(configuration: Configuration) -> StandbyPool:
+    sizes = {
+        StandbyKind.DRIVER: configuration[STANDBY_DRIVERS],
+        StandbyKind.EXECUTOR: configuration[STANDBY_EXECUTORS],
+    }
+    return StandbyPool(sizes, {kind: StandbyProfile(kind, DEFAULT_HEAP_MB) for kind in sizes})
+
+
 async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float) -> None:
     try:
         async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
             await service.shutdown(grace)
     except (TimeoutError, EmberkeepError) as error:
         log.error("the orderly shutdown failed; killing all drivers and executors", reason=str(error))
+    await holdings.launcher.standbys.leave()
     await holdings.launcher.kill_all()
     if holdings.gateway is not None:
         await asyncio.to_thread(holdings.gateway.upkeep.clear)

@@ -30,6 +30,8 @@ from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.model import ArtefactRole, JobGraph
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.slots.standbys.events import StandbyKind
+from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch, executor_command
@@ -75,6 +77,18 @@ class ProcessStarts:
         )
         return self._environment.environ(caller)
 
+    def standby_environment(self, kind: StandbyKind, directory: Path) -> dict[str, str]:
+        """Return the environment of a standby process: what the processes of all jobs have in common."""
+        if kind is StandbyKind.DRIVER:
+            return _environment(self._node.configuration, self._driver_environment(directory), base=None)
+        own = {
+            "SPARK_HOME": str(spark_home(os.environ)),
+            "SPARK_LOCAL_DIRS": str(directory / "local"),
+            "SPARK_LOCAL_IP": self._node.host,
+            "TMPDIR": str(directory / "tmp"),
+        }
+        return _environment(self._node.configuration, own, base=None)
+
     def driver(
         self, key: DriverKey, request: StartDriver, files: tuple[BoundFile, ...], user: OsUser | None = None
     ) -> StartRequest:
@@ -109,14 +123,17 @@ class ProcessStarts:
 
     def executor(
         self, key: ExecutorKey, request: StartExecutor, files: tuple[BoundFile, ...], user: OsUser | None = None
-    ) -> StartRequest:
-        """Prepare the directory of an executor that runs as ``user``. Raises Fatal."""
+    ) -> tuple[StartRequest, ExecutorLaunch]:
+        """Prepare the directory of an executor that runs as ``user``; return its start, and the inputs of its command.
+
+        Raises Fatal.
+        """
         try:
             launch = self._executor_launch(key, request, files, user)
             argv, environ = executor_command(launch)
         except OSError as error:
             raise Fatal(f"cannot prepare the executor's directory: {error.strerror} ({error.filename})") from error
-        return self._request(key, tuple(argv), environ, launch.work_dir, user)
+        return self._request(key, tuple(argv), environ, launch.work_dir, user), launch
 
     def _request(
         self,

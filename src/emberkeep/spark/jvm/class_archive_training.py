@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from emberkeep.spark.java import find_java
+from emberkeep.spark.jvm.driver_command import plan_jvm
 from emberkeep.spark.jvm.driver_jvm import start_jvm
 from emberkeep.spark.jvm.executor_command import BACKEND_CLASS
 from emberkeep.spark.jvm.link_security import encryption
+from emberkeep.spark.jvm.workload import run_batch, run_streams
 from emberkeep.spark.model import DriverSettings
 
 _DUMP_SECONDS = 300.0
@@ -41,7 +43,7 @@ def main() -> None:
             app_name="training",
             driver_memory_mb=768,
         )
-        jvm = start_jvm({}, settings)
+        jvm = start_jvm(plan_jvm({}, settings, os.environ), settings)
         try:
             _exercise(jvm.gateway, Path(directory))
         finally:
@@ -59,32 +61,16 @@ def _exercise(gateway: Any, directory: Path) -> None:
     conf = SparkConf(_jvm=java).setMaster("local[2]").set("spark.authenticate", "true")
     conf.setAll(list(encryption({}).items()))
     spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
-    _batch(spark, directory)
-    _streaming(spark, directory)
+    run_batch(spark, directory)
+    run_streams(spark, directory)
+    _for_each_batch(spark, directory)
     spark.stop()
     master._1().shutdown()
 
 
-def _batch(spark: Any, directory: Path) -> None:
-    from pyspark.sql.functions import col, udf, window
-
-    spark.sparkContext.parallelize(range(100), 4).map(lambda number: (number % 3, number)).groupByKey().count()
-    double = udf(lambda number: 2 * number, "long")
-    numbers = spark.range(1000).withColumn("twice", double("id"))
-    numbers.write.parquet(str(directory / "numbers"))
-    stored = spark.read.parquet(str(directory / "numbers"))
-    timed = stored.join(spark.range(500), "id").withColumn("at", col("id").cast("timestamp"))
-    timed.groupBy(window("at", "1 minute")).count().orderBy("window").collect()
-    stored.limit(10).toPandas()
-    stored.selectExpr("cast(id as string) as value").write.text(str(directory / "lines"))
-
-
-def _streaming(spark: Any, directory: Path) -> None:
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
+def _for_each_batch(spark: Any, directory: Path) -> None:
     lines = spark.readStream.text(str(directory / "lines"))
-    writer = lines.groupBy("value").count().writeStream.outputMode("update").trigger(availableNow=True)
-    writer = writer.foreachBatch(lambda frame, _batch: frame.count())
+    writer = lines.writeStream.trigger(availableNow=True).foreachBatch(lambda frame, _batch: frame.count())
     writer.option("checkpointLocation", str(directory / "checkpoint")).start().awaitTermination()
 
 

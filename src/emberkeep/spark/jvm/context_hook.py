@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.executors import cordon, scheduler_control
 from emberkeep.spark.files.job_files import attach
 from emberkeep.spark.jvm.configuration import MergedConfiguration, application, master_configuration, merge
-from emberkeep.spark.jvm.driver_command import PLACEHOLDER_MASTER
+from emberkeep.spark.jvm.driver_command import PLACEHOLDER_MASTER, JvmPlan, plan_jvm
 from emberkeep.spark.jvm.driver_jvm import DriverJvm, replace_launch_gateway, start_jvm
 from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
 from emberkeep.spark.jvm.state_gateway_conf import (
@@ -31,6 +31,9 @@ from emberkeep.spark.jvm.state_gateway_conf import (
 from emberkeep.spark.model import ApplicationListener, DriverSettings, SparkApplication
 from emberkeep.spark.notices import Notices
 
+TakeJvm = Callable[[JvmPlan, DriverSettings], DriverJvm | None]
+"""Gives the driver a JVM that was started before the job, or returns None if there is none that fits."""
+
 
 class ContextHook:
     """Owns this process's JVM, embedded Master and current SparkContext.
@@ -39,8 +42,11 @@ class ContextHook:
     Other threads only read the fields.
     """
 
-    def __init__(self, settings: DriverSettings, listener: ApplicationListener, notices: Notices) -> None:
+    def __init__(
+        self, settings: DriverSettings, listener: ApplicationListener, notices: Notices, take_jvm: TakeJvm
+    ) -> None:
         self._settings = settings
+        self._take_jvm = take_jvm
         self._listener = listener
         self._notices = notices
         self._pid = os.getpid()
@@ -68,7 +74,8 @@ class ContextHook:
     def _launch(self, conf: Any = None, popen_kwargs: Any = None) -> Any:
         """Start a JVM and return the gateway to it. Replaces `launch_gateway`."""
         del popen_kwargs  # only PySpark's own tests pass them
-        self.jvm = start_jvm(dict(conf.getAll()) if conf is not None else {}, self._settings)
+        plan = plan_jvm(dict(conf.getAll()) if conf is not None else {}, self._settings, os.environ)
+        self.jvm = self._take_jvm(plan, self._settings) or start_jvm(plan, self._settings)
         return self.jvm.gateway
 
     def _around_init(self, original: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ PLACEHOLDER_MASTER = "spark://emberkeep:0"
 LOG_CONFIGURATION = Path(__file__).with_name("log4j2-driver.properties")
 _LOOPBACK = "127.0.0.1"
 _INCUBATOR = "--add-modules=jdk.incubator.vector"
+# SparkSubmit fetches files, logs in, or loads classes for these before any SparkContext exists.
+_SUBMITTED = ("spark.jars", "spark.files", "spark.archives", "spark.submit.", "spark.kerberos.", "spark.repl.")
 _DEFAULTS_LINE = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?(.*)")
 
 
@@ -91,36 +93,99 @@ def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
     return {pair.group(1): pair.group(2).strip() for pair in pairs if pair is not None}
 
 
-def jvm_command(
-    conf: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings, environ: Mapping[str, str]
-) -> list[str]:
-    """Return the JVM's command line.
+@dataclass(frozen=True)
+class JvmShape:
+    """What a running JVM cannot change any more. A standby JVM fits a job if both have the same shape.
+
+    - ``options``: Java options that the configuration asks for.
+    - ``class_path``: without the job's own jars if these come last.
+    - ``arguments``: further arguments of SparkSubmit, such as ``--packages``.
+    - ``submitted``: settings that SparkSubmit itself acts on.
+    - ``page``: address of the Spark UI.
+    """
+
+    java: Path
+    heap_mb: int
+    options: tuple[str, ...]
+    class_path: str
+    arguments: tuple[str, ...]
+    submitted: Mapping[str, str]
+    page: str
+
+    def differences(self, other: JvmShape) -> tuple[str, ...]:
+        """Return what differs from another shape, in words."""
+        words = {
+            "another Java": self.java != other.java,
+            f"a heap of {other.heap_mb} MiB": self.heap_mb != other.heap_mb,
+            "other Java options": self.options != other.options,
+            "another class path": self.class_path != other.class_path,
+            "arguments of spark-submit": self.arguments != other.arguments,
+            "settings that spark-submit acts on": self.submitted != other.submitted,
+            "another address of the Spark UI": self.page != other.page,
+        }
+        return tuple(word for word, differs in words.items() if differs)
+
+
+@dataclass(frozen=True)
+class JvmPlan:
+    """How a job's JVM starts. ``conf``: its settings beyond ``defaults``, those in ``spark-defaults.conf``.
+
+    ``jars``: the job's own jars if they are last on the class path.
+    """
+
+    shape: JvmShape
+    conf: Mapping[str, str]
+    defaults: Mapping[str, str]
+    jars: tuple[Path, ...]
+
+
+def plan_jvm(code: Mapping[str, str], settings: DriverSettings, environ: Mapping[str, str]) -> JvmPlan:
+    """Return how to start the JVM of a driver. ``code``: settings that the script has made.
+
+    Raises InvalidSparkConfiguration.
+    """
+    arguments = split_submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    defaults = read_defaults(environ)
+    conf = launch_configuration(code, arguments, settings, defaults)
+    effective = {**defaults, **conf}
+    jars_first = is_true(effective, "spark.driver.userClassPathFirst")
+    jars = settings.job_files.jars
+    extra = effective.get("spark.driver.extraClassPath", "")
+    shape = JvmShape(
+        java=settings.java.executable,
+        heap_mb=_heap_mb(effective, settings),
+        options=_java_options(effective, environ),
+        class_path=class_path(environ, extra, jars if jars_first else (), jars_first=jars_first),
+        arguments=arguments.rest,
+        submitted={key: value for key, value in effective.items() if key.startswith(_SUBMITTED)},
+        page=ui_address(effective, settings),
+    )
+    return JvmPlan(shape, conf, defaults, () if jars_first else jars)
+
+
+def jvm_command(plan: JvmPlan, settings: DriverSettings, own_options: Sequence[str] = ()) -> list[str]:
+    """Return the JVM's command line. ``own_options``: Java options that the configuration does not ask for.
 
     The JVM reads Spark's settings from ``properties_file``: process lists show command lines, and settings contain
     secrets. Only the settings that the JVM needs to start are on the line: heap size, Java options and class path.
     """
-    effective = {**read_defaults(environ), **conf}
-    options: list[str] = []
-    for key in ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"):
-        options += split_options(key, effective.get(key, ""))
+    shape = plan.shape
     # The incubator module warns on stderr at each start, and speeds up only linear algebra in the driver.
     modules = [option for option in jvm_open_options() if option != _INCUBATOR]
-    if not any(option.startswith(("-Dlog4j2.configurationFile=", "-Dlog4j.configurationFile=")) for option in options):
-        own = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf") / "log4j2.properties"
-        options.append(f"-Dlog4j2.configurationFile={own if own.exists() else LOG_CONFIGURATION}")
     return [
-        str(settings.java.executable),
+        str(shape.java),
         "-cp",
-        _class_path(effective, settings, environ),
-        f"-Xmx{_heap_mb(effective, settings)}m",
+        ":".join((shape.class_path, *map(str, plan.jars))),
+        f"-Xmx{shape.heap_mb}m",
         *modules,
         *archive_options(settings.class_archive),
         f"-Djava.io.tmpdir={settings.scratch_dir / 'tmp'}",
         "-XX:-UsePerfData",  # its file would be in the system's temporary directory, and remain after a SIGKILL
-        *options,
+        *own_options,
+        *shape.options,
         "-Dderby.connection.requireAuthentication=false",
         "org.apache.spark.deploy.SparkSubmit",
-        *arguments.rest,
+        *shape.arguments,
         "--master",
         PLACEHOLDER_MASTER,
         "--properties-file",
@@ -128,6 +193,16 @@ def jvm_command(
         "--load-spark-defaults",
         "pyspark-shell",
     ]
+
+
+def _java_options(effective: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    options: list[str] = []
+    for key in ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"):
+        options += split_options(key, effective.get(key, ""))
+    if not any(option.startswith(("-Dlog4j2.configurationFile=", "-Dlog4j.configurationFile=")) for option in options):
+        own = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf") / "log4j2.properties"
+        options.append(f"-Dlog4j2.configurationFile={own if own.exists() else LOG_CONFIGURATION}")
+    return tuple(options)
 
 
 def _heap_mb(effective: Mapping[str, str], settings: DriverSettings) -> int:
@@ -138,15 +213,6 @@ def _heap_mb(effective: Mapping[str, str], settings: DriverSettings) -> int:
 def properties_file(settings: DriverSettings) -> Path:
     """Return the path of the file with the JVM's settings, which is written before the JVM starts."""
     return settings.scratch_dir / "driver.properties"
-
-
-def _class_path(effective: Mapping[str, str], settings: DriverSettings, environ: Mapping[str, str]) -> str:
-    return class_path(
-        environ,
-        effective.get("spark.driver.extraClassPath", ""),
-        settings.job_files.jars,
-        jars_first=is_true(effective, "spark.driver.userClassPathFirst"),
-    )
 
 
 def encode_properties(conf: Mapping[str, str]) -> str:

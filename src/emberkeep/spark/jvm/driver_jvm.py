@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,10 @@ from emberkeep.base.process_identity import read_stat
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import JvmStartFailed
 from emberkeep.spark.jvm.driver_command import (
+    JvmPlan,
     encode_properties,
     jvm_command,
-    launch_configuration,
     properties_file,
-    read_defaults,
-    split_submit_arguments,
-    ui_address,
 )
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 from emberkeep.spark.model import DriverSettings, JvmExit
@@ -64,6 +61,10 @@ class DriverJvm:
             return None
         return JvmExit(None, -code) if code < 0 else JvmExit(code, None)
 
+    def kill(self) -> None:
+        """Kill the JVM; calls that wait for it fail."""
+        self._process.kill()
+
     def stop(self, deadline_seconds: float) -> None:
         """End the JVM by closing its stdin, which is Spark's own signal to exit; SIGKILL it after the deadline."""
         self._stopping = True
@@ -78,35 +79,24 @@ class DriverJvm:
             self._process.wait()
 
 
-def start_jvm(code: Mapping[str, str], settings: DriverSettings) -> DriverJvm:
-    """Start the JVM and connect to it. ``code``: settings that the script has made before the first SparkContext.
+def start_jvm(plan: JvmPlan, settings: DriverSettings, own_options: Sequence[str] = ()) -> DriverJvm:
+    """Start the JVM and connect to it. ``own_options``: see ``jvm_command``.
 
-    Raises JvmStartFailed (the message says how the JVM ended), InvalidSparkConfiguration, OSError (scratch directory).
+    Raises JvmStartFailed (the message says how the JVM ended), OSError (scratch directory).
     """
-    environ = dict(os.environ)
-    arguments = split_submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    defaults_file = read_defaults(environ)
-    conf = launch_configuration(code, arguments, settings, defaults_file)
-    (settings.scratch_dir / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
-    (settings.scratch_dir / "local").mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_scratch(settings)
     properties = properties_file(settings)
     properties.unlink(missing_ok=True)
     descriptor = os.open(properties, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(encode_properties(conf))
-    command = jvm_command(conf, arguments, settings, environ)
+        file.write(encode_properties(plan.conf))
+    command = jvm_command(plan, settings, own_options)
     connection_directory = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
     connection_file = connection_directory / "gateway"
-    page = ui_address({**defaults_file, **conf}, settings)
     process = subprocess.Popen(
         [*_IGNORE_INTERRUPT, *command],
         stdin=subprocess.PIPE,
-        env={
-            **_environment(environ, settings, connection_file),
-            # No setting has the page's address: it comes from this variable. The links have settings of their own.
-            "SPARK_LOCAL_IP": page,
-            "SPARK_PUBLIC_DNS": page,
-        },
+        env={**jvm_environment(os.environ, plan, settings), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file)},
     )
     try:
         port, secret = _await_gateway(process, connection_file, command)
@@ -119,7 +109,14 @@ def start_jvm(code: Mapping[str, str], settings: DriverSettings) -> DriverJvm:
         shutil.rmtree(connection_directory, ignore_errors=True)
 
 
-def _environment(environ: Mapping[str, str], settings: DriverSettings, connection_file: Path) -> dict[str, str]:
+def make_scratch(settings: DriverSettings) -> None:
+    """Make the directories that a JVM with these settings uses. Raises OSError."""
+    for name in ("tmp", "local"):
+        (settings.scratch_dir / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def jvm_environment(environ: Mapping[str, str], plan: JvmPlan, settings: DriverSettings) -> dict[str, str]:
+    """Return the environment of a driver's JVM. ``environ``: the driver's own."""
     home = spark_home(environ)
     return {
         **process_environment(environ),
@@ -132,7 +129,9 @@ def _environment(environ: Mapping[str, str], settings: DriverSettings, connectio
         "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
         # PYSPARK_PYTHON may be a path that exists on executors only.
         "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
+        # No setting has the page's address: it comes from this variable. The links have settings of their own.
+        "SPARK_LOCAL_IP": plan.shape.page,
+        "SPARK_PUBLIC_DNS": plan.shape.page,
     }
 
 

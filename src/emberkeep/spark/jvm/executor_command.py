@@ -73,7 +73,7 @@ def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]
         link.unlink(missing_ok=True)
         if folder.is_dir():
             link.symlink_to(folder)
-    return _argv(launch), _environment(launch)
+    return _argv(launch), executor_environment(launch)
 
 
 def _argv(launch: ExecutorLaunch) -> list[str]:
@@ -88,8 +88,15 @@ def _argv(launch: ExecutorLaunch) -> list[str]:
         # are off, as the JVM would write them to the system's temporary directory in any case.
         f"-Djava.io.tmpdir={launch.temporary_dir}",
         "-XX:-UsePerfData",
-        *_java_options(launch),
+        *backend_options(launch),
         BACKEND_CLASS,
+        *backend_arguments(launch),
+    ]
+
+
+def backend_arguments(launch: ExecutorLaunch) -> list[str]:
+    """Return the arguments of the backend's main class."""
+    return [
         "--driver-url",
         launch.driver_url,
         "--executor-id",
@@ -117,7 +124,7 @@ def archive_options(archive: Path | None) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-XX:+VerifySharedSpaces", "-Xlog:cds*=error"]
 
 
-def _java_options(launch: ExecutorLaunch) -> list[str]:
+def backend_options(launch: ExecutorLaunch) -> list[str]:
     """Return the application's JVM options, with Spark's placeholders filled in, plus logging and authentication."""
     options = [
         option.replace("{{APP_ID}}", launch.app_id).replace("{{EXECUTOR_ID}}", launch.executor_id)
@@ -130,7 +137,8 @@ def _java_options(launch: ExecutorLaunch) -> list[str]:
     return options
 
 
-def _environment(launch: ExecutorLaunch) -> dict[str, str]:
+def executor_environment(launch: ExecutorLaunch) -> dict[str, str]:
+    """Return the whole environment of an executor."""
     inherited = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
     environment = process_environment(inherited)
     environment |= {

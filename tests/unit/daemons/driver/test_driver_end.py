@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.daemons.driver import end as driver_end
 from emberkeep.daemons.driver.link import SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome

@@ -10,7 +10,7 @@ import pytest
 
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
-from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.daemons.driver.storage import require_checkpoints
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind

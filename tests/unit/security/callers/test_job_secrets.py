@@ -219,7 +219,7 @@ def test_an_executor_gets_the_secrets_of_its_job_alone(starts: ProcessStarts) ->
             secrets=secrets,
         )
 
-    started = starts.executor(key, request(sealed(job)), ())
+    started, _ = starts.executor(key, request(sealed(job)), ())
     assert started.environ["DB_PASS"] == VALUE
     assert VALUE not in str(started.argv)
     with pytest.raises(Fatal, match="cannot decrypt the secret 'DB_PASS'"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from emberkeep.spark.jvm.driver_command import (
     encode_properties,
     jvm_command,
     launch_configuration,
+    plan_jvm,
     read_defaults,
     split_submit_arguments,
 )
@@ -31,6 +32,10 @@ _SETTINGS = DriverSettings(
     job_files=JobFiles(jars=(Path("/j/one.jar"), Path("/j/two.jar"))),
 )
 _NOTHING = SubmitArguments({}, ())
+
+
+def _command(code: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    return jvm_command(plan_jvm(code, _SETTINGS, environ), _SETTINGS)
 
 
 def test_code_wins_over_submit_arguments_over_conf() -> None:
@@ -66,7 +71,7 @@ def test_command_follows_the_driver_settings(tmp_path: Path) -> None:
         "spark.driver.extraClassPath": "/x.jar",
         "spark.driver.extraJavaOptions": "-Dq=1",
     }
-    command = jvm_command(conf, _NOTHING, _SETTINGS, {"SPARK_CONF_DIR": str(tmp_path)})
+    command = _command(conf, {"SPARK_CONF_DIR": str(tmp_path)})
     assert command[0] == "/java/bin/java"
     assert command[2].startswith(f"/x.jar:{tmp_path}:")
     assert "-Xmx2048m" in command
@@ -75,29 +80,28 @@ def test_command_follows_the_driver_settings(tmp_path: Path) -> None:
     assert not {"--jars", "--files", "--py-files", "--archives"} & set(command), "Spark would send them to executors"
     assert command[-1] == "pyspark-shell"
     conf["spark.driver.userClassPathFirst"] = "true"
-    assert jvm_command(conf, _NOTHING, _SETTINGS, {})[2].startswith("/j/one.jar:/j/two.jar:/x.jar:")
+    assert _command(conf, {})[2].startswith("/j/one.jar:/j/two.jar:/x.jar:")
 
 
 def test_heap_is_the_settings_one_where_no_configuration_says_otherwise(tmp_path: Path) -> None:
     environ = {"SPARK_CONF_DIR": str(tmp_path)}
-    assert "-Xmx900m" in jvm_command({}, _NOTHING, _SETTINGS, environ)
+    assert "-Xmx900m" in _command({}, environ)
     (tmp_path / "spark-defaults.conf").write_text("# comment\n\nspark.driver.memory   700m\nspark.z=1 2\nspark.w\n")
     assert read_defaults(environ) == {"spark.driver.memory": "700m", "spark.z": "1 2", "spark.w": ""}
-    assert "-Xmx700m" in jvm_command({}, _NOTHING, _SETTINGS, environ)
+    assert "-Xmx700m" in _command({}, environ)
 
 
 def test_log_configuration_of_the_user_is_respected(tmp_path: Path) -> None:
     environ = {"SPARK_CONF_DIR": str(tmp_path)}
-    [ours] = [word for word in jvm_command({}, _NOTHING, _SETTINGS, environ) if "log4j2" in word]
+    [ours] = [word for word in _command({}, environ) if "log4j2" in word]
     assert ours.endswith("log4j2-driver.properties")
     (tmp_path / "log4j2.properties").touch()
-    [theirs] = [word for word in jvm_command({}, _NOTHING, _SETTINGS, environ) if "log4j2" in word]
+    [theirs] = [word for word in _command({}, environ) if "log4j2" in word]
     assert theirs == f"-Dlog4j2.configurationFile={tmp_path}/log4j2.properties"
 
 
 def test_secret_never_stands_on_the_command_line() -> None:
-    conf = launch_configuration({"spark.hadoop.fs.s3a.secret.key": "s3key"}, _NOTHING, _SETTINGS, {})
-    command = " ".join(jvm_command(conf, _NOTHING, dataclasses.replace(_SETTINGS, secret="hush"), {}))
+    command = " ".join(_command({"spark.hadoop.fs.s3a.secret.key": "s3key"}, {}))
     assert "hush" not in command
     assert "s3key" not in command
 

@@ -1,0 +1,110 @@
+"""A driver process that is started before its job: ``python -m emberkeep.daemons.driver.standby <directory> …``.
+
+It imports what drivers import, starts and warms a JVM, and waits for an order on its standard input. The order makes it
+the driver of one attempt: it gets that driver's environment and directory, and continues as other drivers begin. It
+ends if its task manager ends before that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import shlex
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from emberkeep import __version__
+from emberkeep.adapters.logging_setup import close_logs
+from emberkeep.adapters.processes.table import MARKER_VARIABLE
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.daemons.driver.attempt import run_attempt
+from emberkeep.daemons.records.standby_messages import Ready, Take, Taken, encode, receive
+from emberkeep.spark.java import find_java
+from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
+from emberkeep.spark.model import DriverSettings
+from emberkeep.spark.standby.driver_jvm import StandbyJvm, start_standby_jvm
+from emberkeep.spark.standby.native_calls import require_native_calls
+from emberkeep.spark.standby.priority import raise_to_normal
+
+# What scripts import: the modules of PySpark, and those that its DataFrames use for pandas and Python functions.
+_IMPORTED = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.streaming", "pandas", "pyarrow")
+_PR_SET_PDEATHSIG = 1
+EXIT_NOT_TAKEN = 0
+EXIT_FAILED = 1
+
+
+def main(arguments: list[str]) -> int:
+    """Prepare a standby. ``arguments``: its directory, its host, the heap in MiB, then Java options.
+
+    Return the exit code of the attempt, or of a standby that no job has taken.
+    """
+    channel = _own_channel()
+    _end_with_parent(signal.SIGKILL)
+    try:
+        jvm = _prepare(Path(arguments[0]), arguments[1], int(arguments[2]), arguments[3:])
+    except EmberkeepError as error:
+        sys.stderr.write(f"emberkeep: no standby driver: {error.message}\n")
+        return EXIT_FAILED
+    with channel:
+        channel.sendall(encode(Ready(release=__version__)))
+        order = receive(channel)
+        if not isinstance(order, Take):
+            return EXIT_NOT_TAKEN  # the task manager has ended, or needs the memory
+        _end_with_parent(0)
+        _become(order)
+        raise_to_normal(pid for pid in (os.getpid(), jvm.pid) if pid is not None)
+        channel.sendall(encode(Taken()))
+    return run_attempt(list(order.arguments), jvm)
+
+
+def _own_channel() -> socket.socket:
+    """Return the socket that is standard input, and make standard input what it is for other drivers: empty."""
+    channel = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return channel
+
+
+def _end_with_parent(number: int) -> None:
+    """Let the kernel send this signal to this process at the end of the task manager; 0: no signal."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def _prepare(directory: Path, host: str, heap_mb: int, java_options: list[str]) -> StandbyJvm:
+    """Import the modules, then start and warm a JVM. Raises EmberkeepError."""
+    java = find_java(os.environ)
+    require_native_calls(java)
+    for name in _IMPORTED:
+        with contextlib.suppress(ImportError):  # pandas and pyarrow are optional
+            importlib.import_module(name)
+    settings = DriverSettings(
+        host=host,
+        spark_conf={"spark.driver.extraJavaOptions": shlex.join(java_options)} if java_options else {},
+        scratch_dir=directory,
+        checkpoint_root="",
+        secret=None,
+        java=java,
+        app_name="standby",
+        driver_memory_mb=heap_mb,
+        class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
+    )
+    return start_standby_jvm(settings, directory / "warm-up")
+
+
+def _become(order: Take) -> None:
+    """Take over the environment and the directory of a job's driver. The marker of this process stays."""
+    marker = os.environ[MARKER_VARIABLE]
+    os.environ.clear()
+    os.environ.update({**order.environ, MARKER_VARIABLE: marker})
+    os.chdir(order.directory)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    close_logs()
+    os._exit(code)

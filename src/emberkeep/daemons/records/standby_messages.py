@@ -1,0 +1,63 @@
+"""What a task manager and a standby process say to each other over the socket that is the standby's standard input.
+
+Each message is a line of JSON. The socket joins a task manager to a process that it has started itself, so both run the
+same release; ``release`` shows it where the installation was changed under a running task manager.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.decoding import from_json
+from emberkeep.base.errors import Fatal
+
+LONGEST = 4 * 1024 * 1024  # bytes; an order carries an environment
+
+
+class Ready(Compatible, frozen=True, kw_only=True, tag=True):
+    """The standby process can be taken. ``release``: the version of Emberkeep that it runs."""
+
+    release: str
+
+
+class Take(Compatible, frozen=True, kw_only=True, tag=True):
+    """The standby process becomes a job's process, with this environment, directory and arguments."""
+
+    environ: dict[str, str]
+    directory: str
+    arguments: tuple[str, ...]
+
+
+class Taken(Compatible, frozen=True, kw_only=True, tag=True):
+    """The standby process has become the job's process."""
+
+
+StandbyMessage = Ready | Take | Taken
+
+
+def encode(message: StandbyMessage) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode(line: bytes) -> StandbyMessage:
+    """Return the message of a line. Raises Fatal."""
+    try:
+        return from_json(line, StandbyMessage)  # type: ignore[arg-type]
+    except msgspec.DecodeError as error:
+        raise Fatal(f"a message of a standby process cannot be read: {error}") from error
+
+
+def receive(channel: socket.socket) -> StandbyMessage | None:
+    """Wait for a message; None if the other side has closed the channel. Raises Fatal, OSError."""
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        part = channel.recv(65536)
+        if not part:
+            return None
+        received += part
+        if len(received) > LONGEST:
+            raise Fatal(f"a message of a standby process has more than {LONGEST} bytes")
+    return decode(bytes(received))

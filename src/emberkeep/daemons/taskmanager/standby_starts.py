@@ -1,0 +1,209 @@
+"""How standby processes are started and warmed, and how one of them becomes a job's process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from emberkeep import __version__
+from emberkeep.adapters.processes.start import StartRequest
+from emberkeep.base.errors import Fatal
+from emberkeep.daemons.records.standby_messages import Ready, Take, Taken, decode, encode
+from emberkeep.slots.standbys.events import StandbyProfile
+from emberkeep.spark.errors import StandbyFailed
+from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
+from emberkeep.spark.jvm.executor_command import ExecutorLaunch
+from emberkeep.spark.standby.driver_jvm import warm
+from emberkeep.spark.standby.executor_jvm import (
+    StandbyExecutor,
+    connection_environment,
+    read_connection,
+    shape_of,
+    standby_command,
+    standby_shape,
+)
+from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS, differing_variables
+
+_POLL_SECONDS = 0.1
+_JVM_SECONDS = 120.0  # until a JVM at idle priority has started
+_ANSWER_SECONDS = 5.0  # for a standby to confirm that it has become a job's process
+
+
+@dataclass(frozen=True)
+class StandbyPlace:
+    """Where a standby process runs before a job takes it. ``environ``: what every job's process here inherits."""
+
+    name: str
+    directory: Path
+    host: str
+    java: JavaRuntime
+    environ: Mapping[str, str]
+
+    @property
+    def stdout(self) -> Path:
+        return self.directory / "stdout"
+
+    @property
+    def stderr(self) -> Path:
+        return self.directory / "stderr"
+
+    def request(self, argv: tuple[str, ...], environ: Mapping[str, str], stdin: int) -> StartRequest:
+        """Return the start of the process in this place."""
+        return StartRequest(
+            name=self.name,
+            argv=argv,
+            environ=environ,
+            directory=self.directory,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            stdin=stdin,
+        )
+
+
+class StandbyProcess(Protocol):
+    """A standby process: started once, warmed once, and then taken once or left to end."""
+
+    def start_request(self) -> StartRequest:
+        """Return how to start the process. Blocks for a moment. Raises OSError, Fatal."""
+
+    async def warmed(self, pid: int) -> None:
+        """Return once the process can be taken. Raises StandbyFailed."""
+
+    def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
+        """Return why the process cannot become what ``request`` starts; "" if it can."""
+
+    async def become(self, request: StartRequest, launch: ExecutorLaunch | None) -> None:
+        """Turn the process into the one that ``request`` would start. Raises StandbyFailed."""
+
+    def close(self) -> None:
+        """Release this side's end of the link. A process that was not taken ends."""
+
+
+class StandbyDriver:
+    """A driver process that waits for its job on a socket."""
+
+    def __init__(self, place: StandbyPlace, profile: StandbyProfile) -> None:
+        self._place = place
+        self._profile = profile
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self._environ = dict(place.environ)
+
+    def start_request(self) -> StartRequest:
+        place = self._place
+        argv = (sys.executable, "-P", "-m", "emberkeep.daemons.driver.standby")
+        arguments = (str(place.directory), place.host, str(self._profile.heap_mb), *self._profile.java_options)
+        return place.request((*argv, *arguments), self._environ, self._theirs.fileno())
+
+    async def warmed(self, pid: int) -> None:
+        self._theirs.close()  # so that the end of the process closes the link
+        message = await self._receive()
+        if not isinstance(message, Ready):
+            raise StandbyFailed("the standby driver has ended during its warm-up", hint=f"see {self._place.stderr}")
+        if message.release != __version__:
+            raise StandbyFailed(f"the standby driver runs release {message.release}, not {__version__}")
+
+    def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
+        del launch
+        names = differing_variables(self._environ, request.environ, FIXED_FOR_DRIVERS)
+        return f"it needs other values of {', '.join(names)}" if names else ""
+
+    async def become(self, request: StartRequest, launch: ExecutorLaunch | None) -> None:
+        del launch
+        order = Take(
+            environ=dict(request.environ), directory=str(request.directory), arguments=tuple(request.argv[-1:])
+        )
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await asyncio.get_running_loop().sock_sendall(self._ours, encode(order))
+                message = await self._receive()
+        except (TimeoutError, OSError) as error:
+            raise StandbyFailed(f"the standby driver does not answer: {str(error) or 'timed out'}") from error
+        if not isinstance(message, Taken):
+            raise StandbyFailed("the standby driver has ended while it was taken")
+
+    async def _receive(self) -> Any:
+        loop, received = asyncio.get_running_loop(), b""
+        while not received.endswith(b"\n"):
+            try:
+                part = await loop.sock_recv(self._ours, 4096)
+            except OSError as error:
+                raise StandbyFailed(f"the link to the standby driver has failed: {error}") from error
+            if not part:
+                return None
+            received += part
+        return decode(received)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+class StandbyExecutorProcess:
+    """An executor's JVM that is controlled over py4j, and ends with the pipe that is its standard input."""
+
+    def __init__(self, place: StandbyPlace, profile: StandbyProfile) -> None:
+        self._place = place
+        self._environ = dict(place.environ)
+        self._shape = standby_shape(place.java, profile.heap_mb, profile.java_options, self._environ)
+        self._reading, self._writing = os.pipe()
+        self._standby: StandbyExecutor | None = None
+
+    @property
+    def _connection_file(self) -> Path:
+        return self._place.directory / "gateway"
+
+    def start_request(self) -> StartRequest:
+        temporary = self._place.directory / "tmp"
+        temporary.mkdir(mode=0o700)
+        archive = find_class_archive(self._place.java, default_directory(os.environ), os.environ)
+        command = standby_command(self._shape, archive, temporary)
+        environ = {**self._environ, **connection_environment(self._connection_file)}
+        return self._place.request(tuple(command), environ, self._reading)
+
+    async def warmed(self, pid: int) -> None:
+        os.close(self._reading)
+        self._reading = -1
+        try:
+            async with asyncio.timeout(_JVM_SECONDS):
+                while not self._connection_file.exists():  # noqa: ASYNC110 - the JVM tells us by this file only
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise StandbyFailed(f"a standby JVM did not start within {_JVM_SECONDS:.0f} s") from None
+        connection = await asyncio.to_thread(read_connection, self._connection_file)
+        await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", self._environ)
+        self._standby = await asyncio.to_thread(StandbyExecutor, connection, pid)
+
+    def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
+        assert launch is not None, "an executor has a launch"  # noqa: S101
+        differences = self._shape.differences(shape_of(launch))
+        if differences:
+            return f"it needs {', '.join(differences)}"
+        names = differing_variables(self._environ, request.environ, FIXED_FOR_EXECUTORS)
+        return f"it needs other values of {', '.join(names)}" if names else ""
+
+    async def become(self, request: StartRequest, launch: ExecutorLaunch | None) -> None:
+        assert launch is not None, "an executor has a launch"  # noqa: S101
+        assert self._standby is not None, "only a warmed process is taken"  # noqa: S101
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await asyncio.to_thread(self._standby.become, launch, request.environ)
+        except TimeoutError as error:
+            raise StandbyFailed("the standby executor does not answer") from error
+        except Fatal as error:
+            raise StandbyFailed(f"the standby executor has failed: {error.message}") from error
+
+    def close(self) -> None:
+        for descriptor in (self._reading, self._writing):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self._reading = self._writing = -1

@@ -1,0 +1,82 @@
+"""Events and effects of the standby pool."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+MINIMUM_OVERHEAD_MB = 384
+DEFAULT_HEAP_MB = 1024  # Spark's default for drivers and executors
+
+
+class StandbyKind(enum.Enum):
+    DRIVER = "driver"
+    EXECUTOR = "executor"
+
+
+class StandbyProfile(msgspec.Struct, frozen=True):
+    """What a standby process cannot change later: heap of its JVM in MiB, and Java options that jobs set."""
+
+    kind: StandbyKind
+    heap_mb: int
+    java_options: tuple[str, ...] = ()
+
+    @property
+    def memory_mb(self) -> int:
+        """MiB that the process takes: heap and overhead, by Spark's rule for executors."""
+        return self.heap_mb + max(MINIMUM_OVERHEAD_MB, self.heap_mb // 10)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A job starts a process with this profile. ``fits``: False if only a cold process can do what the job needs."""
+
+    profile: StandbyProfile
+    fits: bool = True
+
+
+class Warmed(msgspec.Struct, frozen=True):
+    """A standby process can be taken."""
+
+    standby_id: str
+
+
+class StandbyTaken(msgspec.Struct, frozen=True):
+    """A job has taken a standby process, which no longer belongs to the pool."""
+
+    standby_id: str
+
+
+class StandbyEnded(msgspec.Struct, frozen=True):
+    """A standby process has ended, or could not be started. ``reason``: why, if the pool did not end it."""
+
+    standby_id: str
+    reason: str = ""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The state of the task manager, at least once a second.
+
+    ``free_mb``: memory in MiB that no slot and no driver has reserved. ``is_busy``: True while processes of jobs start.
+    """
+
+    free_mb: int
+    is_busy: bool
+
+
+class StartStandby(msgspec.Struct, frozen=True):
+    """Start and warm a standby process."""
+
+    standby_id: str
+    profile: StandbyProfile
+
+
+class EndStandby(msgspec.Struct, frozen=True):
+    """End a standby process."""
+
+    standby_id: str
+    reason: str
+
+
+StandbyEvent = Asked | Warmed | StandbyTaken | StandbyEnded | Look
+StandbyEffect = StartStandby | EndStandby

@@ -1,0 +1,200 @@
+"""The standby pool of a task manager: how many standby processes it keeps, with which profiles, and when it warms them.
+
+The pool learns the profiles from what jobs ask for. It warms one process at a time, and only while no process of a job
+starts. Its memory is what slots and drivers leave free: where these need more, the pool ends its own processes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emberkeep.base.errors import IllegalTransition
+from emberkeep.slots.standbys.events import (
+    Asked,
+    EndStandby,
+    Look,
+    StandbyEffect,
+    StandbyEnded,
+    StandbyEvent,
+    StandbyKind,
+    StandbyProfile,
+    StandbyTaken,
+    StartStandby,
+    Warmed,
+)
+
+REMEMBERED = 20  # newest requests of each kind, from which the pool learns profiles
+PRESSURE_SECONDS = 10.0  # a reserved slot may be about to take a standby, so the pool waits before it gives memory back
+FIRST_PAUSE, LONGEST_PAUSE = 15.0, 900.0  # seconds after a failed warm-up
+
+
+class StandbyState(enum.Enum):
+    WARMING = "WARMING"
+    READY = "READY"
+    ENDING = "ENDING"
+
+
+@dataclass
+class Standby:
+    """A process of the pool. It leaves the pool once it is taken or has ended."""
+
+    standby_id: str
+    profile: StandbyProfile
+    state: StandbyState = StandbyState.WARMING
+
+
+class StandbyPool:
+    """Decides which standby processes one task manager keeps.
+
+    ``sizes``: number of processes to keep, by kind. ``defaults``: profiles that the pool keeps before any job has asked
+    for others.
+    """
+
+    def __init__(self, sizes: dict[StandbyKind, int], defaults: dict[StandbyKind, StandbyProfile]) -> None:
+        self._sizes = sizes
+        self._asked: dict[StandbyKind, deque[StandbyProfile]] = {
+            kind: deque([profile], maxlen=REMEMBERED) for kind, profile in defaults.items()
+        }
+        self._standbys: dict[str, Standby] = {}
+        self._started = 0
+        self._free_mb = 0
+        self._is_busy = True  # until the first look
+        self._over_since: float | None = None
+        self._failures = 0
+        self._resume_at = 0.0
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    @property
+    def memory_mb(self) -> int:
+        """MiB of all processes of the pool."""
+        return sum(standby.profile.memory_mb for standby in self._standbys.values())
+
+    def standbys(self) -> tuple[Standby, ...]:
+        """Return the processes of the pool, the oldest first."""
+        return tuple(self._standbys.values())
+
+    def ready(self, profile: StandbyProfile) -> str | None:
+        """Return the id of a process that a job with this profile can take; None if there is none."""
+        return next((s.standby_id for s in self._in(StandbyState.READY) if s.profile == profile), None)
+
+    def why_none(self, profile: StandbyProfile) -> str:
+        """Return in words why ``ready`` returns None."""
+        kind = profile.kind
+        if not self._sizes.get(kind):
+            return f"this task manager keeps no standby {kind.value}s"
+        if any(s.profile == profile for s in self._in(StandbyState.WARMING)):
+            return f"the standby {kind.value} was still warming up"
+        if self._failures:
+            return f"the last standby {kind.value} could not be warmed; see the task manager's log"
+        if any(s.profile.kind is kind for s in self._in(StandbyState.READY)):
+            options = f" and the options {' '.join(profile.java_options)}" if profile.java_options else ""
+            return f"no standby {kind.value} has a heap of {profile.heap_mb} MiB{options} yet"
+        return f"no standby {kind.value} was ready"
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def handle(self, event: StandbyEvent, now: float) -> list[StandbyEffect]:
+        """Return what to do after an event. Raises IllegalTransition for a process that cannot have this event."""
+        match event:
+            case Asked():
+                if event.fits:
+                    self._asked.setdefault(event.profile.kind, deque(maxlen=REMEMBERED)).append(event.profile)
+            case Warmed():
+                self._warmed(event.standby_id)
+            case StandbyTaken():
+                self._taken(event.standby_id)
+            case StandbyEnded():
+                self._ended(event, now)
+            case Look():
+                self._free_mb, self._is_busy = event.free_mb, event.is_busy
+        return [*self._give_back(now), *self._replace(), *self._refill(now)]
+
+    def _warmed(self, standby_id: str) -> None:
+        standby = self._standbys.get(standby_id)
+        if standby is not None and standby.state is StandbyState.WARMING:  # otherwise it was ended in the meantime
+            standby.state = StandbyState.READY
+            self._failures = 0
+
+    def _taken(self, standby_id: str) -> None:
+        standby = self._standbys.get(standby_id)
+        if standby is None or standby.state is not StandbyState.READY:
+            raise IllegalTransition("standby pool", "absent" if standby is None else standby.state.value, "taken", ())
+        del self._standbys[standby_id]
+
+    def _ended(self, event: StandbyEnded, now: float) -> None:
+        standby = self._standbys.pop(event.standby_id, None)
+        if standby is not None and standby.state is not StandbyState.ENDING:
+            self._failures += 1
+            self._resume_at = now + min(FIRST_PAUSE * 2.0 ** (self._failures - 1), LONGEST_PAUSE)
+
+    def _give_back(self, now: float) -> Iterator[StandbyEffect]:
+        """End processes, the least useful first, if they have used reserved memory for a while."""
+        if self._excess() <= 0:
+            self._over_since = None
+            return
+        if self._over_since is None:
+            self._over_since = now
+        if now - self._over_since < PRESSURE_SECONDS:
+            return
+        for standby in (*self._in(StandbyState.WARMING), *reversed(self._in(StandbyState.READY))):
+            if self._excess() <= 0:
+                return
+            yield self._end(standby, "slots and drivers need its memory")
+
+    def _replace(self) -> Iterator[StandbyEffect]:
+        """End one ready process that is no longer wanted, if it takes the room of one that is."""
+        for kind, size in self._sizes.items():
+            wanted = self._wanted(kind)
+            present = Counter(s.profile for s in self._living() if s.profile.kind is kind)
+            surplus, missing = present - wanted, wanted - present
+            unwanted = [s for s in self._in(StandbyState.READY) if s.profile in surplus]
+            if missing and unwanted and present.total() >= size:
+                yield self._end(unwanted[0], "jobs ask for other processes now")
+
+    def _refill(self, now: float) -> Iterator[StandbyEffect]:
+        """Start one process if one is missing and neither jobs nor another warm-up need the machine."""
+        if self._is_busy or now < self._resume_at or self._in(StandbyState.WARMING) or self._over_since is not None:
+            return
+        for kind in self._sizes:
+            present = Counter(s.profile for s in self._standbys.values() if s.profile.kind is kind)
+            for profile in (self._wanted(kind) - present).elements():
+                if self.memory_mb + profile.memory_mb <= self._free_mb:
+                    self._started += 1
+                    standby = Standby(f"{kind.value}-{self._started}", profile)
+                    self._standbys[standby.standby_id] = standby
+                    yield StartStandby(standby.standby_id, profile)
+                    return
+
+    def _wanted(self, kind: StandbyKind) -> Counter[StandbyProfile]:
+        """Return the profiles to keep: those that jobs asked for most often lately, the newest first among equals."""
+        asked = self._asked.get(kind)
+        size = self._sizes[kind]
+        if not asked or size == 0:
+            return Counter()
+        counts = Counter(reversed(asked))
+        ranked = [profile for profile, _ in counts.most_common()]
+        return Counter(ranked[number % len(ranked)] for number in range(size))
+
+    def _end(self, standby: Standby, reason: str) -> EndStandby:
+        standby.state = StandbyState.ENDING
+        return EndStandby(standby.standby_id, reason)
+
+    def _excess(self) -> int:
+        return sum(standby.profile.memory_mb for standby in self._living()) - self._free_mb
+
+    def _in(self, state: StandbyState) -> list[Standby]:
+        return [standby for standby in self._standbys.values() if standby.state is state]
+
+    def _living(self) -> list[Standby]:
+        return [standby for standby in self._standbys.values() if standby.state is not StandbyState.ENDING]
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        assert len(self._in(StandbyState.WARMING)) <= 1, "one warm-up at a time"  # noqa: S101
+        for kind in StandbyKind:
+            living = [standby for standby in self._living() if standby.profile.kind is kind]
+            assert len(living) <= self._sizes.get(kind, 0), f"too many standby {kind.value}s"  # noqa: S101

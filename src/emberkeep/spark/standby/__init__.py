@@ -1,0 +1,1 @@
+"""Standby JVMs: started and warmed before a job needs them, then given the job's identity."""

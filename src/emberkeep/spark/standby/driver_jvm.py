@@ -1,0 +1,144 @@
+"""A JVM that a standby driver starts and warms before it knows its job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from emberkeep.spark.errors import SparkInternalsMissing, StandbyFailed
+from emberkeep.spark.jvm.driver_command import JvmPlan, plan_jvm
+from emberkeep.spark.jvm.driver_jvm import DriverJvm, jvm_environment, make_scratch, start_jvm
+from emberkeep.spark.model import DriverSettings
+from emberkeep.spark.standby.identity import LATE_OPTIONS, Identity
+from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
+from emberkeep.spark.standby.reset import forget_objects, reset_login
+
+log = structlog.get_logger(__name__)
+
+WARM_UP_SECONDS = 900.0  # at idle priority, a warm-up of 30 s may take much longer
+_STOP_SECONDS = 5.0
+_TAKE_SECONDS = 5.0  # usually a tenth of a second
+_SUBMIT_TIME = "spark.app.submitTime"
+
+
+class StandbyJvm:
+    """A warmed JVM for one driver. ``why_cold``: why the driver could not use it; "" before it was asked, or if it did.
+
+    Owned by the thread that runs the driver's script.
+    """
+
+    def __init__(self, jvm: DriverJvm, plan: JvmPlan) -> None:
+        self._jvm: DriverJvm | None = jvm
+        self._plan = plan
+        self._identity = Identity(jvm.gateway)
+        self.why_cold = ""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the JVM; None once the JVM has been ended because it did not fit."""
+        return None if self._jvm is None else self._jvm.pid
+
+    def take(self, plan: JvmPlan, settings: DriverSettings) -> DriverJvm | None:
+        """Give the JVM the identity of the job; return None, and end the JVM, if that is not possible."""
+        jvm, self._jvm = self._jvm, None
+        if jvm is None:
+            return None  # the script's next JVM, after its first one has ended
+        differences = self._plan.shape.differences(plan.shape)
+        self.why_cold = f"the script needs {', '.join(differences)}" if differences else ""
+        if not self.why_cold:
+            self.why_cold = self._try_to_become(jvm, plan, settings)
+        if self.why_cold:
+            log.info("the driver starts a cold JVM", reason=self.why_cold)
+            jvm.stop(_STOP_SECONDS)
+            return None
+        return jvm
+
+    def _try_to_become(self, jvm: DriverJvm, plan: JvmPlan, settings: DriverSettings) -> str:
+        """Give the JVM the job's identity; return why that failed, or "". A JVM that hangs is killed."""
+        from py4j.protocol import Py4JError
+
+        watch = threading.Timer(_TAKE_SECONDS, jvm.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            self._become(jvm, plan, settings)
+        except (SparkInternalsMissing, Py4JError, OSError) as error:
+            return f"its warm JVM has failed: {error}"
+        finally:
+            watch.cancel()
+        return ""
+
+    def _become(self, jvm: DriverJvm, plan: JvmPlan, settings: DriverSettings) -> None:
+        make_scratch(settings)
+        identity = self._identity
+        identity.set_environment(jvm_environment(os.environ, plan, settings))
+        identity.set_directory(Path.cwd())
+        before = {**self._plan.defaults, **self._plan.conf}
+        after = {**plan.defaults, **plan.conf, _SUBMIT_TIME: str(time.time_ns() // 1_000_000)}
+        identity.change_properties(before.keys() - after.keys(), _of_spark(after))
+        identity.append_to_class_path(plan.jars)
+        reset_login(identity.reflection)
+
+
+def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
+    """Start and warm a JVM. ``warm_up``: directory for the warm-up's files.
+
+    ``settings`` are those of a job without any of its own. Blocks for as long as the warm-up takes. Raises
+    StandbyFailed, JvmStartFailed, SparkInternalsMissing, OSError.
+    """
+    plan = plan_jvm({}, settings, os.environ)
+    jvm = start_jvm(plan, settings, (*NATIVE_OPTIONS, *LATE_OPTIONS))
+    try:
+        warm(jvm.gateway.gateway_parameters, warm_up, os.environ)
+        forget_objects(jvm.gateway)
+        return StandbyJvm(jvm, plan)
+    except BaseException:
+        jvm.stop(_STOP_SECONDS)
+        raise
+
+
+def warm(parameters: Any, directory: Path, environ: Mapping[str, str]) -> None:
+    """Warm the JVM at py4j's ``parameters`` from a process of its own, with its files in ``directory``.
+
+    Raises StandbyFailed, OSError.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "emberkeep.spark.standby.warm_up", str(directory)],
+            env={
+                **environ,
+                "PYSPARK_GATEWAY_PORT": str(parameters.port),
+                "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
+                "PYSPARK_PYTHON": sys.executable,
+            },
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=WARM_UP_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StandbyFailed(f"the warm-up took longer than {WARM_UP_SECONDS:.0f} s") from error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    if done.returncode != 0:
+        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it printed nothing")
+        raise StandbyFailed(f"the warm-up ended with exit code {done.returncode}: {last}")
+
+
+def _of_spark(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that SparkSubmit makes system properties: it ignores all others."""
+    return {key: value for key, value in settings.items() if key.startswith("spark.")}

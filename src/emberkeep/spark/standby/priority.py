@@ -1,0 +1,56 @@
+"""Run a process at idle priority until it is needed.
+
+Linux lets only privileged processes raise their priority again. Without that privilege, nothing is lowered that would
+have to be raised later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterable
+from pathlib import Path
+
+_CAP_SYS_NICE = 23
+_NORMAL_NICE = 20  # the limit of resource RLIMIT_NICE that allows a nice value of 0
+
+
+def can_be_raised() -> bool:
+    """True if this process may give processes of its user the normal priority again."""
+    if resource.getrlimit(resource.RLIMIT_NICE)[0] >= _NORMAL_NICE:
+        return True
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return False
+    line = next((line for line in status.splitlines() if line.startswith("CapEff:")), "CapEff: 0")
+    return bool(int(line.split()[1], 16) >> _CAP_SYS_NICE & 1)
+
+
+def lower(pid: int) -> None:
+    """Run a process, and what it starts from now on, only while the machine has nothing else to do."""
+    _change(pid, os.SCHED_IDLE)
+
+
+def raise_to_normal(pids: Iterable[int]) -> None:
+    """Give all threads of these processes the normal priority.
+
+    A thread that an idle thread starts in the meantime is idle as well, so look until there is none.
+    """
+    for pid in pids:
+        while _change(pid, os.SCHED_OTHER):
+            pass
+
+
+def _change(pid: int, policy: int) -> int:
+    """Set the policy of all threads of a process; return how many had another policy."""
+    changed = 0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            number = int(thread.name)
+            with contextlib.suppress(ProcessLookupError):
+                if os.sched_getscheduler(number) != policy:
+                    os.sched_setscheduler(number, policy, os.sched_param(0))
+                    changed += 1
+    return changed

@@ -1,0 +1,88 @@
+"""Access to a JVM's private parts over py4j: Spark and Java have no public way to undo or repeat their start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from emberkeep.spark.errors import SparkInternalsMissing
+
+
+class Reflection:
+    """Reads, writes and calls what a JVM keeps private.
+
+    Every method raises SparkInternalsMissing if this Java or this Spark lacks the class, the field or the method, or if
+    the call fails. ``gateway``: a py4j gateway to the JVM.
+    """
+
+    def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
+        self.jvm = gateway.jvm
+
+    def load(self, name: str) -> Any:
+        """Return the java.lang.Class with this name, such as ``int`` or ``java.lang.String``."""
+        if name == "int":
+            return self.jvm.java.lang.Integer.TYPE
+        return _attempt(f"class {name}", lambda: self.jvm.java.lang.Class.forName(name))
+
+    def array(self, kind: Any, items: Sequence[Any]) -> Any:
+        """Return a Java array. ``kind``: py4j's name of the elements' class, such as ``jvm.java.lang.Object``."""
+        array = self._gateway.new_array(kind, len(items))
+        for index, item in enumerate(items):
+            array[index] = item
+        return array
+
+    def field(self, owner: str, name: str) -> Any:
+        """Return a field of a class, made accessible."""
+
+        def find() -> Any:
+            found = self.load(owner).getDeclaredField(name)
+            found.setAccessible(True)
+            return found
+
+        return _attempt(f"{owner}.{name}", find)
+
+    def get(self, owner: str, name: str, instance: Any = None) -> Any:
+        """Return the value of a field; ``instance`` is None for a static field."""
+        field = self.field(owner, name)
+        return _attempt(f"{owner}.{name}", lambda: field.get(instance))
+
+    def set(self, owner: str, name: str, value: Any, instance: Any = None) -> None:
+        """Set a field; ``instance`` is None for a static field."""
+        field = self.field(owner, name)
+        _attempt(f"{owner}.{name}", lambda: field.set(instance, value))
+
+    def singleton(self, name: str) -> Any:
+        """Return the instance of a Scala object; ``name`` ends in ``$``."""
+        return self.get(name, "MODULE$")
+
+    def call(self, owner: str, name: str, parameters: Sequence[str], *arguments: Any, instance: Any = None) -> Any:
+        """Call a method of a class. ``parameters``: names of the classes that its signature has."""
+        java = self.jvm.java.lang
+
+        def invoke() -> Any:
+            types = self.array(java.Class, [self.load(parameter) for parameter in parameters])
+            method = self.load(owner).getDeclaredMethod(name, types)
+            method.setAccessible(True)
+            return method.invoke(instance, self.array(java.Object, arguments))
+
+        return _attempt(f"{owner}.{name}", invoke)
+
+    def invoke(self, handle: Any, *arguments: Any) -> Any:
+        """Invoke a java.lang.invoke.MethodHandle."""
+        values = self.array(self.jvm.java.lang.Object, arguments)
+        return self.call(
+            "java.lang.invoke.MethodHandle", "invokeWithArguments", ("[Ljava.lang.Object;",), values, instance=handle
+        )
+
+
+def _attempt(what: str, action: Any) -> Any:
+    from py4j.protocol import Py4JError
+
+    try:
+        return action()
+    except (Py4JError, TypeError, OSError) as error:
+        raise SparkInternalsMissing(
+            f"cannot use {what} of a standby JVM: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            hint="Emberkeep works with PySpark 4.3; jobs start without standby processes on other versions",
+        ) from error

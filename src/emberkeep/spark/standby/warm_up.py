@@ -1,0 +1,71 @@
+"""The process that warms a standby JVM: ``python -P -m emberkeep.spark.standby.warm_up <directory>``.
+
+It is a process of its own so that nothing of the warm-up stays in the Python process of the driver. It finds the JVM as
+PySpark does, by the variables PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
+from emberkeep.spark.jvm.link_security import authentication, encryption
+from emberkeep.spark.jvm.workload import ROUNDS, run_batch, run_streams
+from emberkeep.spark.standby.priority import lower
+from emberkeep.spark.standby.reflection import Reflection
+from emberkeep.spark.standby.reset import properties_of, reset
+
+_LOOPBACK = "127.0.0.1"
+
+
+def main() -> None:
+    """Warm the JVM and reset it. Any failure ends this process with an exit code other than 0."""
+    from pyspark.java_gateway import launch_gateway
+
+    lower(os.getpid())
+    directory = Path(sys.argv[1])
+    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    reflection = Reflection(gateway)
+    properties = properties_of(reflection)
+    for number in range(ROUNDS):
+        _work(gateway, directory / str(number))
+    reset(reflection, properties)
+
+
+def _work(gateway: Any, directory: Path) -> None:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    jvm = gateway.jvm
+    secured = authentication("warm-up") | encryption({})
+    master = EmbeddedMaster(jvm, secured)
+    conf = SparkConf(_jvm=jvm).setMaster("local[2]").setAppName("warm-up").setAll(list(secured.items()))
+    for key, value in _settings(directory).items():
+        conf.set(key, value)
+    spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+    try:
+        run_batch(spark, directory)
+        run_streams(spark, directory)
+    finally:
+        spark.stop()
+        master.stop()
+
+
+def _settings(directory: Path) -> dict[str, str]:
+    return {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    main()
