@@ -237,6 +237,7 @@ class ProcessStarts:
             java_options=request.java_options,
             extra_class_path=request.extra_class_path,
             python=sys.executable,
+            named_python=request.python,
             environ=_environment(
                 self._node.configuration,
                 {**self._secrets(key, request.secrets), **request.environ, **self.added_environment(key, user)},

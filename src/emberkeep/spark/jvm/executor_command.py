@@ -11,6 +11,7 @@ from pathlib import Path
 
 from emberkeep.api.function_link import EXECUTOR_VARIABLE
 from emberkeep.spark.distribution import class_path, spark_home
+from emberkeep.spark.executors.python_daemon import MODULE as PYTHON_DAEMON
 from emberkeep.spark.files.job_files import folder_links
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
@@ -32,7 +33,8 @@ class ExecutorLaunch:
 
     - ``host``: the node's address, to bind and to advertise.
     - ``environ``: base environment plus the variables that the application sets.
-    - ``python``: interpreter of the Python workers.
+    - ``python``: interpreter of the Python workers, unless the application names another.
+    - ``named_python``: interpreter of the Python workers as the application names it; "" if it names none.
     - ``import_folders``: folders with modules beside the script, from which the Python workers import. None stands for
       a folder that must not be used on this node.
     - ``temporary_dir``: temporary directory that only this process uses.
@@ -59,6 +61,7 @@ class ExecutorLaunch:
     jars: tuple[Path, ...] = ()
     jars_first: bool = False
     class_archive: Path | None = None
+    named_python: str = ""
 
 
 def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]:
@@ -134,6 +137,8 @@ def backend_options(launch: ExecutorLaunch) -> list[str]:
         options.append(f"{LOG_OPTION}{LOG_CONFIGURATION}")
     if launch.auth_secret is not None and "-Dspark.authenticate=true" not in options:
         options.append("-Dspark.authenticate=true")
+    if launch.named_python in {"", launch.python}:  # another interpreter may not have Emberkeep
+        options.append(f"-Dspark.python.daemon.module={PYTHON_DAEMON}")  # settings of the driver override it
     return options
 
 
