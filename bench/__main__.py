@@ -22,6 +22,7 @@ from bench import (
     heartbeats,
     local_state,
     placement,
+    recovery,
     scale,
     sink,
     startup,
@@ -41,6 +42,8 @@ from bench.report import Section, print_tables, write_json
 
 MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "startup": startup.measure,
+    "start": recovery.measure_start,
+    "recovery": recovery.measure_recovery,
     "throughput": throughput.measure,
     "submission": submission.measure,
     "scale": scale.measure,
