@@ -60,7 +60,8 @@ class FixedDelay:
 class ExponentialDelay:
     """``exponential-delay``: growing delays, reset after an attempt that ran for ``reset_after`` seconds.
 
-    ``attempts`` limits the restarts in a row without a reset; 0 means no limit.
+    The first restart, and the first after a reset, has no delay: most lost drivers are single events, and a pause would
+    only be a longer outage. ``attempts`` limits the restarts in a row without a reset; 0 means no limit.
     """
 
     def __init__(
@@ -72,14 +73,16 @@ class ExponentialDelay:
         self._reset_after = reset_after
         self._jitter = jitter
         self._attempts = attempts
-        self._backoff = initial
+        self._backoff = 0.0
         self._restart_at: float | None = None
         self._restarts = 0
 
     def failed(self, now: float, chance: float) -> Decision:
         if self._restart_at is None or now - self._restart_at >= self._reset_after:
-            self._backoff = self._initial
+            self._backoff = 0.0
             self._restarts = 0
+        elif self._backoff == 0.0:
+            self._backoff = self._initial
         else:
             self._backoff = min(self._backoff * self._multiplier, self._longest)
         self._restarts += 1

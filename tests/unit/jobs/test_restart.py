@@ -48,15 +48,15 @@ def test_exponential_delay_grows_to_its_bound() -> None:
         assert isinstance(decision, Restart)
         delays.append(decision.delay)
         now += decision.delay
-    assert delays == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert delays == [0.0, 1.0, 2.0, 4.0, 8.0, 10.0], "the first restart waits for nothing"
 
 
 def test_exponential_delay_starts_anew_after_a_long_run() -> None:
     strategy = exponential(attempts=2)
     strategy.failed(0.0, 0.5)
-    assert strategy.failed(60.9, 0.5) == Restart(2.0), "the run lasted 59.9 s"
-    assert strategy.failed(60.9 + 2.0 + 60.0, 0.5) == Restart(1.0)
-    assert strategy.failed(124.0, 0.5) == Restart(2.0), "the count began anew, too"
+    assert strategy.failed(59.9, 0.5) == Restart(1.0), "the run lasted 59.9 s"
+    assert strategy.failed(59.9 + 1.0 + 60.0, 0.5) == Restart(0.0)
+    assert strategy.failed(124.0, 0.5) == Restart(1.0), "the count began anew, too"
     assert isinstance(strategy.failed(127.0, 0.5), GiveUp)
 
 

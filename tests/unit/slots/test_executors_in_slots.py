@@ -247,8 +247,11 @@ def test_what_the_cluster_lacks_is_named_while_slots_are_missing() -> None:
 
 
 def test_during_the_pause_before_a_replacement_nothing_else_is_missing(pool: SlotPool) -> None:
-    pool.handle(ClusterLacks("all slots are taken"), 0.0)
-    pool.handle(ExecutorExited(SLOT, EXECUTOR, 1, ""), 1.0)
+    pool.handle(ExecutorExited(SLOT, EXECUTOR, 1, ""), 0.5)
+    pool.handle(SlotsOffered(FIRST, (slot_named("b"),)), 0.5)
+    pool.handle(ExecutorRuns(AllocationId("b"), ExecutorId("1"), 78), 0.5)
+    pool.handle(ClusterLacks("all slots are taken"), 0.5)
+    pool.handle(ExecutorExited(AllocationId("b"), ExecutorId("1"), 1, ""), 1.0)
     assert pool.state.waiting(1.2) == "1 of 1 executors ended and will be replaced, the next one in 0.3 s"
     pool.handle(Tick(), 1.5)
     assert pool.state.waiting(1.5) == "all slots are taken"

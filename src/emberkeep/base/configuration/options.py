@@ -885,7 +885,8 @@ EXECUTOR_BACKOFF_INITIAL = define(
         0.5,
         duration,
         "duration",
-        "Pause before a slot is requested again after an executor failed. Doubles with each failure in the window.",
+        "Pause before a slot is requested again after the second loss of an executor in the window; the first loss has "
+        "no pause. Doubles with each further loss.",
     )
 )
 EXECUTOR_BACKOFF_MAX = define(
@@ -1032,7 +1033,11 @@ FIXED_DELAY = define(
 )
 EXPONENTIAL_INITIAL = define(
     Option(
-        "restart-strategy.exponential-delay.initial-backoff", 1.0, duration, "duration", "First pause before a restart."
+        "restart-strategy.exponential-delay.initial-backoff",
+        1.0,
+        duration,
+        "duration",
+        "Pause before the second restart in a row. The first restart has no pause.",
     )
 )
 EXPONENTIAL_MAX = define(

@@ -1,4 +1,7 @@
-"""The pauses before the replacements of executors that ended by themselves. Part of the SlotPool."""
+"""The pauses before the replacements of executors that ended by themselves. Part of the SlotPool.
+
+The first executor that ends in the failure window is replaced at once, because most losses are single events.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ DOUBLINGS = 32  # more doublings than the initial pause needs to reach the longe
 
 
 class Replacements:
-    """The current pauses. Each holds back one replacement. Its length doubles with each end in the failure window.
+    """The current pauses. Each holds back one replacement. Its length doubles with each further end in the window.
 
     Times are in seconds.
     """
@@ -22,12 +25,14 @@ class Replacements:
         self.failures: deque[float] = deque(maxlen=limits.max_failures + 1)  # which of these ends count as failures
 
     def executor_ended(self, now: float, *, failure: bool) -> None:
-        """Begin a pause: an executor has ended by itself, which may count as a failure."""
+        """Begin a pause, unless it is the first end in the window. The end may count as a failure."""
         self.ends.append(now)
         if failure:
             self.failures.append(now)
-        pause = self._limits.backoff_initial * 2.0 ** (self._recent(self.ends, now) - 1)
-        self.pauses.append(now + min(pause, self._limits.backoff_max))
+        earlier = self._recent(self.ends, now) - 1
+        if earlier > 0:
+            pause = self._limits.backoff_initial * 2.0 ** (earlier - 1)
+            self.pauses.append(now + min(pause, self._limits.backoff_max))
 
     def recent_failures(self, now: float) -> int:
         """Return the number of failures in the failure window."""
