@@ -8,7 +8,12 @@ import sys
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.daemons.process_main import EXIT_FAILED, EXIT_OK
 from emberkeep.spark.java import find_java
-from emberkeep.spark.jvm.class_archive import build_class_archive, default_directory, find_class_archive
+from emberkeep.spark.jvm.class_archive import (
+    build_class_archive,
+    default_directory,
+    find_class_archive,
+    is_being_built,
+)
 
 
 def main() -> int:
@@ -20,7 +25,10 @@ def main() -> int:
         if archive is not None:
             _say(f"the class archive exists: {archive}")
             return EXIT_OK
-        _say("building the class archive; this takes about a minute")
+        if is_being_built(directory):
+            _say("another process is building the class archive; waiting for it")
+        else:
+            _say("building the class archive; this takes about a minute")
         _say(f"done: {build_class_archive(java, directory, os.environ)}")
     except EmberkeepError as error:
         sys.stderr.write(f"emberkeep: {error.message}\n")

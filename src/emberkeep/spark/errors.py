@@ -47,3 +47,7 @@ class ClassArchiveFailed(RetryLater):
 
 class StandbyFailed(RetryLater):
     """A standby process could not be prepared; jobs start without it, more slowly."""
+
+
+class ClassArchiveBusy(RetryLater):
+    """Another process is building the class-data archive."""

@@ -3,37 +3,51 @@
 A Spark JVM spends most of its start-up loading thousands of classes from jars. The JVM itself checks that an archive
 matches the JVM and the jars on its class path, and starts without the archive if not. A truncated archive would crash
 the JVM, so this module records and checks the archive's size, and the JVM's options make it verify checksums.
+
+A build works in a directory of its own beside the archives. Whatever a killed build leaves there, the next one removes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
+import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.import_path import with_safe_path
 from emberkeep.spark.distribution import spark_home
-from emberkeep.spark.errors import ClassArchiveFailed
+from emberkeep.spark.errors import ClassArchiveBusy, ClassArchiveFailed
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
 
 BUILD_SECONDS = 600.0
 _RECORD_KIND = "class-archive"
 _RECORD_VERSION = 1
 _KEPT = 3  # archives in all, including those of other Java or Spark versions, which may still be in use
+_NEEDED_MB = 512  # free space for an archive (200 MB) and the training run's files
+_UNFINISHED = ".unfinished-"
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
     """Return the archives' directory in the user's cache. An archive is executable code, so users never share one."""
     base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "emberkeep" / "class-archives"
+    return (Path(base) if base else _home() / ".cache") / "emberkeep" / "class-archives"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a container's user may have neither $HOME nor an entry in /etc/passwd
+        return Path("/")
 
 
 def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path | None:
@@ -48,47 +62,105 @@ def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str,
     return path if private and status.st_size == size else None
 
 
-def build_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
+def build_class_archive(
+    java: JavaRuntime,
+    directory: Path,
+    environ: Mapping[str, str],
+    *,
+    waits: bool = True,
+    seconds: float = BUILD_SECONDS,
+) -> Path:
     """Return the archive; build it first if needed (30 s on one core, 150 MB on disk). One process builds at a time.
 
-    Raises ClassArchiveFailed; jobs also run without an archive.
+    ``seconds`` limits the build itself, not the wait for another process that builds.
+
+    Raises ClassArchiveFailed; jobs also run without an archive. Raises ClassArchiveBusy if another process builds and
+    this call must not wait for it.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _building(directory):
+        with _building(directory, waits=waits):
             found = find_class_archive(java, directory, environ)
-            return found if found is not None else _build(java, directory, environ)
+            if found is not None:
+                return found
+            _remove_unfinished(directory)
+            _check_space(directory)
+            return _build(java, directory, environ, seconds)
     except OSError as error:
         raise ClassArchiveFailed(
             f"cannot write the class archive to {directory}: {error}", hint="check that directory"
         ) from error
 
 
-def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
-    path = _archive_path(java, directory, environ)
-    unfinished = directory / f".{path.name}.unfinished"
-    unfinished.unlink(missing_ok=True)
-    command = [sys.executable, "-P", "-m", "emberkeep.spark.jvm.class_archive_training", str(unfinished)]
+def is_being_built(directory: Path) -> bool:
+    """True if a process is building an archive there."""
     try:
-        done = subprocess.run(
-            command,
-            env={**with_safe_path(environ, None)[0], "JAVA_HOME": str(java.executable.resolve().parent.parent)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=BUILD_SECONDS,
-            check=False,
+        with _building(directory, waits=False):
+            return False
+    except ClassArchiveBusy:
+        return True
+    except OSError:  # then this user cannot build one there either
+        return False
+
+
+def discard_unfinished(directory: Path) -> None:
+    """Remove what killed builds have left, unless a process is building there."""
+    with contextlib.suppress(ClassArchiveBusy, OSError), _building(directory, waits=False):
+        _remove_unfinished(directory)
+
+
+def _remove_unfinished(directory: Path) -> None:
+    for left in directory.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _check_space(directory: Path) -> None:
+    free = shutil.disk_usage(directory).free // 1024**2
+    if free < _NEEDED_MB:
+        raise ClassArchiveFailed(
+            f"the class archive needs {_NEEDED_MB} MiB of disk space: {free} MiB are free in {directory}",
+            hint="free some space there, or set XDG_CACHE_HOME to a directory on another disk",
         )
-    except subprocess.TimeoutExpired as error:
-        raise ClassArchiveFailed(f"the training run took longer than {BUILD_SECONDS:.0f} s") from error
-    if done.returncode != 0 or not unfinished.exists():
-        said = [line for line in done.stderr.splitlines() if line.strip() and not line[0].isspace()]
-        last = said[-1] if said else "it printed nothing"
-        raise ClassArchiveFailed(f"the training run ended with exit code {done.returncode}: {last}")
-    _publish(unfinished, path)
+
+
+def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str], seconds: float = BUILD_SECONDS) -> Path:
+    path = _archive_path(java, directory, environ)
+    # The name is new each time: the JVM of a build that was killed may still write under the old one.
+    place = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=directory))
+    try:
+        unfinished = place / path.name
+        _train(unfinished, java, environ, seconds)
+        _publish(unfinished, path)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
     _remove_old(directory, path)
     return path
+
+
+def _train(archive: Path, java: JavaRuntime, environ: Mapping[str, str], seconds: float) -> None:
+    """Let a training run write the archive. However this ends, no process of that run is left."""
+    module = "emberkeep.spark.jvm.class_archive_training"
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", module, str(archive), str(os.getpid())],
+        env={**with_safe_path(environ, None)[0], "JAVA_HOME": str(java.executable.resolve().parent.parent)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=0,
+    ) as process:
+        try:
+            _, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise ClassArchiveFailed(f"the training run took longer than {seconds:.0f} s") from error
+        finally:
+            if process.returncode is None:  # not reaped, so its pid still names its group
+                os.killpg(process.pid, signal.SIGKILL)  # and its JVM, which would go on to write the archive
+    if process.returncode != 0 or not archive.exists():
+        said = [line for line in errors.splitlines() if line.strip() and not line[0].isspace()]
+        last = said[-1] if said else "it printed nothing"
+        raise ClassArchiveFailed(f"the training run ended with exit code {process.returncode}: {last}")
 
 
 def _publish(unfinished: Path, path: Path) -> None:
@@ -108,11 +180,15 @@ def _remove_old(directory: Path, current: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-@contextmanager
-def _building(directory: Path) -> Iterator[None]:
+@contextlib.contextmanager
+def _building(directory: Path, *, waits: bool) -> Iterator[None]:
+    """Hold the lock of the process that builds. Raises ClassArchiveBusy, OSError."""
     descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ClassArchiveBusy(f"another process is building the class archive in {directory}") from None
         yield
     finally:
         os.close(descriptor)

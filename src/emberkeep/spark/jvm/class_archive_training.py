@@ -1,16 +1,20 @@
 """Training run for a class-data archive: run a sample of what drivers and executors do in one JVM.
 
-python -m emberkeep.spark.jvm.class_archive_training <archive to write>
+python -m emberkeep.spark.jvm.class_archive_training <archive to write> <pid of the parent>
+
+It leads a process group of its own and uses the archive's directory for its files. It ends with its parent.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from emberkeep.base.background import end_with_parent
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.driver_command import plan_jvm
 from emberkeep.spark.jvm.driver_jvm import start_jvm
@@ -19,7 +23,7 @@ from emberkeep.spark.jvm.link_security import encryption
 from emberkeep.spark.jvm.workload import run_batch, run_streams
 from emberkeep.spark.model import DriverSettings
 
-_DUMP_SECONDS = 300.0
+_DUMP_SECONDS = 3600.0  # at idle priority, on a busy machine; the caller has a limit for the whole run
 _ENCRYPTED_LINKS = tuple(
     f"org.apache.spark.network.crypto.{name}"
     for name in ("AuthEngine", "AuthClientBootstrap", "AuthRpcHandler", "GcmTransportCipher")
@@ -28,26 +32,32 @@ _ENCRYPTED_LINKS = tuple(
 
 def main() -> None:
     archive = Path(sys.argv[1])
+    signal.signal(signal.SIGTERM, lambda *_: os.killpg(os.getpid(), signal.SIGKILL))
+    end_with_parent(int(sys.argv[2]))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with tempfile.TemporaryDirectory(prefix="emberkeep-training-") as directory:
-        settings = DriverSettings(
-            host="127.0.0.1",
-            spark_conf={
-                "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} -Xlog:cds*=error",
-                "spark.sql.shuffle.partitions": "2",
-            },
-            scratch_dir=Path(directory),
-            checkpoint_root="",
-            secret=None,
-            java=find_java(os.environ),
-            app_name="training",
-            driver_memory_mb=768,
-        )
-        jvm = start_jvm(plan_jvm({}, settings, os.environ), settings)
-        try:
-            _exercise(jvm.gateway, Path(directory))
-        finally:
-            jvm.stop(_DUMP_SECONDS)  # the JVM writes the archive when it ends
+    os.environ.pop("PYSPARK_SUBMIT_ARGS", None)  # those of the job or the shell from which this build was started
+    written = f"-XX:ArchiveClassesAtExit={archive}"
+    settings = DriverSettings(
+        host="127.0.0.1",
+        spark_conf={
+            "spark.driver.extraJavaOptions": f"{shlex.quote(written)} -Xlog:cds*=error",
+            "spark.sql.shuffle.partitions": "2",
+        },
+        scratch_dir=archive.parent / "training",
+        checkpoint_root="",
+        secret=None,
+        java=find_java(os.environ),
+        app_name="training",
+        driver_memory_mb=768,
+    )
+    jvm = start_jvm(plan_jvm({}, settings, os.environ), settings)
+    try:
+        _exercise(jvm.gateway, settings.scratch_dir)
+    finally:
+        jvm.stop(_DUMP_SECONDS)  # the JVM writes the archive when it ends
+    code = jvm.gateway.proc.returncode
+    if code != 0:  # it may have been killed while it wrote
+        sys.exit(f"the training run's JVM ended with exit code {code}")
 
 
 def _exercise(gateway: Any, directory: Path) -> None:

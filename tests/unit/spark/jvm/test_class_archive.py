@@ -1,13 +1,34 @@
-"""Which class archives are used: whole ones, of this Java and this Spark, that nobody else can write."""
+"""Which class archives are used: whole ones, of this Java and this Spark, that nobody else can write.
+
+And what their builds leave: an archive, or nothing.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from emberkeep.base.process_identity import read_stat
+from emberkeep.spark.errors import ClassArchiveBusy, ClassArchiveFailed
 from emberkeep.spark.java import JavaRuntime
-from emberkeep.spark.jvm.class_archive import _archive_path, _publish, default_directory, find_class_archive
+from emberkeep.spark.jvm import class_archive
+from emberkeep.spark.jvm.class_archive import (
+    _archive_path,
+    _building,
+    _publish,
+    build_class_archive,
+    default_directory,
+    discard_unfinished,
+    find_class_archive,
+    is_being_built,
+)
 
 
 @pytest.fixture
@@ -64,3 +85,134 @@ def test_damaged_record_means_no_archive(
 
 def test_archives_live_in_the_users_cache() -> None:
     assert default_directory({"XDG_CACHE_HOME": "/cache"}) == Path("/cache/emberkeep/class-archives")
+
+
+def test_a_user_without_a_home_has_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert default_directory({}) == Path("/.cache/emberkeep/class-archives")
+
+
+Trained = Callable[[Callable[[Path], object]], None]
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch) -> Trained:
+    """Replaces the training run by a call with the path at which it writes the archive."""
+
+    def replace(write: Callable[[Path], object]) -> None:
+        monkeypatch.setattr(class_archive, "_train", lambda path, *_: write(path))
+
+    return replace
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_a_build_leaves_the_archive_and_its_record_alone(
+    tmp_path: Path, java: JavaRuntime, spark: dict[str, str], training: Trained
+) -> None:
+    directory = tmp_path / "archives"
+    training(lambda path: path.write_bytes(b"classes"))
+    path = build_class_archive(java, directory, spark)
+    assert path == find_class_archive(java, directory, spark)
+    assert names(directory) == {path.name, path.with_suffix(".record").name, ".lock"}
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_failed_build_leaves_nothing(
+    tmp_path: Path, java: JavaRuntime, spark: dict[str, str], training: Trained
+) -> None:
+    def fail(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise ClassArchiveFailed("no luck")
+
+    training(fail)
+    with pytest.raises(ClassArchiveFailed, match="no luck"):
+        build_class_archive(java, tmp_path / "archives", spark)
+    assert names(tmp_path / "archives") == {".lock"}
+
+
+def test_what_killed_builds_left_goes_with_the_next_build(
+    tmp_path: Path, java: JavaRuntime, spark: dict[str, str], archive: Path, training: Trained
+) -> None:
+    for number in range(2):
+        (tmp_path / f".unfinished-{number}").mkdir()
+        (tmp_path / f".unfinished-{number}" / "half").write_bytes(b"half")
+    archive.unlink()
+    training(lambda path: path.write_bytes(b"classes"))
+    assert build_class_archive(java, tmp_path, spark) == archive
+    assert not [name for name in names(tmp_path) if name.startswith(".unfinished")]
+
+
+def test_what_a_build_writes_is_not_discarded_while_it_runs(tmp_path: Path) -> None:
+    (tmp_path / ".unfinished-1").mkdir()
+    with _building(tmp_path, waits=True):
+        assert is_being_built(tmp_path)
+        discard_unfinished(tmp_path)
+        assert (tmp_path / ".unfinished-1").exists()
+    assert not is_being_built(tmp_path)
+    discard_unfinished(tmp_path)
+    assert names(tmp_path) == {".lock"}
+
+
+def test_a_build_that_must_not_wait_for_another_says_so(
+    tmp_path: Path, java: JavaRuntime, spark: dict[str, str]
+) -> None:
+    with _building(tmp_path, waits=True), pytest.raises(ClassArchiveBusy):
+        build_class_archive(java, tmp_path, spark, waits=False)
+
+
+def test_nothing_is_being_built_where_there_is_no_directory(tmp_path: Path) -> None:
+    assert not is_being_built(tmp_path / "none")
+    discard_unfinished(tmp_path / "none")
+    assert names(tmp_path) == set()
+
+
+def test_a_full_disk_prevents_a_build_before_it_begins(
+    tmp_path: Path, java: JavaRuntime, spark: dict[str, str], training: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(lambda _: pytest.fail("it began"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=511 * 1024**2))
+    with pytest.raises(ClassArchiveFailed, match="needs 512 MiB of disk space: 511 MiB are free") as failed:
+        build_class_archive(java, tmp_path, spark)
+    assert failed.value.hint is not None
+    assert "XDG_CACHE_HOME" in failed.value.hint
+
+
+def test_a_cache_that_cannot_be_written_prevents_a_build(
+    tmp_path: Path, java: JavaRuntime, spark: dict[str, str], training: Trained
+) -> None:
+    training(lambda _: pytest.fail("it began"))
+    (tmp_path / "file").touch()
+    with pytest.raises(ClassArchiveFailed, match=r"cannot write the class archive to .*/file/archives"):
+        build_class_archive(java, tmp_path / "file" / "archives", spark)
+
+
+def test_a_training_run_that_takes_too_long_is_killed_with_all_that_it_started(
+    tmp_path: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nsleep 3600 & echo $! > {tmp_path}/pid\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+    def patience(process: object, timeout: float) -> None:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+            pass
+        raise subprocess.TimeoutExpired("python", timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", patience)
+    with pytest.raises(ClassArchiveFailed, match="took longer than 600 s"):
+        class_archive._train(tmp_path / "archive", java, {}, 600.0)
+    child = int((tmp_path / "pid").read_text())
+    until_gone(child)
+
+
+def until_gone(pid: int) -> None:
+    """Wait for the end of a killed process, which is not our child."""
+    while (stat := read_stat(pid)) is not None and not stat.is_dead:
+        time.sleep(0.01)

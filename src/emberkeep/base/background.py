@@ -1,0 +1,43 @@
+"""Turns this process into a background process, which gives way to all others and ends with its parent.
+
+Everything that the process starts afterwards inherits its priorities, but not the bond to its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LOWEST = 19
+_OWN = Path("/proc/self")
+
+
+def give_way() -> None:
+    """Use processors and disks only while no other process needs them; be the first to go if memory runs out.
+
+    A system that forbids one of these settings does without it.
+    """
+    os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    # Where the kernel shares processors among sessions first, a process's own priority counts only within its session.
+    for name, value in (("autogroup", _LOWEST), ("oom_score_adj", 1000)):
+        with contextlib.suppress(OSError):
+            (_OWN / name).write_text(str(value))
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the kernel send SIGTERM to this process as soon as its parent ends. Exit if that has happened already.
+
+    ``parent`` is the pid with which this process was started. The thread counts that has started this process: if it
+    ends before its process does, the signal comes then.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "cannot bind this process to its parent")
+    if os.getppid() != parent:
+        sys.exit(f"process {parent}, which has started this one, has ended")
