@@ -35,6 +35,7 @@ from emberkeep.daemons.taskmanager.process import task_manager_process
 from emberkeep.daemons.taskmanager.working_place import held_working_place
 
 log = structlog.get_logger(__name__)
+_ARCHIVE_DELAY = 60.0  # seconds: shorter runs would begin a class archive, end before it is complete and gain nothing
 
 
 async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
@@ -49,7 +50,9 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
             own = task_manager_configuration(configuration, job_manager.address)
             cluster = cluster_id(configuration, layout)
             with held_working_place(own, layout, cluster, system.clock) as place:
-                async with task_manager_process(system, own, layout, place, services) as task_manager:
+                async with task_manager_process(
+                    system, own, layout, place, services, archive_delay=_ARCHIVE_DELAY
+                ) as task_manager:
                     log.info("embedded cluster serves", url=job_manager.url, task_manager=task_manager.address)
                     announce_ready(job_manager.url, layout.token_file, announced_ca(configuration, layout))
                     await services.run_until(stop)

@@ -200,6 +200,11 @@ class WorkingDirectory:
         return self.root / "standbys"
 
     @property
+    def archive_builder(self) -> Path:
+        """Directory for the record of the process that builds the class archive."""
+        return self.root / "archive-builder"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -716,6 +716,16 @@ LOG_RETENTION = define(
     )
 )
 
+BUILD_CLASS_ARCHIVE = define(
+    Option(
+        "taskmanager.class-archive.build",
+        True,
+        boolean,
+        "boolean",
+        "Build the class-data archive, which halves the start-up time of Spark's JVMs, if none fits: once per user "
+        "and machine, in the background, at idle priority. False: only `emberkeep prepare` builds it.",
+    )
+)
 ADOPT_LEADER = define(
     Option(
         "taskmanager.adopt-leader",

@@ -69,7 +69,10 @@ def stop_task_manager(
 
 
 def prepare() -> int:
-    """Build the class-data archive that about halves the start-up time of Spark's JVMs. Run once per installation."""
+    """Build the class-data archive that about halves the start-up time of Spark's JVMs, now.
+
+    Task managers do the same in the background. Use this command in images and installers.
+    """
     _replace("prepare", [])
 
 

@@ -32,6 +32,7 @@ from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
     BLOB_DIRECTORY,
     BLOB_RETENTION,
+    BUILD_CLASS_ARCHIVE,
     CANCELLATION_TIMEOUT,
     CORES,
     DRIVER_PLACES,
@@ -68,6 +69,7 @@ from emberkeep.daemons.leader_following import (
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
+from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_class_archive
 from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.run_as import JobUsers, job_users, open_working_directory
@@ -110,9 +112,17 @@ class TaskManagerProcess:
 
 @contextlib.asynccontextmanager
 async def task_manager_process(
-    system: System, configuration: Configuration, layout: StateLayout, place: WorkingPlace, services: Services
+    system: System,
+    configuration: Configuration,
+    layout: StateLayout,
+    place: WorkingPlace,
+    services: Services,
+    *,
+    archive_delay: float = 0.0,
 ) -> AsyncIterator[TaskManagerProcess]:
     """Start a task manager with what the previous process left in ``place``, which the caller must hold.
+
+    After ``archive_delay`` seconds it has a class archive built, if none fits and the configuration permits that.
 
     On leaving, drivers and executors continue to run and keep their slots for the next task manager process. If
     ``retiring`` is set by then, they end, and everything that the task manager has kept is deleted.
@@ -134,6 +144,9 @@ async def task_manager_process(
     async with contextlib.AsyncExitStack() as stack:
         holdings = await _holdings(site, lambda: service.job_manager, stack)
         service = await _service(site, holdings, stack)
+        if configuration[BUILD_CLASS_ARCHIVE]:
+            build = ArchiveBuild(java, place.directory)
+            await stack.enter_async_context(building_class_archive(build, services, archive_delay))
         address = holdings.port.address
         process = TaskManagerProcess(address, f"{'http' if tls is None else 'https'}://{address}", service)
         try:
