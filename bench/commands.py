@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.options import BUILD_CLASS_ARCHIVE, JOB_ENVIRONMENT
 from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.daemons.taskmanager.job_environment import EVERYTHING
 
@@ -93,8 +93,9 @@ def marked(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """
     mark = secrets.token_hex(8)
     inherited = {environment_variable(JOB_ENVIRONMENT.key): EVERYTHING}  # by drivers and executors, too
+    undisturbed = {environment_variable(BUILD_CLASS_ARCHIVE.key): "false"}
     try:
-        yield {**os.environ, "PYSPARK_PYTHON": sys.executable, **inherited, **environ, MARK: mark}
+        yield {**os.environ, "PYSPARK_PYTHON": sys.executable, **inherited, **undisturbed, **environ, MARK: mark}
     finally:
         for process in psutil.process_iter():
             with suppress(psutil.Error):

@@ -233,11 +233,6 @@ def main() -> int:
     directory: Path = options.directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    try:
-        Cluster.prepare()
-    except CommandFailed as error:
-        print(error, file=sys.stderr)
-        return 1
     with Screen() as screen:
         try:
             asyncio.run(play(directory, screen))

@@ -28,12 +28,6 @@ class Cluster:
 
     state: Path
 
-    @staticmethod
-    def prepare() -> None:
-        """Build the archive of Spark's classes unless it exists, and let the command say so. Raises CommandFailed."""
-        if subprocess.run([EMBERKEEP, "prepare"], stdin=subprocess.DEVNULL, check=False).returncode != 0:
-            raise CommandFailed("`emberkeep prepare` failed")
-
     def up(self, nodes: Sequence[str], slots: int, job_managers: int, definitions: Sequence[str]) -> None:
         """Start several JobManagers with a ZooKeeper, and task managers. Raises CommandFailed."""
         options = [part for definition in definitions for part in ("-D", definition)]
