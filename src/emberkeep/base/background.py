@@ -20,15 +20,17 @@ _OWN = Path("/proc/self")
 def give_way() -> None:
     """Use processors and disks only while no other process needs them; be the first to go if memory runs out.
 
-    A system that forbids one of these settings does without it.
+    A system that forbids one of these settings does without it. Start this process as the leader of its own session:
+    Linux may share processors among sessions first, and then a process's own priority counts only within its session.
     """
     os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    # Where the kernel shares processors among sessions first, a process's own priority counts only within its session.
-    for name, value in (("autogroup", _LOWEST), ("oom_score_adj", 1000)):
+    with contextlib.suppress(OSError):
+        (_OWN / "oom_score_adj").write_text("1000")
+    if os.getsid(0) == os.getpid():  # otherwise this would slow down whoever else shares the session
         with contextlib.suppress(OSError):
-            (_OWN / name).write_text(str(value))
+            (_OWN / "autogroup").write_text(str(_LOWEST))
 
 
 def end_with_parent(parent: int) -> None:

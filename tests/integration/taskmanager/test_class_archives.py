@@ -89,6 +89,7 @@ def test_no_builder_outlives_its_task_manager(task_manager: TaskManager) -> None
     builder = task_manager.builder(started)
     started.process.send_signal(signal.SIGTERM)
     assert started.wait().code == 0
+    assert task_manager.unfinished() == []
     task_manager.shell.traces.wait_until_gone(DEADLINE)
     assert read_stat(builder) is None
     assert task_manager.archive() is None
@@ -217,7 +218,7 @@ async def test_a_builder_that_comes_too_late_tries_again(site: Site) -> None:
 async def test_leaving_ends_all_that_the_builder_has_started_and_removes_what_it_wrote(site: Site) -> None:
     pid_file = site.archives / "pid"
     script = (
-        f"import os, subprocess; os.mkdir({str(site.archives / '.unfinished-1')!r});"
+        f"import os, subprocess; os.mkdir({str(site.archives)!r} + f'/.unfinished-{{os.getpid()}}-x');"
         "child = subprocess.Popen(['sleep', '3600'], process_group=0);"
         f"open({str(pid_file)!r}, 'w').write(f'{{child.pid}}\\n'); child.wait()"
     )
@@ -225,5 +226,5 @@ async def test_leaving_ends_all_that_the_builder_has_started_and_removes_what_it
         STARTED
     ]
     until(lambda: (stat := read_stat(int(pid_file.read_text()))) is None or stat.is_dead, "the child is gone")
-    assert not (site.archives / ".unfinished-1").exists()
+    assert list(site.archives.iterdir()) == [pid_file]
     assert list(site.directory.archive_builder.iterdir()) == []

@@ -6,13 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 GIVES_WAY = """
 import json, os
+from pathlib import Path
 from emberkeep.base.background import give_way
 give_way()
-with open("/proc/self/oom_score_adj") as file:
-    print(json.dumps([os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), int(file.read())]))
+own = Path("/proc/self")
+print(json.dumps([
+    os.getpriority(os.PRIO_PROCESS, 0),
+    os.sched_getscheduler(0),
+    int((own / "oom_score_adj").read_text()),
+    (own / "autogroup").read_text().split()[1:] if (own / "autogroup").exists() else None,
+]))
 """
 
 # The parent ends as soon as its child is bound to it.
@@ -32,16 +39,36 @@ signal.pause()
 """
 
 
-def python(*words: str) -> subprocess.CompletedProcess[str]:
+def python(*words: str, own_session: bool = False) -> subprocess.CompletedProcess[str]:
     """Run Python to the end of all that it has started: they share its standard error."""
     return subprocess.run(
-        [sys.executable, "-P", "-c", *words], capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, "-P", "-c", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        start_new_session=own_session,
     )
 
 
+def group() -> list[str] | None:
+    """The priority of this session, where sessions have one."""
+    file = Path("/proc/self/autogroup")
+    return file.read_text().split()[1:] if file.exists() else None
+
+
 def test_it_gets_what_no_other_process_wants() -> None:
+    before = group()
+    done = python(GIVES_WAY, own_session=True)
+    lowest = None if before is None else ["nice", "19"]
+    assert json.loads(done.stdout) == [19, os.SCHED_IDLE, 1000, lowest], done.stderr
+
+
+def test_it_leaves_others_in_its_session_their_priority() -> None:
+    before = group()
     done = python(GIVES_WAY)
-    assert json.loads(done.stdout) == [19, os.SCHED_IDLE, 1000], done.stderr
+    assert json.loads(done.stdout) == [19, os.SCHED_IDLE, 1000, before], done.stderr
+    assert group() == before
 
 
 def test_it_is_asked_to_end_when_its_parent_has_ended() -> None:

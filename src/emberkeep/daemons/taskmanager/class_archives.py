@@ -100,7 +100,7 @@ class ArchiveBuild:
         async with _supervisor(self.directory.archive_builder) as (supervisor, watching):
             for leftover in await supervisor.leftovers():
                 await supervisor.end_leftover(leftover, 0.0)
-            await supervisor.start(request, ended.set_result)
+            pid = await supervisor.start(request, ended.set_result)
             log.info("building the class archive in the background", directory=str(self.archives))
             try:
                 waited: set[asyncio.Future[Any]] = {ended, watching}
@@ -109,15 +109,15 @@ class ArchiveBuild:
                     watching.result()  # raises the error that ended the supervision
                 return ended.result()
             finally:
-                await self._end(supervisor)
+                await self._end(supervisor, pid)
 
-    async def _end(self, supervisor: ProcessSupervisor) -> None:
+    async def _end(self, supervisor: ProcessSupervisor, pid: int) -> None:
         try:
             async with asyncio.timeout(_END_SECONDS):
                 await supervisor.stop(_NAME, 0.0)
         except (TimeoutError, RetryLater):
             log.warning("the builder of the class archive was killed and has not ended yet")
-        await asyncio.to_thread(discard_unfinished, self.archives)
+        await asyncio.to_thread(discard_unfinished, self.archives, pid)
 
     @property
     def _output(self) -> Path:

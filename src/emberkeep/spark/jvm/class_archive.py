@@ -103,14 +103,13 @@ def is_being_built(directory: Path) -> bool:
         return False
 
 
-def discard_unfinished(directory: Path) -> None:
-    """Remove what killed builds have left, unless a process is building there."""
-    with contextlib.suppress(ClassArchiveBusy, OSError), _building(directory, waits=False):
-        _remove_unfinished(directory)
+def discard_unfinished(directory: Path, pid: int) -> None:
+    """Remove what the build by the process ``pid`` has left, which was killed but need not have ended yet."""
+    _remove_unfinished(directory, f"{pid}-")
 
 
-def _remove_unfinished(directory: Path) -> None:
-    for left in directory.glob(f"{_UNFINISHED}*"):
+def _remove_unfinished(directory: Path, whose: str = "") -> None:
+    for left in directory.glob(f"{_UNFINISHED}{whose}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
@@ -126,7 +125,7 @@ def _check_space(directory: Path) -> None:
 def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str], seconds: float = BUILD_SECONDS) -> Path:
     path = _archive_path(java, directory, environ)
     # The name is new each time: the JVM of a build that was killed may still write under the old one.
-    place = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=directory))
+    place = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{os.getpid()}-", dir=directory))
     try:
         unfinished = place / path.name
         _train(unfinished, java, environ, seconds)

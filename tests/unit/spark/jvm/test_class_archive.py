@@ -148,15 +148,19 @@ def test_what_killed_builds_left_goes_with_the_next_build(
     assert not [name for name in names(tmp_path) if name.startswith(".unfinished")]
 
 
-def test_what_a_build_writes_is_not_discarded_while_it_runs(tmp_path: Path) -> None:
-    (tmp_path / ".unfinished-1").mkdir()
+def test_what_one_killed_build_left_is_discarded_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".unfinished-12-a", ".unfinished-123-b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_bytes(b"half")
+    discard_unfinished(tmp_path, 12)
+    assert names(tmp_path) == {".unfinished-123-b"}
+
+
+def test_an_archive_is_being_built_while_a_process_has_the_lock(tmp_path: Path) -> None:
+    assert not is_being_built(tmp_path)
     with _building(tmp_path, waits=True):
         assert is_being_built(tmp_path)
-        discard_unfinished(tmp_path)
-        assert (tmp_path / ".unfinished-1").exists()
     assert not is_being_built(tmp_path)
-    discard_unfinished(tmp_path)
-    assert names(tmp_path) == {".lock"}
 
 
 def test_a_build_that_must_not_wait_for_another_says_so(
@@ -168,7 +172,7 @@ def test_a_build_that_must_not_wait_for_another_says_so(
 
 def test_nothing_is_being_built_where_there_is_no_directory(tmp_path: Path) -> None:
     assert not is_being_built(tmp_path / "none")
-    discard_unfinished(tmp_path / "none")
+    discard_unfinished(tmp_path / "none", 1)
     assert names(tmp_path) == set()
 
 
