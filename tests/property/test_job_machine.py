@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from emberkeep.base.errors import IllegalTransition
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
+from emberkeep.jobs.recovery_trace import TraceReport
 from emberkeep.jobs.restart import ExponentialDelay, FixedDelay
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
 from tests.campaign import examples
@@ -158,6 +159,11 @@ class JobLife(RuleBasedStateMachine):
     def jobmaster_registers(self, data: st.DataObject) -> None:
         self.world.register(data.draw(st.sampled_from(self._alive())))
 
+    @rule(attempt=st.integers(0, 5), age=st.floats(), after=st.floats())
+    def hear_a_trace(self, attempt: int, age: float, after: float) -> None:
+        milestones = dict.fromkeys(("registered", "batch-committed", "unknown"), after)
+        self.world.tell(ev.TraceReported(attempt, TraceReport(age=age, milestones=milestones)))
+
     @rule(attempt=st.integers(0, 5))
     def late_heartbeat(self, attempt: int) -> None:
         self.world.tell(ev.JobMasterHeard(attempt))
@@ -288,6 +294,16 @@ class JobLife(RuleBasedStateMachine):
     @invariant()
     def numbers_grow(self) -> None:
         assert self.world.attempts_written == sorted(set(self.world.attempts_written))
+
+    @invariant()
+    def traces_are_in_order(self) -> None:
+        traces = self.world.machine.state.history.traces()
+        attempts = [trace.attempt for trace in traces]
+        assert attempts == sorted(set(attempts)), "one trace for each attempt"
+        for trace in traces:
+            seconds = [reached.seconds for reached in trace.milestones]
+            assert seconds == sorted(seconds)
+            assert seconds[:1] in ([], [0.0])
 
     @invariant()
     def not_stuck(self) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, JobGraph, JobResult
 from emberkeep.jobs.policy import JobPolicy
+from emberkeep.jobs.recovery_trace import ProcessStart, TraceReport
 from emberkeep.jobs.restart import RestartStrategy
 
 
@@ -176,11 +177,17 @@ class StartRefused(msgspec.Struct, frozen=True):
 
 
 class DriverListed(msgspec.Struct, frozen=True):
-    """A task manager's report lists the driver as starting or running."""
+    """A task manager's report lists the driver as starting or running.
+
+    ``pid``: 0 while it has no process. ``start``: how it got the process, None if unknown. ``why_cold``: why it took no
+    standby process.
+    """
 
     attempt: int
     place: DriverPlace
     pid: int
+    start: ProcessStart | None = None
+    why_cold: str = ""
 
 
 class DriverExited(msgspec.Struct, frozen=True):
@@ -209,9 +216,12 @@ class DriverNotAtHome(msgspec.Struct, frozen=True):
 
 
 class JobMasterRegistered(msgspec.Struct, frozen=True):
+    """``trace``: see TraceReported; None if the driver reports none."""
+
     attempt: int
     task_manager: TaskManagerId
     pid: int
+    trace: TraceReport | None = None
 
 
 class JobMasterHeard(msgspec.Struct, frozen=True):
@@ -223,6 +233,13 @@ class ExceptionsNoted(msgspec.Struct, frozen=True):
 
     attempt: int
     entries: tuple[ExceptionEntry, ...]
+
+
+class TraceReported(msgspec.Struct, frozen=True):
+    """The JobMaster reports which milestones of its start the attempt has reached."""
+
+    attempt: int
+    trace: TraceReport
 
 
 class OutcomeReported(msgspec.Struct, frozen=True):
@@ -259,6 +276,7 @@ Event = (
     | JobMasterRegistered
     | JobMasterHeard
     | ExceptionsNoted
+    | TraceReported
     | OutcomeReported
 )
 

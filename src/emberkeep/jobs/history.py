@@ -1,4 +1,4 @@
-"""A job's history as shown to users: attempts, exceptions, and when each status was entered. Bounded."""
+"""A job's history as shown to users: attempts, their traces, exceptions, and when each status was entered. Bounded."""
 
 from __future__ import annotations
 
@@ -9,25 +9,44 @@ import msgspec
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, ExceptionEntry, JobStatus
+from emberkeep.jobs.recovery_trace import RecoveryTrace
+from emberkeep.jobs.trace_recorder import TraceRecorder
 
 ATTEMPTS_KEPT = 100
+TRACES_KEPT = 10
 EXCEPTIONS_KEPT = 32
 TEXT_LIMIT = 16_384  # characters kept of a traceback: its end is the most useful part
 
 
 class JobHistory:
-    """The newest attempts and exceptions, oldest first."""
+    """The newest attempts, recovery traces and exceptions, oldest first."""
 
     def __init__(self) -> None:
         self.status_times_ms: dict[JobStatus, int] = {}
         self._attempts: deque[AttemptRecord] = deque(maxlen=ATTEMPTS_KEPT)
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS_KEPT)
+        self._traces: deque[TraceRecorder] = deque(maxlen=TRACES_KEPT)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
         return tuple(self._attempts)
 
     def exceptions(self) -> tuple[ExceptionEntry, ...]:
         return tuple(self._exceptions)
+
+    def traces(self) -> tuple[RecoveryTrace, ...]:
+        return tuple(recorder.trace() for recorder in self._traces)
+
+    def newest_trace(self) -> RecoveryTrace | None:
+        """Return the newest attempt's trace; the same object until it changes."""
+        return self._traces[-1].trace() if self._traces else None
+
+    def trace_of(self, attempt: int) -> TraceRecorder | None:
+        """Return what records the trace of an attempt; None if its trace is not kept."""
+        return next((recorder for recorder in self._traces if recorder.attempt == attempt), None)
+
+    def trace_begun(self, recorder: TraceRecorder) -> None:
+        """Keep the trace of a new attempt."""
+        self._traces.append(recorder)
 
     def status_entered(self, status: JobStatus, ms: int) -> None:
         self.status_times_ms[status] = ms

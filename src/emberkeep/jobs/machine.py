@@ -24,7 +24,9 @@ from emberkeep.jobs.attempts.newest import NewestAttempt
 from emberkeep.jobs.events import Effect, Event, Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.jobs.recovery_trace import RecoveryCause
 from emberkeep.jobs.state import STOPPED, JobState, Verdict
+from emberkeep.jobs.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
 
 CANCELED_EXIT_CODE = 130
@@ -72,6 +74,7 @@ class JobMachine:
             ev.JobMasterRegistered: self._watch.jobmaster_registered,
             ev.JobMasterHeard: self._watch.jobmaster_heard,
             ev.ExceptionsNoted: self._watch.exceptions_noted,
+            ev.TraceReported: self._watch.trace_reported,
             ev.OutcomeReported: self._watch.outcome_reported,
         }
 
@@ -104,6 +107,9 @@ class JobMachine:
         if event.problem:
             self._job_end.fail(_unusable(event.problem), now, keeps_data=True)
         elif job.attempt == 0:
+            if not event.recovered:
+                job.next_trace = TraceRecorder(now, cause=RecoveryCause.SUBMISSION)
+                job.next_trace.submitted(job.graph.submitted_ms, now)
             self._newest.request_place(now)
         else:
             self._newest.await_driver(now)

@@ -14,6 +14,7 @@ from emberkeep.jobs.model import AttemptOutcome, DriverHome, JobGraph, JobResult
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import RestartStrategy
 from emberkeep.jobs.start_failures import StartFailures
+from emberkeep.jobs.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import Phase
 
 STEPS_REMEMBERED = 50
@@ -68,6 +69,7 @@ class JobState:
     listens_until: float = float("-inf")  # in ``Moment.at`` seconds
     without_graph: str = ""  # why its graph cannot be read
     end_to_judge: AttemptOutcome | None = None  # end of the driver, judged once the graph can be read
+    next_trace: TraceRecorder | None = None  # of the attempt that is being prepared
     forget_at: float | None = None
     forgotten: bool = False
     effects: list[Effect] = field(default_factory=list)  # of the event that is being handled

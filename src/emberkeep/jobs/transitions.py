@@ -47,6 +47,7 @@ _DRIVER_FACTS: tuple[type[ev.Event], ...] = (
     ev.JobMasterRegistered,
     ev.JobMasterHeard,
     ev.ExceptionsNoted,
+    ev.TraceReported,
     ev.OutcomeReported,
     ev.MoveDriver,
 )

@@ -8,6 +8,7 @@ from emberkeep.jobs.attempts.end import AttemptEnd
 from emberkeep.jobs.driver import Driver, DriverEnd, StartState
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.jobs.recovery_trace import Milestone
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 
@@ -34,6 +35,9 @@ class DriverWatch:
             return
         had = driver.place
         driver.seen_at(event.place, event.pid)
+        trace = job.history.trace_of(driver.attempt)
+        if trace is not None and event.pid and driver.ordered:
+            trace.process_started(event.start, event.why_cold, now)
         job.history.attempt_placed(driver.attempt, event.place.task_manager)
         if job.phase is Phase.ENDING and had != event.place:
             self._stop.order(driver, now)
@@ -67,6 +71,7 @@ class DriverWatch:
     def jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:
         job = self._job
         driver = job.live()
+        self._note_registration(driver, event, now)
         driver.register(now.at, event.pid)
         job.history.attempt_placed(driver.attempt, event.task_manager)
         if job.phase is Phase.STARTING:
@@ -74,6 +79,21 @@ class DriverWatch:
             job.enter(JobStatus.RUNNING, now)
         elif job.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING) and job.status is JobStatus.INITIALIZING:
             job.enter(JobStatus.RUNNING, now)
+
+    def _note_registration(self, driver: Driver, event: ev.JobMasterRegistered, now: Moment) -> None:
+        """Note the registration in the attempt's trace. A recovered driver has registered with an earlier leader."""
+        trace = self._job.history.trace_of(driver.attempt)
+        if trace is None:
+            return
+        if event.trace is not None:
+            trace.take(event.trace, now)
+        if driver.ordered:
+            trace.note(Milestone.REGISTERED, now)
+
+    def trace_reported(self, event: ev.TraceReported, now: Moment) -> None:
+        trace = self._job.history.trace_of(event.attempt)
+        if trace is not None:
+            trace.take(event.trace, now)
 
     def jobmaster_heard(self, event: ev.JobMasterHeard, now: Moment) -> None:
         self._job.live().hear(now.at)

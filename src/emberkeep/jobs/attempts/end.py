@@ -12,8 +12,10 @@ from emberkeep.jobs.driver import DriverEnd
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.jobs.recovery_trace import Milestone, RecoveryCause
 from emberkeep.jobs.restart import GiveUp
 from emberkeep.jobs.state import STOPPED, JobState, Verdict
+from emberkeep.jobs.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import Phase
 
 
@@ -97,7 +99,7 @@ class AttemptEnd:
         """Restart at once, without asking the restart strategy, because a move is not a failure."""
         job = self._job
         job.history.attempt_ended(job.attempt, outcome, now.ms)
-        job.restart_at = now.at
+        self._restart_after(0.0, outcome, now)
         job.enter(JobStatus.RESTARTING, now)
 
     def moved(self) -> AttemptOutcome:
@@ -117,13 +119,20 @@ class AttemptEnd:
         if self._restarts(outcome):
             decision = job.strategy.failed(now.at, now.chance)
             if not isinstance(decision, GiveUp) and not hopeless:
-                job.restart_at = now.at + decision.delay
+                self._restart_after(decision.delay, outcome, now)
                 job.enter(JobStatus.RESTARTING, now)
                 return
             reason = decision.reason if isinstance(decision, GiveUp) else hopeless
             root_cause = f"{root_cause} (not restarted: {reason})"
         job.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, root_cause)
         job.enter(JobStatus.FAILING, now)
+
+    def _restart_after(self, delay: float, outcome: AttemptOutcome, now: Moment) -> None:
+        job = self._job
+        job.restart_at = now.at + delay
+        job.next_trace = TraceRecorder(now, cause=RecoveryCause.of(outcome.kind))
+        job.next_trace.note(Milestone.DETECTED, now)
+        job.next_trace.decided(delay, now)
 
     def _count_start(self, outcome: AttemptOutcome) -> str:
         """Count this attempt if it could not be started. Return why another attempt is pointless; "" if it is not."""
@@ -165,3 +174,5 @@ class AttemptEnd:
             self._job_end.record_result(now)
         else:
             job.phase = Phase.BACKING_OFF
+            if job.next_trace is not None:
+                job.next_trace.note(Milestone.GONE, now)

@@ -15,7 +15,9 @@ from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.events import Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.jobs.recovery_trace import Milestone
 from emberkeep.jobs.state import JobState
+from emberkeep.jobs.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import Phase
 
 _ADOPTS = frozenset(
@@ -48,12 +50,16 @@ class NewestAttempt:
         if self._listens(now):
             return
         job.phase = Phase.PLACING
+        job.next_trace = job.next_trace or TraceRecorder(now)
+        job.next_trace.note_again(Milestone.PLACE_REQUESTED, now)
         job.waited_for_blocked = False
         job.explain_at = now.at + job.policy.place_timeout if job.policy.place_timeout else None
         job.effects.append(ev.RequestPlace())
 
     def place_granted(self, event: ev.PlaceGranted, now: Moment) -> None:
         self._job.place, self._job.only_node = event.place, event.only_node
+        if self._job.next_trace is not None:
+            self._job.next_trace.note_again(Milestone.PLACED, now)
         self._record_next()
 
     def place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
@@ -101,9 +107,18 @@ class NewestAttempt:
             job.driver = Driver(attempt=job.attempt, since=now.at, heard_at=now.at, place=place, ordered=True)
             job.driver.order_again_at = now.at + job.policy.repeat
             job.history.attempt_started(job.attempt, place.task_manager, now.ms)
+            self._begin_trace(now).note(Milestone.ORDERED, now)
             job.phase = Phase.STARTING
             job.enter(JobStatus.INITIALIZING, now)
             job.effects.append(ev.StartDriver(job.attempt, place))
+
+    def _begin_trace(self, now: Moment) -> TraceRecorder:
+        """Make the trace that was begun for the next attempt that of the newest one; return it."""
+        job = self._job
+        recorder, job.next_trace = job.next_trace or TraceRecorder(now), None
+        recorder.attempt = job.attempt
+        job.history.trace_begun(recorder)
+        return recorder
 
     def _record_next(self) -> None:
         job = self._job
@@ -125,6 +140,8 @@ class NewestAttempt:
         job = self._job
         job.driver = Driver(attempt=job.attempt, since=now.at, heard_at=now.at, place=None, home=job.home)
         job.history.attempt_started(job.attempt, job.home.task_manager if job.home else None, now.ms)
+        job.next_trace = None
+        self._begin_trace(now)
         job.enter(JobStatus.INITIALIZING, now)
 
     def follow_driver(self, now: Moment) -> None:
