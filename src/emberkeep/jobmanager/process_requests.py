@@ -117,6 +117,7 @@ class ProcessRequests:
             procedure_recorded=recorded,
             draining=standing.draining,
             lineage=leader.term.lineage,
+            trace=contact.trace,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:

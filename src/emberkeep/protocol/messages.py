@@ -22,6 +22,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, Task
 from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
+from emberkeep.jobs.recovery_trace import ProcessStart, TraceReport
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.local_state.model import Holding
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
@@ -49,7 +50,8 @@ class ProcessState(enum.Enum):
 class DriverReport(Message, frozen=True, kw_only=True):
     """A driver as its TaskManager sees it.
 
-    An EXITED driver stays in the report until the JobManager acknowledges it.
+    An EXITED driver stays in the report until the JobManager acknowledges it. ``start``: how the TaskManager got its
+    process; None before it has one, and if that is unknown.
     """
 
     job_id: JobId
@@ -58,6 +60,8 @@ class DriverReport(Message, frozen=True, kw_only=True):
     pid: int = 0
     memory_mb: int = 0  # reserved on the task manager
     outcome: AttemptOutcome | None = None  # with EXITED
+    start: ProcessStart | None = None
+    why_cold: str = ""  # why it took no standby process, "" if it has none to take
 
 
 class ExecutorReport(Message, frozen=True, kw_only=True):
@@ -502,6 +506,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # newest commit of each streaming query of this attempt, bounded
     procedure: ProcedureProgress | None = None  # of the newest request, until another one comes
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
+    trace: TraceReport | None = None  # of the attempt's start, with what replies have added to it
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):
@@ -542,6 +547,8 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     - ``procedure``: what the job is asked to do, until the procedure's end is recorded.
     - ``procedure_recorded``: trigger id of the newest procedure whose end is recorded.
     - ``draining``: task managers that will stop once what they hold has moved elsewhere.
+    - ``trace``: what the JobManager knows of the attempt's start and the status does not name. The JobMaster repeats it
+      in its next statuses, so that the next leader learns it.
     """
 
     epoch: int
@@ -556,6 +563,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     procedure_recorded: str = ""
     draining: tuple[TaskManagerId, ...] = ()
     lineage: str = ""  # job store to which the epoch belongs
+    trace: TraceReport | None = None
 
 
 class AskLeader(Message, frozen=True, kw_only=True):

@@ -55,7 +55,8 @@ class ClusterChanges(ActorPart):
                 outcome = self._outcome(driver)
                 self._machines.apply(driver.job_id, ev.DriverExited(driver.attempt, place, outcome))
             else:
-                self._machines.apply(driver.job_id, ev.DriverListed(driver.attempt, place, driver.pid))
+                listed = ev.DriverListed(driver.attempt, place, driver.pid, driver.start, driver.why_cold)
+                self._machines.apply(driver.job_id, listed)
         for driver in vanished:
             self._machines.apply(driver.job_id, ev.DriverVanished(driver.attempt, info.instance))
 

@@ -11,6 +11,7 @@ from emberkeep.base.actors import Actor
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.deadlines import Deadlines
 from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
+from emberkeep.jobmanager.jobs.milestone_log import log_milestones
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.transitions import Phase
@@ -60,6 +61,7 @@ class JobMachines:
                 event_type=type(event).__name__,
             )
             self._carrier.status_changed(job)
+        log_milestones(job)
         for effect in effects:
             self._carrier.carry_out(job, effect)
         self.deadlines.set(job_id, job.state.deadline() if job_id in self.table.active else None)

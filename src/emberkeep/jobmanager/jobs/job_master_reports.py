@@ -18,6 +18,7 @@ from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import merged
+from emberkeep.jobs.recovery_trace import TraceReport
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterHeartbeat, JobMasterStatus, RegisterJobMaster, ReportOutcome
@@ -34,6 +35,7 @@ class Contact:
 
     address: str
     is_newest: bool  # no newer status of this attempt has arrived
+    trace: TraceReport | None  # what the JobMaster must add to the attempt's trace
 
 
 class JobMasterReports(ActorPart):
@@ -64,8 +66,11 @@ class JobMasterReports(ActorPart):
         job = self._accepted(request.job_id, request.attempt)
         job.job_master, job.task_manager = request.address, request.task_manager
         self._term.hearing.heard(request.task_manager, self._term.clock.now())
-        self._machines.apply(job.job_id, ev.JobMasterRegistered(request.attempt, request.task_manager, request.pid))
-        return Contact(job.job_master, self._take_status(job, request.attempt, request.status))
+        trace = request.status.trace
+        self._machines.apply(
+            job.job_id, ev.JobMasterRegistered(request.attempt, request.task_manager, request.pid, trace)
+        )
+        return self._contact(job, request)
 
     @asked
     def heartbeat(self, request: JobMasterHeartbeat) -> Contact | None:
@@ -78,7 +83,12 @@ class JobMasterReports(ActorPart):
             self._term.hearing.heard(job.task_manager, self._term.clock.now())
         if not job.state.knows_jobmaster():
             return None
-        return Contact(job.job_master, self._take_status(job, request.attempt, request.status))
+        return self._contact(job, request)
+
+    def _contact(self, job: ManagedJob, request: RegisterJobMaster | JobMasterHeartbeat) -> Contact:
+        is_newest = self._take_status(job, request.attempt, request.status)
+        trace, recorder = request.status.trace, job.state.history.trace_of(request.attempt)
+        return Contact(job.job_master, is_newest, None if trace is None or recorder is None else recorder.answer(trace))
 
     def _accepted(self, job_id: JobId, attempt: int) -> ManagedJob:
         """Return the job if its JobMaster of this attempt may continue; else raise Conflict.
@@ -100,6 +110,9 @@ class JobMasterReports(ActorPart):
         """Accept a JobMaster's status. Return False if a newer one is known."""
         if not job.take(status):
             return False
+        if status.trace is not None and status.trace.milestones != job.traced:
+            job.traced = status.trace.milestones
+            self._machines.apply(job.job_id, ev.TraceReported(attempt, status.trace))
         if status.exceptions != job.noted:
             job.noted = status.exceptions
             self._machines.apply(job.job_id, ev.ExceptionsNoted(attempt, status.exceptions))

@@ -17,6 +17,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.driver_move import Leaving, MoveMachine
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
+from emberkeep.jobs.recovery_trace import RecoveryTrace
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine
@@ -36,6 +37,8 @@ class ManagedJob:
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
     report: JobMasterStatus | None = None  # of the current attempt
     noted: tuple[ExceptionEntry, ...] = field(default=())  # exceptions in the newest report
+    traced: dict[str, float] = field(default_factory=dict)  # milestones in the newest report
+    logged: RecoveryTrace | None = None  # the newest trace whose milestones are in the log
     pointers: JobPointers = field(default=JobPointers())  # as stored
     lacks: str = ""  # names the release that its next attempt needs; "" if this one suffices
     held: str = ""  # what the next attempt waits for, before it is recorded
@@ -75,6 +78,7 @@ class ManagedJob:
             root_cause=state.verdict.root_cause if state.verdict else "",
             waiting=self._waiting(leaving) or (report.waiting if report and not ended else ""),
             attempts=attempts,
+            traces=state.history.traces(),
             exceptions=state.history.exceptions(),
             graph=self.graph,
             status_report=report,

@@ -11,6 +11,7 @@ from emberkeep.jobmanager.views.blocklist import BlocklistGateway
 from emberkeep.jobmanager.views.procedures import ProcedureGateway, ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
+from emberkeep.jobs.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 
@@ -31,6 +32,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     root_cause: str
     waiting: str  # a text that names what the job waits for; "" when nothing is missing
     attempts: tuple[AttemptRecord, ...]
+    traces: tuple[RecoveryTrace, ...] = ()  # of the newest attempts, as far as this leader knows; oldest first
     exceptions: tuple[ExceptionEntry, ...]
     graph: JobGraph | None
     status_report: JobMasterStatus | None
