@@ -37,17 +37,19 @@ from emberkeep.base.system import System
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.beats import Beats
+from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.jobmaster.executor_orders import ExecutorOrders
 from emberkeep.jobmaster.executor_reports import found_executor
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
-from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
+from emberkeep.jobmaster.ports import NO_TIMES, Application, FirstTimes, SparkDriver, SparkView
 from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.spark_watch import SparkWatch
 from emberkeep.jobmaster.status import AttemptStatus
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
+from emberkeep.jobs.recovery_trace import Milestone
 from emberkeep.lifecycle.machine import StepDone, StepFailed
 from emberkeep.protocol.messages import (
     Ack,
@@ -105,8 +107,8 @@ class JobMaster(Actor):
         calls = TaskManagerCalls(system, rpc, rpc_timeout=rpc_timeout, silence_timeout=silence_timeout)
         self._orders = ExecutorOrders(self, identity, self.pool, calls, self._decide)
         self._beats = Beats(self, identity, self.pool, calls, self._decide, self.link.wake)
-        self._watch = SparkWatch(spark, self.pool, system.clock, patience=rpc_timeout)
-        self._status = AttemptStatus(identity.attempt)
+        self._status = AttemptStatus(identity.attempt, DriverTrace(system.clock.monotonic()))
+        self._watch = SparkWatch(spark, self.pool, self._status.trace, system.clock, patience=rpc_timeout)
         self._ending = False
         self._abandoned = False
         self.procedures = Procedures(
@@ -147,6 +149,7 @@ class JobMaster(Actor):
         if found.state is None:
             self._decide(pool.ExecutorExited(*key, found.exit_code, found.detail))
         elif found.state is ExecutorState.RUNNING:
+            self._note(Milestone.EXECUTOR_STARTED)
             self._decide(pool.ExecutorRuns(*key, found.pid))
         return Ack()
 
@@ -161,11 +164,16 @@ class JobMaster(Actor):
     def application_started(self, application: Application) -> None:
         """Ask for executors: a SparkContext is up."""
         self._status.application = application
+        self._note(Milestone.CONTEXT_UP)
         self._decide(pool.ApplicationStarted(application.requirement, application.decommissions))
 
     @told
-    def application_stopping(self) -> None:
-        """Ask for nothing new: the SparkContext begins to stop, and its executors end with it."""
+    def application_stopping(self, times: FirstTimes = NO_TIMES) -> None:
+        """Ask for nothing new: the SparkContext begins to stop, and its executors end with it.
+
+        ``times``: what it did first; a short application may not have been asked before.
+        """
+        self._note_times(times)
         self._decide(pool.ApplicationStopping())
 
     @told
@@ -182,9 +190,21 @@ class JobMaster(Actor):
     def _spark_viewed(self, view: SparkView | None) -> None:
         self._status.see(view)
         if view is not None:
+            self._note_times(view.times)
             idle = frozenset(key for key, left in view.blocks.items() if left.nothing)
             self._decide(pool.SparkSaw(view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned))
             self._report_excluded(view)
+
+    def _note(self, milestone: Milestone) -> None:
+        """Note that the attempt reaches a milestone now."""
+        if self._status.trace.note(milestone, self._system.clock.monotonic()):
+            self.link.wake()
+
+    def _note_times(self, times: FirstTimes) -> None:
+        clock = self._system.clock
+        wanted = sum(requirement.count for requirement in self.pool.state.declared())
+        if self._status.trace.see(times, wanted, clock.monotonic(), clock.now_ms()):
+            self.link.wake()
 
     def _report_excluded(self, view: SparkView) -> None:
         if self._exclusions is not None:
@@ -215,6 +235,10 @@ class JobMaster(Actor):
         ) or draining != self.pool.state.places.draining:
             self._decide(pool.PlacesBlocked(self._blocklist.places, draining))
         self.procedures.take(reply)
+        if reply.known:
+            self._status.trace.note(Milestone.REGISTERED, self._system.clock.monotonic())
+        if reply.trace is not None:
+            self._status.trace.add(reply.trace)
 
     @told
     def report_blocked(self, entry: Blocked) -> None:
@@ -263,6 +287,7 @@ class JobMaster(Actor):
                     application = self._status.application
                     assert application is not None, "slots are accepted only while an application is up"  # noqa: S101
                     self._orders.start_executor(application, effect.allocation_id)
+                    self._note(Milestone.EXECUTOR_ORDERED)
                 case pool.ReleaseSlotAt():
                     self._orders.release(effect)
                 case pool.BeatNow():

@@ -9,6 +9,7 @@ import msgspec
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
+from emberkeep.jobs.recovery_trace import Milestone
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.slots.model import SlotRequirement
 
@@ -51,6 +52,24 @@ class BlocksLeft(msgspec.Struct, frozen=True, kw_only=True):
         return (self.shuffle, self.cached, self.tasks) == (0, 0, 0) and not self.at_least
 
 
+class FirstTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """When what an application needs first was there, in Unix milliseconds of this machine.
+
+    None or empty: not yet, or not asked for.
+    """
+
+    jvm_ms: int | None = None  # the JVM was started
+    context_ms: int | None = None  # the JVM began to make the SparkContext
+    executors_ms: tuple[int, ...] = ()  # when each executor that is registered now has registered
+    stage_ms: int | None = None  # the first stage was completed
+    query_ms: int | None = None  # the first streaming query was started
+    planned_ms: int | None = None  # its first micro-batch was planned
+    committed_ms: int | None = None  # that batch was committed
+
+
+NO_TIMES = FirstTimes()
+
+
 class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     """Spark's state at one moment."""
 
@@ -67,6 +86,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     cordoned: frozenset[ExecutorId] = frozenset()  # executors that take no new task
     excluded: frozenset[ExecutorId] = frozenset()  # excluded by Spark: tasks failed there repeatedly
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
+    times: FirstTimes = NO_TIMES
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,11 +95,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     - ``doubted``: report which of these executors have sent Spark no heartbeat for too long.
     - ``leaving``: report the blocks of these executors, and which executors can take them over.
     - ``cordoned``: exactly these executors must take no new task.
+    - ``milestones``: report when these were reached.
     """
 
     doubted: frozenset[ExecutorId] = frozenset()
     leaving: frozenset[ExecutorId] = frozenset()
     cordoned: frozenset[ExecutorId] = frozenset()
+    milestones: frozenset[Milestone] = frozenset()
 
 
 class SparkDriver(Protocol):

@@ -9,6 +9,7 @@ import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import Asked, SparkDriver, SparkView
 from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.machine import SlotPool
@@ -19,9 +20,12 @@ log = structlog.get_logger(__name__)
 class SparkWatch:
     """Calls Spark with a timeout of ``patience`` seconds: a JVM that does not answer delays nothing else."""
 
-    def __init__(self, spark: SparkDriver, pool: SlotPool, clock: Clock, *, patience: float) -> None:
+    def __init__(
+        self, spark: SparkDriver, pool: SlotPool, trace: DriverTrace, clock: Clock, *, patience: float
+    ) -> None:
         self._spark = spark
         self._pool = pool
+        self._trace = trace
         self._clock = clock
         self._patience = patience
 
@@ -38,7 +42,9 @@ class SparkWatch:
     def _asked(self) -> Asked:
         pool = self._pool.state
         doubted = pool.doubted(self._clock.monotonic())
-        return Asked(doubted=doubted, leaving=pool.leaving(), cordoned=pool.to_cordon())
+        return Asked(
+            doubted=doubted, leaving=pool.leaving(), cordoned=pool.to_cordon(), milestones=self._trace.missing()
+        )
 
     async def remove_executor(self, lost: RemoveExecutor) -> None:
         """Report to Spark that an executor is lost, which Spark would notice only later by missing heartbeats."""

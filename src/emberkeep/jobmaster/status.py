@@ -6,6 +6,7 @@ from collections import deque
 
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
+from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.lifecycle.model import ProcedureProgress
@@ -23,11 +24,12 @@ NOTHING_SEEN = SparkView(
 class AttemptStatus:
     """What an attempt has reported last, and what the next report adds.
 
-    ``application``: the newest one. ``view``: Spark's newest state. Each is None before the first. The other parts of
-    a status belong to the JobMaster.
+    ``application``: the newest one. ``view``: Spark's newest state. Each is None before the first. ``trace``: of the
+    attempt's start. The other parts of a status belong to the JobMaster.
     """
 
-    def __init__(self, attempt: int) -> None:
+    def __init__(self, attempt: int, trace: DriverTrace) -> None:
+        self.trace = trace
         self.application: Application | None = None
         self.view: SparkView | None = None
         self._attempt = attempt
@@ -92,6 +94,7 @@ class AttemptStatus:
             block_reports=blocklist.reports,
             procedure=procedure,
             functions=seen.functions,
+            trace=self.trace.report(now),
         )
 
 

@@ -29,8 +29,11 @@ class Milestone(enum.Enum):
     ORDERED = "ordered"  # the attempt's number is durable, and the driver is ordered to start
     PROCESS_STARTED = "process-started"  # its task manager has a process for the driver
     REGISTERED = "registered"  # the JobMaster has registered, and the script begins
+    JVM_STARTED = "jvm-started"  # by the script; missing if the driver took one that ran already
     CONTEXT_BEGUN = "context-begun"  # the JVM runs, and the script's SparkContext is being made
     CONTEXT_UP = "context-up"
+    EXECUTOR_ORDERED = "executor-ordered"  # the job has its first slot, and the executor there is ordered to start
+    EXECUTOR_STARTED = "executor-started"  # a task manager has the first executor's process
     EXECUTOR_REGISTERED = "executor-registered"  # the first one, with Spark
     EXECUTORS_REGISTERED = "executors-registered"  # as many as the job wants
     STAGE_COMPLETED = "stage-completed"  # the application's first stage

@@ -42,6 +42,7 @@ from emberkeep.spark.queries.await_hook import AwaitGate, install_await_hook
 from emberkeep.spark.queries.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.queries.committed_before import CommittedBefore
+from emberkeep.spark.queries.first_times import FirstTimes
 from emberkeep.spark.queries.script_queries import ScriptQueries
 from emberkeep.spark.queries.start_hook import QueryHook
 from emberkeep.spark.queries.state_placement import StatePlacement, Surveyor
@@ -81,6 +82,7 @@ class DriverRuntime:
         placement: StatePlacement | None,
         procedures: QueryProcedures,
         functions: DriverFunctions,
+        script: ScriptQueries,
     ) -> None:
         self.procedures = procedures
         self.functions = functions
@@ -88,6 +90,7 @@ class DriverRuntime:
         self._contexts = contexts
         self._queries = queries
         self._placement = placement
+        self._script = script
 
     def executor_ids(self) -> frozenset[str]:
         """Return the executors registered with Spark. Raises SparkUnavailable (no SparkContext, or no JVM)."""
@@ -133,6 +136,10 @@ class DriverRuntime:
     def spark_jobs(self) -> SparkJobs:
         """Return task counts over the active stages. Raises SparkUnavailable."""
         return progress.spark_jobs(self._context())
+
+    def first_times(self) -> FirstTimes:
+        """Return what knows when the application first got somewhere. Raises SparkUnavailable."""
+        return FirstTimes(self._context(), self._script)
 
     def ui_address(self) -> str | None:
         """Return the URL of the Spark UI; None if it is turned off. Raises SparkUnavailable."""
@@ -247,7 +254,7 @@ def install(
     FunctionHooks(functions, REGISTRY).install()
     functions.follow()
     add_to_path(settings.job_files)  # last, so that no file of the job replaces a module that is imported above
-    return DriverRuntime(contexts, queries, placement, procedures, functions)
+    return DriverRuntime(contexts, queries, placement, procedures, functions, known)
 
 
 def _set_up_python(settings: DriverSettings) -> None:

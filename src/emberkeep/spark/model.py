@@ -140,6 +140,15 @@ class ObservedQuery:
 
 
 @dataclass(frozen=True)
+class FirstBatch:
+    """The start of the first streaming query, and its first micro-batch. Unix milliseconds, None before that."""
+
+    query_ms: int | None = None
+    planned_ms: int | None = None
+    committed_ms: int | None = None
+
+
+@dataclass(frozen=True)
 class SparkJobs:
     """Jobs, stages and tasks in Spark's scheduler. Task counts are sums over the active stages."""
 

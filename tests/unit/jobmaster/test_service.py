@@ -24,9 +24,10 @@ from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLa
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Blocklist
 from emberkeep.jobmaster.identity import Identity
-from emberkeep.jobmaster.ports import Application
+from emberkeep.jobmaster.ports import Application, FirstTimes
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.recovery_trace import TraceReport
 from emberkeep.local_state.model import Holding
 from emberkeep.protocol.messages import (
     Ack,
@@ -910,3 +911,44 @@ def test_what_a_job_master_does_not_serve_is_refused(run: Run) -> None:
             await bench.service.serve(Ack())
 
     run(story)
+
+
+def test_it_reports_when_it_has_reached_what_and_repeats_what_the_job_manager_adds(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        told = TraceReport(milestones={"detected": -7.0}, cause="lost", delay=4.0)
+        bench.job_manager.answers[JobMasterHeartbeat] = msgspec.structs.replace(reply(), trace=told)
+        await asyncio.sleep(1.0)
+        bench.service.master.application_started(application(1))
+        await bench.until(lambda: "context-up" in milestones(bench), 0.5)  # at once
+        await asyncio.sleep(1.0)
+        await bench.offer("a")
+        await bench.until(lambda: "executor-ordered" in milestones(bench), 0.5)  # at once
+        executor = ExecutorReport(
+            allocation_id=AllocationId("a"), executor_id=ExecutorId("1"), state=ProcessState.RUNNING, pid=7
+        )
+        bench.task_managers[0].executors[AllocationId("a")] = executor
+        changed = ExecutorChanged(job_id=JOB, attempt=1, task_manager=TaskManagerId("tm-0"), executor=executor)
+        await bench.network.call(JOB_MASTER, changed, Ack, timeout=5.0)
+        await bench.until(lambda: "executor-started" in milestones(bench), 0.5)  # at once
+        await asyncio.sleep(1.0)
+        now_ms = VirtualClock(bench.loop).now_ms()
+        bench.service.master.application_stopping(FirstTimes(executors_ms=(now_ms - 500,), stage_ms=now_ms - 250))
+        await bench.until(lambda: "stage-completed" in milestones(bench), 0.5)  # at once
+        known = milestones(bench)
+        assert known.keys() == {
+            *("detected", "registered", "context-up", "executor-ordered", "executor-started"),
+            *("executor-registered", "executors-registered", "stage-completed"),
+        }
+        assert round(known["stage-completed"] - known["executor-registered"], 2) == 0.25
+        trace = bench.status().trace
+        assert trace is not None
+        assert (known["detected"], trace.cause, trace.delay) == (-7.0, "lost", 4.0)
+
+    run(story)
+
+
+def milestones(bench: Bench) -> dict[str, float]:
+    trace = bench.status().trace
+    assert trace is not None
+    return trace.milestones

@@ -40,6 +40,7 @@ from emberkeep.base.system import System, real_system
 from emberkeep.base.tls.links import TlsLinks
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver.agent_watch import AgentWatch
+from emberkeep.daemons.driver.first_times import first_times
 from emberkeep.daemons.driver.procedures import DriverProcedures
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
 from emberkeep.daemons.driver.spark_view import spark_view
@@ -51,9 +52,10 @@ from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobmaster.lease import AttemptLease
-from emberkeep.jobmaster.ports import Application, Asked, SparkView
+from emberkeep.jobmaster.ports import NO_TIMES, Application, Asked, FirstTimes, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.recovery_trace import Milestone
 from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.transport import RpcService
@@ -78,11 +80,13 @@ class SparkBridge:
         self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
         self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
         self._seen: frozenset[ExecutorId] = frozenset()
+        self._missing = frozenset(Milestone)  # milestones that the JobMaster does not know
         self.ui_key = secrets.token_bytes(32)  # to the Spark UI
         self.runtime: DriverRuntime | None = None
         self.functions: UserFunctions | None = None  # the user's functions, once the driver is set up
 
     async def view(self, asked: Asked) -> SparkView | None:
+        self._missing = asked.milestones
         if self.runtime is None or not self.runtime.application_up():
             return None
         try:
@@ -95,6 +99,14 @@ class SparkBridge:
             self._seen = view.executors
             self._placing.submit(self.runtime.executors_changed).add_done_callback(_log_failure)
         return view
+
+    def first_times(self) -> FirstTimes:
+        """Return when the milestones that the JobMaster does not know were reached. Call on the script's thread."""
+        try:
+            return NO_TIMES if self.runtime is None else first_times(self.runtime, self._missing)
+        except SparkUnavailable as error:
+            log.debug("Spark does not answer", reason=str(error))
+            return NO_TIMES
 
     async def ui_address(self) -> str | None:
         """Return the URL of the Spark UI; None if it is turned off. Raises RetryLater."""
@@ -211,7 +223,8 @@ class JobMasterThread:
         self._call(lambda master: master.application_started(application))
 
     def application_stopping(self) -> None:
-        self._call(lambda master: master.application_stopping())
+        times = self._bridge.first_times()
+        self._call(lambda master: master.application_stopping(times))
 
     def application_stopped(self) -> None:
         self._call(lambda master: master.application_stopped())

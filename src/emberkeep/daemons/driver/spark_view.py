@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from emberkeep.base.ids import ExecutorId
+from emberkeep.daemons.driver.first_times import first_times
 from emberkeep.jobmaster.ports import Asked, BlocksLeft, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
@@ -16,6 +17,7 @@ from emberkeep.spark.executors import blocks as spark_blocks
 def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
     """Return the current state of Spark, see ``SparkDriver.view``. Calls into the JVM. Raises SparkUnavailable."""
     cordoned = frozenset(ExecutorId(executor) for executor in runtime.cordon(asked.cordoned))
+    times = first_times(runtime, asked.milestones)
     jobs = runtime.spark_jobs()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     seen = runtime.streaming_progress()
@@ -51,6 +53,7 @@ def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
         cordoned=cordoned,
         excluded=frozenset(ExecutorId(executor) for executor in runtime.excluded_executors()),
         functions=runtime.functions.with_state(),
+        times=times,
         commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
     )
 

@@ -74,6 +74,7 @@ class ScriptQueries:
         self._known: list[ScriptQuery] = []
         self._unnamed = 0
         self._last_start = time.monotonic()
+        self.first_start_ms: int | None = None  # when the first query had started, in Unix milliseconds
 
     @property
     def starting_again(self) -> ScriptQuery | None:
@@ -94,6 +95,7 @@ class ScriptQueries:
     def add(self, query: ScriptQuery) -> None:
         with self._lock:
             self._known = [known for known in self._known if known.key != query.key] + [query]
+            self.first_start_ms = self.first_start_ms or int(time.time() * 1000)
             self._last_start = time.monotonic()
 
     def quiet_seconds(self) -> float:
