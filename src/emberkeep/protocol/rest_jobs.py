@@ -8,6 +8,7 @@ from msgspec import field
 
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
+from emberkeep.jobs.recovery_trace import ProcessStart, RecoveryCause
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
@@ -123,10 +124,38 @@ class StreamingQuery(Kebab, frozen=True, kw_only=True):
     checkpoint_location: str
 
 
+class MilestoneInfo(Kebab, frozen=True, kw_only=True):
+    """A moment in the start of an attempt. ``after``: since the trace's first milestone.
+
+    ``milestone`` is a name; later releases may have others.
+    """
+
+    milestone: str
+    after: Duration
+
+
+class RecoveryInfo(Kebab, frozen=True, kw_only=True):
+    """The recovery trace of an attempt: where the time went between a loss (or the submission) and the first result.
+
+    ``began``: time of the first known milestone. ``milestones``: those reached, in order of time. If ``cause`` is null
+    or the first milestone is neither ``submitted`` nor ``detected``, an earlier leader saw what is missing. ``delay``:
+    added by the restart strategy. ``start``: how the task manager got the driver's process, null if that is unknown;
+    ``why-cold``: why it took no standby process.
+    """
+
+    cause: RecoveryCause | None
+    began: Millis
+    delay: Duration
+    start: ProcessStart | None
+    why_cold: str
+    milestones: list[MilestoneInfo]
+
+
 class AttemptInfo(Kebab, frozen=True, kw_only=True):
     """One start of the driver.
 
-    ``failure-kind`` and ``root-cause`` are empty while the attempt runs and after a success.
+    ``failure-kind`` and ``root-cause`` are empty while the attempt runs and after a success. ``recovery``: null for all
+    but the newest attempts, and for those that ended under an earlier leader.
     """
 
     attempt: int
@@ -136,6 +165,7 @@ class AttemptInfo(Kebab, frozen=True, kw_only=True):
     exit_code: int | None
     failure_kind: FailureKind | None
     root_cause: str
+    recovery: RecoveryInfo | None = None
 
 
 class ProcedureInfo(Kebab, frozen=True, kw_only=True):

@@ -47,6 +47,15 @@ def span(milliseconds: int) -> str:
     return " ".join(parts)
 
 
+def seconds(amount: float) -> str:
+    """Return a short duration in seconds, to be compared with others in the same column.
+
+    >>> seconds(0.0312), seconds(12.5)
+    ('0.03 s', '12.50 s')
+    """
+    return f"{amount:.2f} s"
+
+
 def mebibytes(amount: int) -> str:
     """Return an amount of memory or disk, given in MiB, with its unit.
 

@@ -133,6 +133,7 @@ class _Pages:
             may_act=may_act(request[REQUEST_IDENTITY], job),
             timeline=_timeline(job, self._clock.now_ms()),
             report=job.status_report,
+            trace=job.traces[-1] if job.traces and job.traces[-1].milestones else None,
             procedure_name=procedure_name(job.procedure),
             procedure_text=procedure_text(job.procedure),
             exceptions=sorted(job.exceptions, key=lambda entry: entry.timestamp_ms, reverse=True),

@@ -35,6 +35,7 @@ def make_environment() -> jinja2.Environment:
         moment=formats.moment,
         clock_time=formats.clock_time,
         span=formats.span,
+        seconds=formats.seconds,
         mebibytes=formats.mebibytes,
         byte_size=formats.byte_size,
         count=formats.count,

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.cli.application import main
 from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.recovery_trace import Milestone, ProcessStart, RecoveryCause
+from emberkeep.protocol.rest_jobs import AttemptInfo, MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
@@ -233,6 +235,56 @@ def test_info_shows_where_copies_of_the_jobs_state_lie(fake: FakeJobManager, cap
 
 
 @pytest.mark.req("HA-8")
+def test_info_shows_how_the_newest_attempt_started(fake: FakeJobManager, capfd: Output) -> None:
+    def shown(**changes: object) -> list[list[str]]:
+        recovery = msgspec.structs.replace(RECOVERY, **changes)
+        attempt = AttemptInfo(
+            attempt=2,
+            taskmanager_id=TaskManagerId("tm-1"),
+            start_time=1,
+            end_time=-1,
+            exit_code=None,
+            failure_kind=None,
+            root_cause="",
+            recovery=recovery,
+        )
+        fake.jobs = {A: job_info(A, "etl", attempts=[attempt])}
+        assert main(["info", "etl"]) == 0
+        out = capfd.readouterr().out
+        return [line.split() for line in out.partition("\nStart of ")[2].splitlines()]
+
+    headline = "attempt 2, the previous one: lost, restart delay 1 s, driver started cold (another heap size)"
+    assert shown() == [
+        headline.split(),
+        ["MILESTONE", "AT", "TOOK"],
+        ["detected", "0.00", "s", "0.00", "s"],
+        ["placed", "1.25", "s", "1.25", "s"],
+        ["context-up", "4.00", "s", "2.75", "s"],
+    ]
+    later = [MilestoneInfo(milestone=Milestone.REGISTERED.value, after=0)]
+    assert shown(milestones=later, cause=None, start=None, why_cold="", delay=0) == [
+        ["attempt", "2"],
+        ["MILESTONE", "AT", "TOOK"],
+        ["registered", "0.00", "s", "0.00", "s"],
+        ["What", "happened", "before", "was", "seen", "by", "an", "earlier", "leader", "only"],
+    ]
+    assert shown(milestones=[]) == []
+
+
+RECOVERY = RecoveryInfo(
+    cause=RecoveryCause.LOST,
+    began=1,
+    delay=1000,
+    start=ProcessStart.COLD,
+    why_cold="another heap size",
+    milestones=[
+        MilestoneInfo(milestone=Milestone.DETECTED.value, after=0),
+        MilestoneInfo(milestone=Milestone.PLACED.value, after=1250),
+        MilestoneInfo(milestone=Milestone.CONTEXT_UP.value, after=4000),
+    ],
+)
+
+
 def test_info_shows_checkpoints_and_savepoints(fake: FakeJobManager, capfd: Output) -> None:
     fake.jobs = {A: job_info(A, "etl")}
     assert main(["info", "etl"]) == 0

@@ -26,6 +26,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
+from emberkeep.jobs.recovery_trace import Milestone, ProcessStart, Reached, RecoveryCause, RecoveryTrace
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
 from emberkeep.protocol.messages import (
     DriverReport,
@@ -394,6 +395,24 @@ def _attempts(submitted: int) -> tuple[AttemptRecord, ...]:
             outcome=lost,
         ),
         AttemptRecord(attempt=2, task_manager=TaskManagerId("tm-127.0.0.2-1"), started_ms=submitted + 302_000),
+    )
+
+
+def recovery_trace(began_ms: int = NOW_MS - 10_000, attempt: int = 2) -> RecoveryTrace:
+    """The start after a lost driver, up to the SparkContext."""
+    return RecoveryTrace(
+        attempt=attempt,
+        began_ms=began_ms,
+        milestones=(
+            Reached(Milestone.DETECTED, 0.0),
+            Reached(Milestone.PLACED, 1.25),
+            Reached(Milestone.PROCESS_STARTED, 1.5),
+            Reached(Milestone.CONTEXT_UP, 4.0),
+        ),
+        cause=RecoveryCause.LOST,
+        delay=1.0,
+        start=ProcessStart.COLD,
+        why_cold="another heap size",
     )
 
 

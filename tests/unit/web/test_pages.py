@@ -17,7 +17,15 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from tests.support.contracts.job_store import batch, savepoint
-from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, status_report, task_manager_view
+from tests.unit.rest.fake_gateway import (
+    FakeGateway,
+    driver_report,
+    job_id,
+    job_view,
+    recovery_trace,
+    status_report,
+    task_manager_view,
+)
 from tests.unit.rest.server import Site, running_site
 
 EVIL = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>"""
@@ -245,3 +253,18 @@ async def test_a_job_that_is_being_stopped_says_how_far_it_is(site: Site) -> Non
         assert 'data-opens="stop"' not in page
     site.gateway.change(job_id(1), procedure=None)
     assert 'data-opens="stop"' in (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+
+
+async def test_a_job_shows_how_its_newest_attempt_started(site: Site) -> None:
+    site.gateway.change(job_id(1), traces=(recovery_trace(), msgspec.structs.replace(recovery_trace(), why_cold=EVIL)))
+    text = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    Markup(text)
+    assert EVIL not in text
+    section = text.partition('<section id="recovery"')[2].partition("</section>")[0]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", section)
+    assert cells == [
+        *("detected", "0.00 s", "0.00 s"),
+        *("placed", "1.25 s", "1.25 s"),
+        *("process-started", "1.50 s", "0.25 s"),
+        *("context-up", "4.00 s", "2.50 s"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emberkeep.cli.jobs.recovery import print_recovery
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import byte_count, duration, executors_registered, owner_text, procedure_text, timestamp
@@ -53,6 +54,7 @@ def print_job(
     _print_executors(job)
     _print_local_state(job, task_managers)
     _print_attempts(job)
+    print_recovery(job)
     _print_exceptions(exceptions)
 
 

@@ -8,6 +8,7 @@ from emberkeep.base.configuration.options import RESTART_STRATEGY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
+from emberkeep.jobs.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress
 from emberkeep.protocol.rest_jobs import (
     AttemptInfo,
@@ -25,6 +26,8 @@ from emberkeep.protocol.rest_jobs import (
     JobExtension,
     JobPlan,
     JobSummaryExtension,
+    MilestoneInfo,
+    RecoveryInfo,
     StreamingQuery,
     TaskCounts,
 )
@@ -126,6 +129,7 @@ def job_config(view: JobView, configuration: Configuration) -> JobConfigInfo:
 def _job_extension(view: JobView, now_ms: int) -> JobExtension:
     report = view.status_report
     driver = view.driver_task_manager
+    traces = {trace.attempt: trace for trace in view.traces}
     return JobExtension(
         attempt=view.attempt,
         driver=None if driver is None else DriverInfo(taskmanager_id=driver, pid=view.driver_pid),
@@ -133,7 +137,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         executors=[_executor(executor) for executor in _executors(view)],
         executors_wanted=_executors_wanted(view),
         queries=[] if report is None else [_query(query, view.status) for query in report.queries],
-        attempts=[_attempt(record) for record in view.attempts],
+        attempts=[_attempt(record, traces.get(record.attempt)) for record in view.attempts],
         exit_code=view.exit_code,
         root_cause=view.root_cause,
         app_id="" if report is None else report.app_id,
@@ -144,7 +148,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
     )
 
 
-def _attempt(record: AttemptRecord) -> AttemptInfo:
+def _attempt(record: AttemptRecord, trace: RecoveryTrace | None) -> AttemptInfo:
     outcome = record.outcome
     return AttemptInfo(
         attempt=record.attempt,
@@ -154,6 +158,21 @@ def _attempt(record: AttemptRecord) -> AttemptInfo:
         exit_code=None if outcome is None else outcome.exit_code,
         failure_kind=None if outcome is None else outcome.kind,
         root_cause="" if outcome is None else outcome.message,
+        recovery=None if trace is None else _recovery(trace),
+    )
+
+
+def _recovery(trace: RecoveryTrace) -> RecoveryInfo:
+    return RecoveryInfo(
+        cause=trace.cause,
+        began=trace.began_ms if trace.milestones else NEVER,
+        delay=round(trace.delay * 1000),
+        start=trace.start,
+        why_cold=trace.why_cold,
+        milestones=[
+            MilestoneInfo(milestone=reached.milestone.value, after=round(reached.seconds * 1000))
+            for reached in trace.milestones
+        ],
     )
 
 

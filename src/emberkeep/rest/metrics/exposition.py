@@ -31,6 +31,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import REQUESTS
 from emberkeep.rest.metrics.blobs import BlobMetrics
 from emberkeep.rest.metrics.connections import ConnectionMetrics
+from emberkeep.rest.metrics.recoveries import RecoveryMetrics
 from emberkeep.rest.metrics.state_gateway import StateGatewayMetrics
 from emberkeep.rest.ports import PortConnections, Storage
 
@@ -69,6 +70,7 @@ class Metrics:
         self._restarts = _Restarts(
             counter("emberkeep_job_restarts_total", "Drivers restarted since this JobManager became the leader.")
         )
+        self._recoveries = RecoveryMetrics(registry)
         self._task_managers = gauge("emberkeep_task_managers", "Registered task managers.")
         self._away = gauge("emberkeep_task_managers_away", "Task managers without contact whose jobs continue.")
         self._adopted = gauge(
@@ -146,6 +148,7 @@ class Metrics:
         reports = [job.status_report for job in jobs if job.status_report is not None]
         self._executors.set(sum(executor.registered for report in reports for executor in report.executors))
         self._restarts.observe(jobs, started_ms)
+        self._recoveries.observe(jobs, started_ms)
 
     def _show_task_managers(self, views: Sequence[TaskManagerView]) -> None:
         self._task_managers.set(len(views))

@@ -7,9 +7,10 @@ import pytest
 
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import ExceptionEntry, JobStatus
+from emberkeep.jobs.recovery_trace import RecoveryTrace
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
 from tests.support.contracts.job_store import batch, savepoint
-from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view
+from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view, recovery_trace
 from tests.unit.rest.server import Site
 
 J1 = f"/v1/jobs/{job_id(1)}"
@@ -57,6 +58,31 @@ async def test_detail_of_a_running_job(site: Site) -> None:
     ]
     assert job.emberkeep.queries[0].batch_id == 41
     assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
+
+
+async def test_an_attempt_has_its_recovery_trace_if_that_is_known(site: Site) -> None:
+    site.gateway.change(job_id(1), traces=(recovery_trace(),))
+    first, second = (await site.get(J1)).json()["emberkeep"]["attempts"]
+    assert first["recovery"] is None
+    assert second["recovery"] == {
+        "cause": "lost",
+        "began": NOW_MS - 10_000,
+        "delay": 1000,
+        "start": "cold",
+        "why-cold": "another heap size",
+        "milestones": [
+            {"milestone": "detected", "after": 0},
+            {"milestone": "placed", "after": 1250},
+            {"milestone": "process-started", "after": 1500},
+            {"milestone": "context-up", "after": 4000},
+        ],
+    }
+
+
+async def test_of_an_attempt_of_an_earlier_leader_nothing_may_be_known(site: Site) -> None:
+    site.gateway.change(job_id(1), traces=(RecoveryTrace(attempt=2, began_ms=5, milestones=()),))
+    recovery = (await site.get(J1)).json()["emberkeep"]["attempts"][1]["recovery"]
+    assert (recovery["began"], recovery["cause"], recovery["milestones"]) == (-1, None, [])
 
 
 async def test_detail_of_a_job_of_an_earlier_life(site: Site) -> None:

@@ -16,7 +16,7 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import BlobCacheReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics, loop_lag
-from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view
+from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, recovery_trace
 from tests.unit.rest.server import Site, eventually
 
 
@@ -72,6 +72,35 @@ async def test_a_new_jobs_first_attempt_is_no_restart(site: Site) -> None:
     site.gateway.add(job_view(job_id(1), "first", attempt=1, submitted_ms=NOW_MS))
 
     assert (await scrape(site))["emberkeep_job_restarts_total", ()] == 0
+
+
+async def test_recoveries_are_counted_once_from_their_beginning(site: Site) -> None:
+    def seconds(samples: dict[tuple[str, tuple[tuple[str, str], ...]], float]) -> dict[str, tuple[float, float]]:
+        prefix = "emberkeep_recovery_seconds"
+        counts = {labels: value for (name, labels), value in samples.items() if name == f"{prefix}_count"}
+        assert all(dict(labels)["cause"] == "failure" for labels in counts)
+        return {
+            dict(labels)["milestone"]: (value, samples[f"{prefix}_sum", labels]) for labels, value in counts.items()
+        }
+
+    began_ms = site.gateway.started_ms() + 1
+    before = recovery_trace(site.gateway.started_ms() - 1, attempt=1)
+    later = recovery_trace(began_ms)
+    fewer = msgspec.structs.replace(later, milestones=later.milestones[:2])
+    partly_known = msgspec.structs.replace(recovery_trace(began_ms, attempt=3), milestones=later.milestones[1:])
+    site.gateway.change(job_id(1), traces=(before, fewer, partly_known))
+    assert seconds(await scrape(site)) == {"detected": (1, 0), "placed": (1, 1.25)}
+    site.gateway.change(job_id(1), traces=(before, later, partly_known))
+    await scrape(site)
+    samples = await scrape(site)
+    assert seconds(samples) == {
+        "detected": (1, 0),
+        "placed": (1, 1.25),
+        "process-started": (1, 1.5),
+        "context-up": (1, 4),
+    }
+    starts = {start: samples["emberkeep_driver_starts_total", (("start", start),)] for start in ("cold", "hot")}
+    assert starts == {"cold": 1, "hot": 0}
 
 
 async def test_submissions_by_outcome(site: Site) -> None:
