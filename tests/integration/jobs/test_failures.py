@@ -11,7 +11,9 @@ import psutil
 import pytest
 
 from emberkeep.jobs.model import FailureKind, JobStatus
+from emberkeep.jobs.recovery_trace import Milestone, ProcessStart, RecoveryCause
 from emberkeep.protocol.rest_checkpoints import CheckpointInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -122,6 +124,31 @@ def test_a_stream_survives_the_loss_of_its_executor_its_driver_and_its_jvm(clust
     assert "JVM" in job.emberkeep.attempts[1].root_cause
     assert len(stream.drivers()) == 3
     stream.check()
+    check_traces(job)
+
+
+def check_traces(job: JobDetailsInfo) -> None:
+    """Each attempt has reached all milestones, in their order."""
+    traces = [attempt.recovery for attempt in job.emberkeep.attempts if attempt.recovery is not None]
+    assert [(trace.cause, trace.start) for trace in traces] == [
+        (RecoveryCause.SUBMISSION, ProcessStart.COLD),
+        (RecoveryCause.LOST, ProcessStart.COLD),
+        (RecoveryCause.LOST, ProcessStart.COLD),
+    ]
+    restart = {Milestone.DETECTED, Milestone.DECIDED, Milestone.GONE}
+    for trace, without in zip(traces, (restart, {Milestone.SUBMITTED}, {Milestone.SUBMITTED}), strict=True):
+        reached = [Milestone(each.milestone) for each in trace.milestones]
+        assert set(reached) == set(Milestone) - without, job.emberkeep.attempts
+        for together in (BY_THE_JOB_MANAGER, BY_THE_DRIVER):
+            assert [each for each in reached if each in together] == [each for each in together if each in reached]
+
+
+# Each list has one clock. Executors and queries start beside each other.
+BY_THE_JOB_MANAGER = list(Milestone)[: list(Milestone).index(Milestone.REGISTERED) + 1]
+BY_THE_DRIVER = [
+    *(Milestone.JVM_STARTED, Milestone.CONTEXT_BEGUN, Milestone.CONTEXT_UP, Milestone.QUERY_PLANNED),
+    *(Milestone.STAGE_COMPLETED, Milestone.BATCH_COMMITTED),
+]
 
 
 GOES_BACK = """
