@@ -8,10 +8,10 @@ from msgspec import field
 
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
-from emberkeep.jobs.recovery_trace import ProcessStart, RecoveryCause
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
+from emberkeep.protocol.rest_recovery import RecoveryInfo
 
 
 class JobIdWithStatus(Kebab, frozen=True, kw_only=True):
@@ -122,33 +122,6 @@ class StreamingQuery(Kebab, frozen=True, kw_only=True):
     watermark: str  # "" without one
     status: str
     checkpoint_location: str
-
-
-class MilestoneInfo(Kebab, frozen=True, kw_only=True):
-    """A moment in the start of an attempt. ``after``: since the trace's first milestone.
-
-    ``milestone`` is a name; later releases may have others.
-    """
-
-    milestone: str
-    after: Duration
-
-
-class RecoveryInfo(Kebab, frozen=True, kw_only=True):
-    """The recovery trace of an attempt: where the time went between a loss (or the submission) and the first result.
-
-    ``began``: time of the first known milestone. ``milestones``: those reached, in order of time. If ``cause`` is null
-    or the first milestone is neither ``submitted`` nor ``detected``, an earlier leader saw what is missing. ``delay``:
-    added by the restart strategy. ``start``: how the task manager got the driver's process, null if that is unknown;
-    ``why-cold``: why it took no standby process.
-    """
-
-    cause: RecoveryCause | None
-    began: Millis
-    delay: Duration
-    start: ProcessStart | None
-    why_cold: str
-    milestones: list[MilestoneInfo]
 
 
 class AttemptInfo(Kebab, frozen=True, kw_only=True):

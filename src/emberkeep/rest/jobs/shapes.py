@@ -26,11 +26,10 @@ from emberkeep.protocol.rest_jobs import (
     JobExtension,
     JobPlan,
     JobSummaryExtension,
-    MilestoneInfo,
-    RecoveryInfo,
     StreamingQuery,
     TaskCounts,
 )
+from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.rest.jobs.savepoint_shapes import procedure_info
 from emberkeep.rest.serving.redaction import redacted, redacted_arguments
 

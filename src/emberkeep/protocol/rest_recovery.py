@@ -1,0 +1,33 @@
+"""REST bodies about the start of an attempt: its recovery trace."""
+
+from __future__ import annotations
+
+from emberkeep.jobs.recovery_trace import ProcessStart, RecoveryCause
+from emberkeep.protocol.rest import Duration, Kebab, Millis
+
+
+class MilestoneInfo(Kebab, frozen=True, kw_only=True):
+    """A moment in the start of an attempt. ``after``: since the trace's first milestone.
+
+    ``milestone`` is a name; later releases may have others.
+    """
+
+    milestone: str
+    after: Duration
+
+
+class RecoveryInfo(Kebab, frozen=True, kw_only=True):
+    """The recovery trace of an attempt: where the time went between a loss (or the submission) and the first result.
+
+    ``began``: time of the first known milestone. ``milestones``: those reached, in order of time. If ``cause`` is null
+    or the first milestone is neither ``submitted`` nor ``detected``, an earlier leader saw what is missing. ``delay``:
+    added by the restart strategy. ``start``: how the task manager got the driver's process, null if that is unknown;
+    ``why-cold``: why it took no standby process.
+    """
+
+    cause: RecoveryCause | None
+    began: Millis
+    delay: Duration
+    start: ProcessStart | None
+    why_cold: str
+    milestones: list[MilestoneInfo]
