@@ -54,6 +54,7 @@ class Driver:
     stop_until: float = 0.0  # when its grace period ends
     order_again_at: float = 0.0  # when to repeat an order without visible effect
     end: DriverEnd = DriverEnd.OPEN
+    fell_silent: bool = False  # it is presumed lost, because messages stayed away
     reported_end: bool = False  # its outcome is its own report, not our presumption
 
     @property

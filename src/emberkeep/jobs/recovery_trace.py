@@ -1,7 +1,8 @@
 """The recovery trace of an attempt as plain data: when the attempt reached each milestone, and why it was started.
 
-A trace begins when the job is submitted, or when the JobManager learns of the end of the previous attempt. It ends with
-the first committed micro-batch, or for a batch job with its first completed stage. ``trace_recorder`` records it.
+A trace begins when the job is submitted, or when the JobManager learns of the end of the previous attempt; if a driver
+fell silent, with its last message. It ends with the first committed micro-batch, or for a batch job with its first
+completed stage. ``trace_recorder`` records it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Milestone(enum.Enum):
     """
 
     SUBMITTED = "submitted"  # the JobManager received the job; only in the trace of a first start
+    LAST_CONTACT = "last-contact"  # the previous driver sent its last message; only if it fell silent
     DETECTED = "detected"  # the JobManager learned of the end of the previous attempt
     DECIDED = "decided"  # the restart strategy has answered, or a move needs no answer
     GONE = "gone"  # the previous driver is proven to have ended
@@ -40,6 +42,9 @@ class Milestone(enum.Enum):
     QUERY_STARTED = "query-started"  # the first streaming query
     QUERY_PLANNED = "query-planned"  # the first micro-batch is planned, and its tasks start
     BATCH_COMMITTED = "batch-committed"  # the first micro-batch
+
+
+BEGINNINGS = frozenset({Milestone.SUBMITTED, Milestone.LAST_CONTACT, Milestone.DETECTED})  # one of them is the first
 
 
 class RecoveryCause(enum.Enum):
@@ -105,4 +110,4 @@ class RecoveryTrace(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_complete_from_the_beginning(self) -> bool:
         """True if the first milestone is the one with which traces begin."""
-        return bool(self.milestones) and self.milestones[0].milestone in (Milestone.SUBMITTED, Milestone.DETECTED)
+        return bool(self.milestones) and self.milestones[0].milestone in BEGINNINGS

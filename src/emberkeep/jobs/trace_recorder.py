@@ -63,6 +63,10 @@ class TraceRecorder:
         """Note when this JobManager received the job."""
         self._note_at(Milestone.SUBMITTED, now.at - max(0, now.ms - submitted_ms) / 1000)
 
+    def last_contact(self, at: float) -> None:
+        """Note when the last message of the previous driver arrived, which fell silent."""
+        self._note_at(Milestone.LAST_CONTACT, at)
+
     def decided(self, delay: float, now: Moment) -> None:
         """Note that the restart is decided. ``delay``: seconds until then."""
         self._delay = delay

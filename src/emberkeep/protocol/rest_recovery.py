@@ -20,7 +20,8 @@ class RecoveryInfo(Kebab, frozen=True, kw_only=True):
     """The recovery trace of an attempt: where the time went between a loss (or the submission) and the first result.
 
     ``began``: time of the first known milestone. ``milestones``: those reached, in order of time. If ``cause`` is null
-    or the first milestone is neither ``submitted`` nor ``detected``, an earlier leader saw what is missing. ``delay``:
+    or the first milestone is none of ``submitted``, ``last-contact`` and ``detected``, an earlier leader saw what is
+    missing. ``delay``:
     added by the restart strategy. ``start``: how the task manager got the driver's process, null if that is unknown;
     ``why-cold``: why it took no standby process.
     """

@@ -19,7 +19,7 @@ from emberkeep.jobs.recovery_trace import (
 )
 from emberkeep.jobs.restart import FixedDelay
 from emberkeep.jobs.trace_recorder import TEXT_LIMIT, TraceRecorder
-from tests.property.job_world import KILLED, MOVED, SUCCESS, JobWorld, TrueDriver, job_graph
+from tests.property.job_world import KILLED, MOVED, POLICY, SUCCESS, JobWorld, TrueDriver, job_graph
 
 M = Milestone
 
@@ -111,6 +111,26 @@ class TestWhatTheJobManagerSees:
             "decided": 0,
             "gone": 3,
             "place-requested": 3,
+        }
+
+    def test_a_silent_driver_counts_from_its_last_message(self) -> None:
+        world = JobWorld(strategy=FixedDelay(3, 5.0))
+        driver = to_running(world)
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        driver.alive = False
+        world.wait(POLICY.lease)
+        world.wait(5)
+        world.grant()
+        world.write_attempt()
+        assert newest(world).is_complete_from_the_beginning
+        assert reached(newest(world)) == {
+            "last-contact": 0,
+            "detected": POLICY.lease,
+            "decided": POLICY.lease,
+            "gone": POLICY.lease,
+            "place-requested": POLICY.lease + 5,
+            "placed": POLICY.lease + 5,
+            "ordered": POLICY.lease + 5,
         }
 
     def test_a_move_is_no_loss(self) -> None:

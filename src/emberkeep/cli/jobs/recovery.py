@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_table
-from emberkeep.jobs.recovery_trace import Milestone, RecoveryCause
-from emberkeep.protocol.rest_jobs import AttemptInfo, JobDetailsInfo, RecoveryInfo
+from emberkeep.jobs.recovery_trace import BEGINNINGS, RecoveryCause
+from emberkeep.protocol.rest_jobs import AttemptInfo, JobDetailsInfo
+from emberkeep.protocol.rest_recovery import RecoveryInfo
 
-_BEGINNINGS = (Milestone.SUBMITTED.value, Milestone.DETECTED.value)
+_BEGINNINGS = frozenset(milestone.value for milestone in BEGINNINGS)
 
 
 def print_recovery(job: JobDetailsInfo) -> None:

@@ -139,10 +139,10 @@ class DriverWatch:
         silent_at = driver.silent_at(job.policy, silence_from)
         order_at = driver.order_due_at()
         if gone_at is not None and now.at >= gone_at:
-            driver.end = DriverEnd.CONDEMNED
+            driver.end, driver.fell_silent = DriverEnd.CONDEMNED, True
             self._attempt_end.driver_gone(_lost(_silence(driver)), now)
         elif silent_at is not None and now.at >= silent_at:
-            driver.end = DriverEnd.CONDEMNED
+            driver.end, driver.fell_silent = DriverEnd.CONDEMNED, True
             job.effects.append(ev.AttemptOver(driver.attempt))
             self._attempt_end.ended(_lost(_silence(driver)), now)
         elif job.script_until is not None and driver.stop_at is None and now.at >= job.script_until:

@@ -131,6 +131,8 @@ class AttemptEnd:
         job = self._job
         job.restart_at = now.at + delay
         job.next_trace = TraceRecorder(now, cause=RecoveryCause.of(outcome.kind))
+        if job.live().fell_silent:
+            job.next_trace.last_contact(job.live().heard_at)
         job.next_trace.note(Milestone.DETECTED, now)
         job.next_trace.decided(delay, now)
 

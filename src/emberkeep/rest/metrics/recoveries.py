@@ -25,7 +25,7 @@ class RecoveryMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "emberkeep_recovery_seconds",
-            "Time from the loss of the previous attempt, or the submission, to a milestone of an attempt's start.",
+            "Time to a milestone of an attempt's start, from the submission or the loss of the previous attempt.",
             ["milestone", "cause"],
             buckets=_SECONDS,
             registry=registry,
