@@ -17,18 +17,10 @@ from emberkeep.base.actors import Actor, asked, told
 from emberkeep.base.configuration.options import (
     DETECTION_DURATION,
     DETECTION_MAX_SHARE,
-    EVACUATION_TIMEOUT,
-    EXECUTOR_BACKOFF_INITIAL,
-    EXECUTOR_BACKOFF_MAX,
-    EXECUTOR_FAILURE_WINDOW,
-    EXECUTOR_FAILURES,
-    EXECUTOR_START_TIMEOUT,
     HEARTBEAT_INTERVAL,
     HEARTBEAT_TIMEOUT,
-    ORPHAN_TIMEOUT,
     REPORT_EXCLUDED,
     RPC_TIMEOUT,
-    SLOT_REQUEST_TIMEOUT,
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, RetryLater
@@ -44,6 +36,7 @@ from emberkeep.jobmaster.executor_reports import found_executor
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
+from emberkeep.jobmaster.pool_settings import pool_limits
 from emberkeep.jobmaster.ports import NO_TIMES, Application, FirstTimes, SparkDriver, SparkView
 from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.spark_watch import SparkWatch
@@ -63,7 +56,6 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.pool import events as pool
 from emberkeep.slots.pool.held_slot import ExecutorState
-from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.machine import SlotPool
 
 log = structlog.get_logger(__name__)
@@ -92,7 +84,7 @@ class JobMaster(Actor):
         self._interval = configuration[HEARTBEAT_INTERVAL]
         silence_timeout = configuration[HEARTBEAT_TIMEOUT]
         rpc_timeout = configuration[RPC_TIMEOUT]
-        self.pool = SlotPool(_limits(configuration))
+        self.pool = SlotPool(pool_limits(configuration))
         self._blocklist = BlocklistFollower()
         self._blocklist_lost = False  # the JobManager cannot read its list
         self._exclusions: ExclusionReports | None = None
@@ -312,17 +304,3 @@ class JobMaster(Actor):
         while True:
             await asyncio.sleep(seconds)
             await self.ask(turn)
-
-
-def _limits(configuration: Configuration) -> PoolLimits:
-    return PoolLimits(
-        max_failures=configuration[EXECUTOR_FAILURES],
-        failure_window=configuration[EXECUTOR_FAILURE_WINDOW],
-        backoff_initial=configuration[EXECUTOR_BACKOFF_INITIAL],
-        backoff_max=configuration[EXECUTOR_BACKOFF_MAX],
-        request_timeout=configuration[SLOT_REQUEST_TIMEOUT],
-        silence_timeout=configuration[HEARTBEAT_TIMEOUT],
-        start_timeout=configuration[EXECUTOR_START_TIMEOUT],
-        orphan_timeout=configuration[ORPHAN_TIMEOUT],
-        evacuation_timeout=configuration[EVACUATION_TIMEOUT],
-    )
