@@ -9,7 +9,15 @@ import pytest
 
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
-from emberkeep.protocol.messages import ReleaseSlot, SlotsReply
+from emberkeep.jobs.recovery_trace import TraceReport
+from emberkeep.protocol.messages import (
+    DriverReport,
+    JobMasterHeartbeat,
+    JobMasterStatus,
+    ProcessState,
+    ReleaseSlot,
+    SlotsReply,
+)
 from emberkeep.protocol.wire import decode_error, decode_reply, decode_request, encode_error
 
 pytestmark = pytest.mark.req("SAFE-14")
@@ -25,6 +33,20 @@ def _with_more(message: msgspec.Struct) -> bytes:
 def test_fields_that_a_newer_release_added_are_ignored() -> None:
     assert decode_request("ReleaseSlot", _with_more(RELEASE)) == RELEASE
     assert decode_reply(_with_more(REPLY), SlotsReply, sender="peer") == REPLY
+
+
+def test_a_trace_may_have_names_of_a_newer_release() -> None:
+    trace = TraceReport(age=1.0, milestones={"invented-later": 0.5}, cause="of-tomorrow", start="lukewarm")
+    status = JobMasterStatus(sequence=1, requirements=(), executors=(), trace=trace)
+    heartbeat = JobMasterHeartbeat(job_id=JobId("a" * 32), attempt=1, status=status)
+    assert decode_request("JobMasterHeartbeat", _with_more(heartbeat)) == heartbeat
+
+
+def test_without_a_trace_a_status_is_that_of_the_previous_release() -> None:
+    status = JobMasterStatus(sequence=1, requirements=(), executors=())
+    assert "trace" not in msgspec.to_builtins(status)
+    driver = DriverReport(job_id=JobId("a" * 32), attempt=1, state=ProcessState.RUNNING, pid=7)
+    assert msgspec.to_builtins(driver).keys() == {"job_id", "attempt", "state", "pid"}
 
 
 @pytest.mark.parametrize(
