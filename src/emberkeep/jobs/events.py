@@ -12,8 +12,9 @@ import msgspec
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, JobGraph, JobResult
 from emberkeep.jobs.policy import JobPolicy
-from emberkeep.jobs.recovery_trace import ProcessStart, TraceReport
+from emberkeep.jobs.recovery_trace import TraceReport
 from emberkeep.jobs.restart import RestartStrategy
+from emberkeep.slots.model import ProcessStart
 
 
 class Moment(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.jobs.model import FailureKind
+from emberkeep.slots.model import ProcessStart
 
 
 class Milestone(enum.Enum):
@@ -60,13 +61,6 @@ class RecoveryCause(enum.Enum):
     @classmethod
     def of(cls, kind: FailureKind | None) -> RecoveryCause | None:
         return None if kind is None else cls(kind.value)
-
-
-class ProcessStart(enum.Enum):
-    """How a task manager got the process of a driver."""
-
-    COLD = "cold"  # it started a new process
-    HOT = "hot"  # it took a standby process
 
 
 class TraceReport(Compatible, frozen=True, kw_only=True):

@@ -16,14 +16,8 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from emberkeep.jobs.events import Moment
-from emberkeep.jobs.recovery_trace import (
-    Milestone,
-    ProcessStart,
-    Reached,
-    RecoveryCause,
-    RecoveryTrace,
-    TraceReport,
-)
+from emberkeep.jobs.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace, TraceReport
+from emberkeep.slots.model import ProcessStart
 
 TEXT_LIMIT = 200  # characters of ``why_cold``
 LONGEST = 1e9  # seconds; a driver reports no larger number

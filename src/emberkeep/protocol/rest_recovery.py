@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from emberkeep.jobs.recovery_trace import ProcessStart, RecoveryCause
+from emberkeep.jobs.recovery_trace import RecoveryCause
 from emberkeep.protocol.rest import Duration, Kebab, Millis
+from emberkeep.slots.model import ProcessStart
 
 
 class MilestoneInfo(Kebab, frozen=True, kw_only=True):

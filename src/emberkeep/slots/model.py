@@ -7,6 +7,8 @@ allocations exceed neither. A *driver place* is the same for a job's driver, whi
 
 from __future__ import annotations
 
+import enum
+
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 
@@ -73,3 +75,10 @@ class SlotRequirement(Compatible, frozen=True, kw_only=True):
     count: int
     profile: ResourceProfile
     runtime: RuntimeVersions
+
+
+class ProcessStart(enum.Enum):
+    """How a task manager got the process of a driver."""
+
+    COLD = "cold"  # it started a new process
+    HOT = "hot"  # it took a standby process

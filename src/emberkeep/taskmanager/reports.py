@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.jobs.recovery_trace import ProcessStart
 from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
+from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.table.driver_places import HeldDriver
 from emberkeep.slots.table.slot import Slot, SlotState
 from emberkeep.slots.table.state import TableState

@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from emberkeep.jobs.model import FailureKind, JobStatus
-from emberkeep.jobs.recovery_trace import Milestone, ProcessStart, RecoveryCause
+from emberkeep.jobs.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol.rest_checkpoints import CheckpointInfo
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
+from emberkeep.slots.model import ProcessStart
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until

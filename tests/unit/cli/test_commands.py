@@ -16,10 +16,11 @@ from emberkeep.cli.application import main
 from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
-from emberkeep.jobs.recovery_trace import Milestone, ProcessStart, RecoveryCause
+from emberkeep.jobs.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol.rest_jobs import AttemptInfo
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob
+from emberkeep.slots.model import ProcessStart
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
 

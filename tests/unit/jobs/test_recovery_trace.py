@@ -9,16 +9,10 @@ import pytest
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.history import TRACES_KEPT
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.jobs.recovery_trace import (
-    Milestone,
-    ProcessStart,
-    Reached,
-    RecoveryCause,
-    RecoveryTrace,
-    TraceReport,
-)
+from emberkeep.jobs.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace, TraceReport
 from emberkeep.jobs.restart import FixedDelay
 from emberkeep.jobs.trace_recorder import TEXT_LIMIT, TraceRecorder
+from emberkeep.slots.model import ProcessStart
 from tests.property.job_world import KILLED, MOVED, POLICY, SUCCESS, JobWorld, TrueDriver, job_graph
 
 M = Milestone

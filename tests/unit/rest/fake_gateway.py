@@ -26,7 +26,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
-from emberkeep.jobs.recovery_trace import Milestone, ProcessStart, Reached, RecoveryCause, RecoveryTrace
+from emberkeep.jobs.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
 from emberkeep.protocol.messages import (
     DriverReport,
@@ -36,7 +36,14 @@ from emberkeep.protocol.messages import (
     QueryProgress,
     TaskManagerReport,
 )
-from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import (
+    Allocation,
+    ProcessStart,
+    ResourceProfile,
+    RuntimeVersions,
+    SlotRequirement,
+    TaskManagerInfo,
+)
 
 NOW_MS = 1_795_000_000_000
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
