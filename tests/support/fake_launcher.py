@@ -13,7 +13,8 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
-from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey
+from emberkeep.slots.model import ProcessStart
+from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedDriver
 
 KILLED = -9
 
@@ -51,9 +52,10 @@ class FakeLauncher:
         self.kept.append(frozenset(key.job_id for key in outcomes) if jobs is None else frozenset(jobs))
         return Adopted(alive=dict(self.alive), outcomes=outcomes)
 
-    async def start_driver(self, request: StartDriver) -> int:
+    async def start_driver(self, request: StartDriver) -> StartedDriver:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
-        return await self._start(key, request)
+        pid = await self._start(key, request)
+        return StartedDriver(pid=pid, start=ProcessStart.COLD, why_cold="there are no standby processes")
 
     async def start_executor(self, request: StartExecutor) -> int:
         return await self._start(executor_key(request), request)

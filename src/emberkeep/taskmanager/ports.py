@@ -20,7 +20,7 @@ from emberkeep.protocol.messages import (
     StateGatewayReport,
 )
 from emberkeep.protocol.transport import RpcClient, RpcService
-from emberkeep.slots.model import Allocation
+from emberkeep.slots.model import Allocation, ProcessStart
 from emberkeep.taskmanager.agent_record import AgentRecord
 
 
@@ -50,6 +50,14 @@ class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None  # negative: minus the signal; None: unknown, an earlier task manager process started it
     outcome: AttemptOutcome | None = None
     detail: str = ""
+
+
+class StartedDriver(msgspec.Struct, frozen=True, kw_only=True):
+    """A driver that runs. ``why_cold``: why it took no standby process, "" if it did."""
+
+    pid: int
+    start: ProcessStart
+    why_cold: str = ""
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +91,8 @@ class Launcher(Protocol):
         a newer release wrote it; in both cases no files have been deleted.
         """
 
-    async def start_driver(self, request: StartDriver) -> int:
-        """Fetch the job's files, prepare the directory, start the driver. Return its process id.
+    async def start_driver(self, request: StartDriver) -> StartedDriver:
+        """Fetch the job's files, prepare the directory, start the driver.
 
         Raises Fatal if the attempt has failed (missing or corrupt file, no interpreter, no Java, no space), RetryLater.
         If it raises or is cancelled, nothing of the driver is left and the driver does not start later.

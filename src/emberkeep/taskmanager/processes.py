@@ -85,14 +85,14 @@ class Processes:
                 await self._forgotten(key.job_id)
                 while still_wanted():
                     try:
-                        pid = await self._launcher.start_driver(request)
+                        driver = await self._launcher.start_driver(request)
                     except RetryLater as error:
                         problem = str(error)
                         log.warning("cannot start a driver yet; trying again", job=key.job_id, reason=problem)
                         await asyncio.sleep(RETRY_PAUSE)
                     else:
-                        log.info("driver started", job=key.job_id, attempt=key.attempt, pid=pid)
-                        self._tell(DriverStarted(key.job_id, key.attempt, pid))
+                        log.info("driver started", job=key.job_id, attempt=key.attempt, pid=driver.pid)
+                        self._tell(DriverStarted(key.job_id, key.attempt, driver.pid, driver.start, driver.why_cold))
                         return
             self._tell(DriverNotStarted(key, NOT_WANTED))
         except TimeoutError:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
-from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.table.driver_places import HeldDriver
 from emberkeep.slots.table.slot import Slot, SlotState
 from emberkeep.slots.table.state import TableState
@@ -58,7 +57,8 @@ def _driver_report(driver: HeldDriver, outcomes: Mapping[DriverKey, AttemptOutco
         pid=driver.pid,
         memory_mb=driver.memory_mb,
         outcome=outcomes.get(DriverKey(job_id=driver.job_id, attempt=driver.attempt)),
-        start=ProcessStart.COLD if driver.pid else None,
+        start=driver.start,
+        why_cold=driver.why_cold,
     )
 
 

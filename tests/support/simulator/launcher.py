@@ -12,7 +12,8 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.messages import StartDriver, StartExecutor
-from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey
+from emberkeep.slots.model import ProcessStart
+from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedDriver
 from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.scripts import DriverWork, ExecutorWork, SimSpark, Truth, script_of
 from tests.support.simulator.virtual_loop import seeded_random, seeded_system
@@ -80,7 +81,7 @@ class SimLauncher:
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._told = callback
 
-    async def start_driver(self, request: StartDriver) -> int:
+    async def start_driver(self, request: StartDriver) -> StartedDriver:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
         await asyncio.sleep(self._preparation())
         self._set_up(key, request)
@@ -99,7 +100,7 @@ class SimLauncher:
         )
         room.drivers[process.pid] = work
         process.party.scope.spawn(work.run(), "main")
-        return process.pid
+        return StartedDriver(pid=process.pid, start=ProcessStart.COLD, why_cold="it is simulated")
 
     def _preparation(self) -> float:
         slow = self._room.slow_starts and self._rng.random() < self._room.slow_starts

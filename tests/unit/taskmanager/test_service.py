@@ -23,6 +23,7 @@ from emberkeep.protocol.messages import (
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
 )
+from emberkeep.slots.model import ProcessStart
 from emberkeep.taskmanager.task_executor import FORGET_AFTER
 from tests.support.simulator.virtual_loop import VirtualLoop
 from tests.unit.taskmanager.agent_bench import (
@@ -214,6 +215,19 @@ def test_slots_of_a_silent_job_master_are_freed(run: Run) -> None:
         assert bench.launcher.executors()
         await bench.until(lambda: not bench.service.executor.table.state.slots, TIMEOUT + INTERVAL)
         assert bench.launcher.executors() == []
+
+    run(story)
+
+
+def test_a_drivers_report_says_how_it_got_its_process(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.launcher.start_seconds = 1.0
+        await bench.send(start_driver())
+        await bench.until(lambda: bool(bench.report().drivers), INTERVAL)
+        assert (bench.report().drivers[0].start, bench.report().drivers[0].why_cold) == (None, "")
+        await bench.until(lambda: bench.report().drivers[0].pid > 0, 2 * INTERVAL)
+        told = bench.report().drivers[0]
+        assert (told.start, told.why_cold) == (ProcessStart.COLD, "there are no standby processes")
 
     run(story)
 

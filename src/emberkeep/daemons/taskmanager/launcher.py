@@ -29,12 +29,21 @@ from emberkeep.daemons.taskmanager.standbys import Standbys
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.libraries.cache import LibraryCache
-from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
+from emberkeep.taskmanager.ports import (
+    Adopted,
+    DriverKey,
+    ExecutorKey,
+    ProcessEnvironment,
+    ProcessExit,
+    ProcessKey,
+    StartedDriver,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -169,7 +178,7 @@ class ProcessLauncher:
         """Wait until cancelled. If the end of a process could not be reported, raise the error that prevented it."""
         await self._ends.run()
 
-    async def start_driver(self, request: StartDriver) -> int:
+    async def start_driver(self, request: StartDriver) -> StartedDriver:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
         directory = self._places.directory(key)
         user = self._users.of(request.graph.namespace)
@@ -177,7 +186,10 @@ class ProcessLauncher:
             python = request.graph.spark_conf.get(WORKER_PYTHON, "")
             files = await self._files.bind(key, request.graph.artefacts, directory / "files", python, user)
             profile = driver_profile(request.graph, os.environ)
-            return await self._start(key, self._starts.driver(key, request, files, user), profile, None)
+            pid, why_cold = await self._start(key, self._starts.driver(key, request, files, user), profile, None)
+            return StartedDriver(
+                pid=pid, start=ProcessStart.HOT if why_cold is None else ProcessStart.COLD, why_cold=why_cold or ""
+            )
 
     async def start_executor(self, request: StartExecutor) -> int:
         key = ExecutorKey(
@@ -193,7 +205,8 @@ class ProcessLauncher:
         async with self._files.holding(key):
             files = await self._files.bind(key, request.artefacts, directory / "work", request.python, user)
             start, launch = self._starts.executor(key, request, files, user)
-            return await self._start(key, start, executor_profile(launch), launch)
+            pid, _ = await self._start(key, start, executor_profile(launch), launch)
+            return pid
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
@@ -212,18 +225,19 @@ class ProcessLauncher:
 
     async def _start(
         self, key: ProcessKey, request: StartRequest, profile: StandbyProfile | str, launch: ExecutorLaunch | None
-    ) -> int:
+    ) -> tuple[int, str | None]:
         """Turn a standby process with this profile into the process, or start it.
 
-        ``profile``: the reason if no standby process can serve.
+        ``profile``: the reason if no standby process can serve. Return the pid, and why the process was started cold;
+        None if it was taken.
         """
         self._running[request.name] = key
         try:
             taken: int | str = profile if isinstance(profile, str) else await self._take(key, request, profile, launch)
             if isinstance(taken, int):
-                return taken
+                return taken, None
             log.info("starting a cold process", process=request.name, reason=taken)
-            return await self._supervisor.start(request, lambda end: self._ended(key, end))
+            return await self._supervisor.start(request, lambda end: self._ended(key, end)), taken
         except BaseException:
             self._running.pop(request.name, None)
             raise

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
+from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.table.events import (
     DriverEnded,
     DriverStarted,
@@ -30,6 +31,8 @@ class HeldDriver:
     state: DriverState
     pid: int = 0
     stop_grace: float | None = None  # seconds that it was given to stop; None: not asked
+    start: ProcessStart | None = None  # how it got its process, None if unknown
+    why_cold: str = ""
 
 
 class DriverPlaces:
@@ -68,6 +71,7 @@ class DriverPlaces:
         if driver is None or driver.state is not DriverState.STARTING:
             return []  # its end was reported before its start
         driver.state, driver.pid = DriverState.RUNNING, event.pid
+        driver.start, driver.why_cold = event.start, event.why_cold
         if driver.stop_grace is None:
             return []
         return [EndDriver(event.job_id, event.attempt, driver.stop_grace)]  # asked to stop before it had a process

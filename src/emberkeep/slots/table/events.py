@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
-from emberkeep.slots.model import Allocation, ResourceProfile
+from emberkeep.slots.model import Allocation, ProcessStart, ResourceProfile
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
@@ -116,9 +116,13 @@ class ReserveDriver(msgspec.Struct, frozen=True):
 
 
 class DriverStarted(msgspec.Struct, frozen=True):
+    """The driver has its process. ``start``: None if an earlier task manager process started it."""
+
     job_id: JobId
     attempt: int
     pid: int
+    start: ProcessStart | None = None
+    why_cold: str = ""
 
 
 class DriverEnded(msgspec.Struct, frozen=True):
