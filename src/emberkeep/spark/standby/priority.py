@@ -1,7 +1,8 @@
 """Run a process at idle priority until it is needed.
 
-Linux lets only privileged processes raise their priority again. Without that privilege, nothing is lowered that would
-have to be raised later.
+Where the kernel shares processors among sessions first, a process's own priority counts only within its session. So a
+process that leads a session has the session's priority changed, too. Linux lets only privileged processes raise their
+priority again. Without that privilege, nothing is lowered that would have to be raised later.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _CAP_SYS_NICE = 23
+_LOWEST_NICE = 19
 _NORMAL_NICE = 20  # the limit of resource RLIMIT_NICE that allows a nice value of 0
 
 
@@ -31,6 +33,7 @@ def can_be_raised() -> bool:
 def lower(pid: int) -> None:
     """Run a process, and what it starts from now on, only while the machine has nothing else to do."""
     _change(pid, os.SCHED_IDLE)
+    _change_session(pid, _LOWEST_NICE)
 
 
 def raise_to_normal(pids: Iterable[int]) -> None:
@@ -39,8 +42,16 @@ def raise_to_normal(pids: Iterable[int]) -> None:
     A thread that an idle thread starts in the meantime is idle as well, so look until there is none.
     """
     for pid in pids:
+        _change_session(pid, 0)
         while _change(pid, os.SCHED_OTHER):
             pass
+
+
+def _change_session(pid: int, nice: int) -> None:
+    """Set the priority of the session that a process leads; do nothing for other processes."""
+    with contextlib.suppress(OSError):  # a kernel without such priorities
+        if os.getsid(pid) == pid:
+            Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
 
 
 def _change(pid: int, policy: int) -> int:
