@@ -14,7 +14,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.slots.model import ProcessStart
-from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedDriver
+from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedProcess
 
 KILLED = -9
 
@@ -52,13 +52,14 @@ class FakeLauncher:
         self.kept.append(frozenset(key.job_id for key in outcomes) if jobs is None else frozenset(jobs))
         return Adopted(alive=dict(self.alive), outcomes=outcomes)
 
-    async def start_driver(self, request: StartDriver) -> StartedDriver:
+    async def start_driver(self, request: StartDriver) -> StartedProcess:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
         pid = await self._start(key, request)
-        return StartedDriver(pid=pid, start=ProcessStart.COLD, why_cold="there are no standby processes")
+        return StartedProcess(pid=pid, start=ProcessStart.COLD, why_cold="there are no standby processes")
 
-    async def start_executor(self, request: StartExecutor) -> int:
-        return await self._start(executor_key(request), request)
+    async def start_executor(self, request: StartExecutor) -> StartedProcess:
+        pid = await self._start(executor_key(request), request)
+        return StartedProcess(pid=pid, start=ProcessStart.COLD, why_cold="there are no standby processes")
 
     async def _start(self, key: ProcessKey, request: StartDriver | StartExecutor) -> int:
         self.started.append(request)

@@ -17,4 +17,6 @@ def found_executor(report: ExecutorReport) -> FoundExecutor:
         report.pid,
         report.exit_code,
         report.detail,
+        report.start,
+        report.why_cold,
     )

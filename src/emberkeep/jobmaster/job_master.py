@@ -142,7 +142,7 @@ class JobMaster(Actor):
             self._decide(pool.ExecutorExited(*key, found.exit_code, found.detail))
         elif found.state is ExecutorState.RUNNING:
             self._note(Milestone.EXECUTOR_STARTED)
-            self._decide(pool.ExecutorRuns(*key, found.pid))
+            self._decide(pool.ExecutorRuns(*key, found.pid, found.start, found.why_cold))
         return Ack()
 
     def _tick(self) -> None:

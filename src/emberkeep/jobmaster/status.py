@@ -113,6 +113,8 @@ def _executor_view(slot: HeldSlot, application: Application | None, seen: SparkV
         departure=_departure(slot, seen.blocks.get(slot.executor.id, BlocksLeft())) if slot.is_leaving else None,
         outgoing=slot.is_outgoing,
         cordoned=slot.executor.cordoned,
+        start=slot.executor.start,
+        why_cold=slot.executor.why_cold,
     )
 
 

@@ -73,6 +73,8 @@ class ExecutorReport(Message, frozen=True, kw_only=True):
     pid: int = 0
     exit_code: int | None = None  # negative: minus the number of the signal that ended it
     detail: str = ""  # last lines of its log, if it failed
+    start: ProcessStart | None = None
+    why_cold: str = ""  # why it took no standby process, "" if it has none to take
 
 
 class BlobCacheReport(Message, frozen=True, kw_only=True):
@@ -483,6 +485,8 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     departure: Departure | None = None  # it is leaving, and does not count towards the executors wanted
     outgoing: bool = False  # its place is blocked: it does not count either, but stays until it has no work left
     cordoned: bool = False  # it gets no new tasks, because its replacement runs
+    start: ProcessStart | None = None  # how its task manager got its process; None if unknown
+    why_cold: str = ""
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 from emberkeep.protocol.rest_recovery import RecoveryInfo
+from emberkeep.slots.model import ProcessStart
 
 
 class JobIdWithStatus(Kebab, frozen=True, kw_only=True):
@@ -105,6 +106,8 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     departure: DepartureInfo | None = None  # it is leaving an evacuated node, and does not count towards those wanted
     outgoing: bool = False  # its node is blocked: another executor will replace it
     cordoned: bool = False  # its replacement runs: it gets no new tasks, and keeps its blocks and running tasks
+    start: ProcessStart | None = None  # hot: from a standby process; null if unknown
+    why_cold: str = ""  # why it did not take a standby process
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):

@@ -78,7 +78,7 @@ class SlotRequirement(Compatible, frozen=True, kw_only=True):
 
 
 class ProcessStart(enum.Enum):
-    """How a task manager got the process of a driver."""
+    """How a task manager got the process of a driver or an executor."""
 
     COLD = "cold"  # it started a new process
     HOT = "hot"  # it took a standby process

@@ -52,8 +52,8 @@ class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class StartedDriver(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver that runs. ``why_cold``: why it took no standby process, "" if it did."""
+class StartedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A driver or an executor that runs. ``why_cold``: why it took no standby process, "" if it did."""
 
     pid: int
     start: ProcessStart
@@ -91,15 +91,15 @@ class Launcher(Protocol):
         a newer release wrote it; in both cases no files have been deleted.
         """
 
-    async def start_driver(self, request: StartDriver) -> StartedDriver:
+    async def start_driver(self, request: StartDriver) -> StartedProcess:
         """Fetch the job's files, prepare the directory, start the driver.
 
         Raises Fatal if the attempt has failed (missing or corrupt file, no interpreter, no Java, no space), RetryLater.
         If it raises or is cancelled, nothing of the driver is left and the driver does not start later.
         """
 
-    async def start_executor(self, request: StartExecutor) -> int:
-        """Fetch the job's files, prepare the directory, start Spark's executor. Return its process id.
+    async def start_executor(self, request: StartExecutor) -> StartedProcess:
+        """Fetch the job's files, prepare the directory, start Spark's executor.
 
         Raises Fatal, RetryLater. If it raises or is cancelled, nothing of the executor is left and it does not start
         later.

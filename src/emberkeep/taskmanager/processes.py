@@ -115,14 +115,15 @@ class Processes:
                 await self._forgotten(request.job_id)
                 while still_wanted():
                     try:
-                        pid = await self._launcher.start_executor(request)
+                        executor = await self._launcher.start_executor(request)
                     except RetryLater as error:
                         problem = str(error)
                         log.warning("cannot start an executor yet; trying again", job=request.job_id, reason=problem)
                         await asyncio.sleep(RETRY_PAUSE)
                     else:
-                        log.info("executor started", job=request.job_id, executor=request.executor_id, pid=pid)
-                        self._tell(ExecutorStarted(request.allocation_id, request.executor_id, pid))
+                        log.info("executor started", job=request.job_id, executor=request.executor_id, pid=executor.pid)
+                        how = (executor.pid, executor.start, executor.why_cold)
+                        self._tell(ExecutorStarted(request.allocation_id, request.executor_id, *how))
                         return
             problem = NOT_WANTED
         except TimeoutError:

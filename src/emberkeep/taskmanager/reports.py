@@ -74,4 +74,6 @@ def executor_report(slot: Slot) -> ExecutorReport | None:
         pid=slot.pid,
         exit_code=slot.exit_code,
         detail=slot.detail,
+        start=slot.start,
+        why_cold=slot.why_cold,
     )

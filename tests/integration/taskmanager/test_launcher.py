@@ -216,7 +216,7 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
     first = ProcessSupervisor(tmp_path / "lives", linger=0.5)
     watching = asyncio.create_task(first.run())
     await bench.next_life(first)
-    pids = [await bench.launcher.start_executor(bench.request(executor)) for executor in ("1", "2", "3")]
+    pids = [(await bench.launcher.start_executor(bench.request(executor))).pid for executor in ("1", "2", "3")]
     await until(lambda: all("ready" in bench.log(executor, "stderr") for executor in ("1", "2", "3")))
     stranger = bench.directory.job(JobId("c" * 32)) / "1" / "driver"
     stranger.mkdir(parents=True)
@@ -279,7 +279,7 @@ async def test_an_executor_goes_on_only_where_its_state_gateway_does(
     first = ProcessSupervisor(tmp_path / "lives", linger=0.5)
     watching = asyncio.create_task(first.run())
     await bench.next_life(first, before)
-    pid = await bench.launcher.start_executor(bench.request())
+    pid = (await bench.launcher.start_executor(bench.request())).pid
     watching.cancel()
     await asyncio.wait({watching})
     await bench.launcher.leave()

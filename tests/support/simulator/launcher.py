@@ -13,7 +13,7 @@ from emberkeep.base.errors import Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.slots.model import ProcessStart
-from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedDriver
+from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedProcess
 from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.scripts import DriverWork, ExecutorWork, SimSpark, Truth, script_of
 from tests.support.simulator.virtual_loop import seeded_random, seeded_system
@@ -81,7 +81,7 @@ class SimLauncher:
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._told = callback
 
-    async def start_driver(self, request: StartDriver) -> StartedDriver:
+    async def start_driver(self, request: StartDriver) -> StartedProcess:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
         await asyncio.sleep(self._preparation())
         self._set_up(key, request)
@@ -100,7 +100,7 @@ class SimLauncher:
         )
         room.drivers[process.pid] = work
         process.party.scope.spawn(work.run(), "main")
-        return StartedDriver(pid=process.pid, start=ProcessStart.COLD, why_cold="it is simulated")
+        return StartedProcess(pid=process.pid, start=ProcessStart.COLD, why_cold="it is simulated")
 
     def _preparation(self) -> float:
         slow = self._room.slow_starts and self._rng.random() < self._room.slow_starts
@@ -115,7 +115,7 @@ class SimLauncher:
         if script.setup == "retry" and tries == 1:
             raise RetryLater("the artefacts cannot be fetched just now")
 
-    async def start_executor(self, request: StartExecutor) -> int:
+    async def start_executor(self, request: StartExecutor) -> StartedProcess:
         await asyncio.sleep(self._rng.uniform(0.005, 0.05))
         key = ExecutorKey(
             job_id=request.job_id,
@@ -134,7 +134,7 @@ class SimLauncher:
             rng=seeded_random(self._room.seed, f"{process.name}#{process.pid}"),
         )
         process.party.scope.spawn(work.run(), "main")
-        return process.pid
+        return StartedProcess(pid=process.pid, start=ProcessStart.COLD, why_cold="it is simulated")
 
     def _start(self, key: DriverKey | ExecutorKey, name: str) -> Process:
         known = self._processes.get(key)

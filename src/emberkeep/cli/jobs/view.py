@@ -106,7 +106,7 @@ def _print_executors(job: JobDetailsInfo) -> None:
     if job.emberkeep.executors:
         print_line("\nExecutors")
         print_table(
-            ("ID", "TASK MANAGER", "STATE", "REGISTERED", "CORES", "HEAP", "PID"),
+            ("ID", "TASK MANAGER", "STATE", "REGISTERED", "CORES", "HEAP", "PID", "START"),
             [
                 (
                     executor.id,
@@ -116,10 +116,18 @@ def _print_executors(job: JobDetailsInfo) -> None:
                     str(executor.cores),
                     f"{executor.heap_mb} MiB",
                     str(executor.pid or "-"),
+                    _start(executor),
                 )
                 for executor in job.emberkeep.executors
             ],
         )
+
+
+def _start(executor: ExecutorInfo) -> str:
+    """Return how the executor got its process, with the reason if it is cold."""
+    if executor.start is None:
+        return "-"
+    return f"{executor.start.value}: {executor.why_cold}" if executor.why_cold else executor.start.value
 
 
 def _executor_state(executor: ExecutorInfo) -> str:

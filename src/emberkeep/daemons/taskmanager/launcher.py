@@ -42,7 +42,7 @@ from emberkeep.taskmanager.ports import (
     ProcessEnvironment,
     ProcessExit,
     ProcessKey,
-    StartedDriver,
+    StartedProcess,
 )
 
 log = structlog.get_logger(__name__)
@@ -178,7 +178,7 @@ class ProcessLauncher:
         """Wait until cancelled. If the end of a process could not be reported, raise the error that prevented it."""
         await self._ends.run()
 
-    async def start_driver(self, request: StartDriver) -> StartedDriver:
+    async def start_driver(self, request: StartDriver) -> StartedProcess:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
         directory = self._places.directory(key)
         user = self._users.of(request.graph.namespace)
@@ -186,12 +186,9 @@ class ProcessLauncher:
             python = request.graph.spark_conf.get(WORKER_PYTHON, "")
             files = await self._files.bind(key, request.graph.artefacts, directory / "files", python, user)
             profile = driver_profile(request.graph, os.environ)
-            pid, why_cold = await self._start(key, self._starts.driver(key, request, files, user), profile, None)
-            return StartedDriver(
-                pid=pid, start=ProcessStart.HOT if why_cold is None else ProcessStart.COLD, why_cold=why_cold or ""
-            )
+            return await self._start(key, self._starts.driver(key, request, files, user), profile, None)
 
-    async def start_executor(self, request: StartExecutor) -> int:
+    async def start_executor(self, request: StartExecutor) -> StartedProcess:
         key = ExecutorKey(
             job_id=request.job_id,
             attempt=request.attempt,
@@ -205,8 +202,7 @@ class ProcessLauncher:
         async with self._files.holding(key):
             files = await self._files.bind(key, request.artefacts, directory / "work", request.python, user)
             start, launch = self._starts.executor(key, request, files, user)
-            pid, _ = await self._start(key, start, executor_profile(launch), launch)
-            return pid
+            return await self._start(key, start, executor_profile(launch), launch)
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
@@ -225,19 +221,18 @@ class ProcessLauncher:
 
     async def _start(
         self, key: ProcessKey, request: StartRequest, profile: StandbyProfile | str, launch: ExecutorLaunch | None
-    ) -> tuple[int, str | None]:
+    ) -> StartedProcess:
         """Turn a standby process with this profile into the process, or start it.
 
-        ``profile``: the reason if no standby process can serve. Return the pid, and why the process was started cold;
-        None if it was taken.
+        ``profile``: the reason if no standby process can serve.
         """
         self._running[request.name] = key
         try:
             taken: int | str = profile if isinstance(profile, str) else await self._take(key, request, profile, launch)
             if isinstance(taken, int):
-                return taken, None
-            log.info("starting a cold process", process=request.name, reason=taken)
-            return await self._supervisor.start(request, lambda end: self._ended(key, end)), taken
+                return StartedProcess(pid=taken, start=ProcessStart.HOT)
+            pid = await self._supervisor.start(request, lambda end: self._ended(key, end))
+            return StartedProcess(pid=pid, start=ProcessStart.COLD, why_cold=taken)
         except BaseException:
             self._running.pop(request.name, None)
             raise
@@ -246,11 +241,15 @@ class ProcessLauncher:
         self, key: ProcessKey, request: StartRequest, profile: StandbyProfile, launch: ExecutorLaunch | None
     ) -> int | str:
         """Return the pid of the standby process that was taken, or why none was. Raises Fatal."""
+        reason = self.standbys.why_none(profile)
+        if reason is not None:
+            return reason
         late = {name: value for name, value in request.environ.items() if name in _GATEWAY_VARIABLES}
         record = self._places.directory(key) / VARIABLES_FILE
         await asyncio.to_thread(write_late_variables, record, late)
         taken = await self.standbys.take(profile, request, launch, lambda end: self._ended(key, end))
         if isinstance(taken, str):
+            log.info("starting a cold process", process=request.name, reason=taken)
             record.unlink()
         return taken
 

@@ -96,6 +96,15 @@ class Standbys:
 
     # --- for the launcher ---------------------------------------------------------------------------------------------
 
+    def why_none(self, profile: StandbyProfile) -> str | None:
+        """Return why no standby process can be taken now; None if one can, "" if this task manager keeps none."""
+        self._last_start = self._now()
+        if self._pool.ready(profile) is not None:
+            return None
+        reason = self._pool.why_none(profile)
+        self._handle(Asked(profile))
+        return reason
+
     async def take(
         self, profile: StandbyProfile, request: StartRequest, launch: ExecutorLaunch | None, on_exit: OnExit
     ) -> int | str:
@@ -103,12 +112,9 @@ class Standbys:
 
         ``launch``: of an executor; None for a driver. If no process was taken, nothing is left of it.
         """
-        self._last_start = self._now()
         standby_id = self._pool.ready(profile)
         if standby_id is None:
-            reason = self._pool.why_none(profile)
-            self._handle(Asked(profile))
-            return reason
+            return self.why_none(profile) or ""
         kept = self._kept[standby_id]
         reason = kept.process.why_unfit(request, launch) or ("it runs as another user" if request.user else "")
         if reason:

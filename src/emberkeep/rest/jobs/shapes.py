@@ -189,6 +189,8 @@ def _executor(executor: ExecutorView) -> ExecutorInfo:
         departure=_departure(executor.departure),
         outgoing=executor.outgoing,
         cordoned=executor.cordoned,
+        start=executor.start,
+        why_cold=executor.why_cold,
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
-from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import Allocation, ProcessStart, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool.held_slot import ExecutorState
 
 
@@ -22,6 +22,8 @@ class FoundExecutor(msgspec.Struct, frozen=True):
     pid: int = 0
     exit_code: int | None = None
     detail: str = ""
+    start: ProcessStart | None = None  # None if unknown
+    why_cold: str = ""
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -61,6 +63,8 @@ class ExecutorRuns(msgspec.Struct, frozen=True):
     allocation_id: AllocationId
     executor_id: ExecutorId
     pid: int
+    start: ProcessStart | None = None  # None if unknown
+    why_cold: str = ""
 
 
 class ExecutorExited(msgspec.Struct, frozen=True):

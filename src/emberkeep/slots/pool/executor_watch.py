@@ -37,6 +37,7 @@ class ExecutorWatch:
         if slot is None or (slot.executor.state, slot.executor.pid) == (ExecutorState.RUNNING, event.pid):
             return []
         slot.executor.state, slot.executor.pid = ExecutorState.RUNNING, event.pid
+        slot.executor.start, slot.executor.why_cold = event.start, event.why_cold
         return [StatusChanged()]
 
     def executor_exited(self, event: ExecutorExited, now: float) -> list[PoolEffect]:
@@ -59,7 +60,7 @@ class ExecutorWatch:
         if executor.state is None:
             return self.executor_exited(ExecutorExited(*key, executor.exit_code, executor.detail), now)
         if executor.state is ExecutorState.RUNNING:
-            return self.executor_runs(ExecutorRuns(*key, executor.pid), now)
+            return self.executor_runs(ExecutorRuns(*key, executor.pid, executor.start, executor.why_cold), now)
         return []
 
     def _ended(self, slot: HeldSlot, reason: str, now: float, *, failure: bool) -> list[PoolEffect]:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.slots.model import Allocation, TaskManagerInfo
+from emberkeep.slots.model import Allocation, ProcessStart, TaskManagerInfo
 
 
 class ExecutorState(enum.Enum):
@@ -41,6 +41,8 @@ class HeldExecutor:
     unseen_since: float  # the time since which Spark has not listed it; if Spark lists it: the last check
     state: ExecutorState = ExecutorState.STARTING
     pid: int = 0
+    start: ProcessStart | None = None  # how it got its process, None if unknown
+    why_cold: str = ""
     spark: ExecutorLiveness = ExecutorLiveness.UNREGISTERED
     takes_blocks: bool = False  # from Spark's last report: it can take blocks of executors that leave
     cordoned: bool = False  # from Spark's last report: it takes no new task

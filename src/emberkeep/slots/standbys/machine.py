@@ -82,10 +82,10 @@ class StandbyPool:
         return next((s.standby_id for s in self._in(StandbyState.READY) if s.profile == profile), None)
 
     def why_none(self, profile: StandbyProfile) -> str:
-        """Return in words why ``ready`` returns None."""
+        """Return in words why ``ready`` returns None; "" if the pool keeps no process of this kind."""
         kind = profile.kind
         if not self._sizes.get(kind):
-            return f"this task manager keeps no standby {kind.value}s"
+            return ""
         if any(s.profile == profile for s in self._in(StandbyState.WARMING)):
             return f"the standby {kind.value} was still warming up"
         if self._failures:

@@ -68,9 +68,13 @@ class StartWanted(msgspec.Struct, frozen=True):
 
 
 class ExecutorStarted(msgspec.Struct, frozen=True):
+    """The executor has its process. ``start``: None if an earlier task manager process started it."""
+
     allocation_id: AllocationId
     executor_id: ExecutorId
     pid: int
+    start: ProcessStart | None = None
+    why_cold: str = ""
 
 
 class ExecutorEnded(msgspec.Struct, frozen=True):

@@ -49,7 +49,7 @@ class SlotExecutors:
         slot = self._slot_with(event)
         if slot is None:
             return []
-        slot.pid = event.pid
+        slot.pid, slot.start, slot.why_cold = event.pid, event.start, event.why_cold
         if slot.state is SlotState.RELEASING:  # released before there was a process to stop
             return [self._releases.end_executor(slot)]
         self._table.move(slot, SlotState.RUNNING)

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
-from emberkeep.slots.model import Allocation
+from emberkeep.slots.model import Allocation, ProcessStart
 
 
 class SlotState(enum.Enum):
@@ -41,6 +41,8 @@ class Slot:
     executor_id: ExecutorId | None = None
     former: tuple[ExecutorId, ...] = ()  # earlier executors of this slot, which have ended
     pid: int = 0
+    start: ProcessStart | None = None  # how the executor got its process, None if unknown
+    why_cold: str = ""
     exit_code: int | None = None
     detail: str = ""
     missed_beats: int = 0  # successive heartbeats of the JobMaster that did not name this slot
