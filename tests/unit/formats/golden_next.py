@@ -32,6 +32,7 @@ from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Evacuated
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster, write_cluster
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write_outcome, write_spec
+from emberkeep.daemons.records.record_versions import RecordVersions, read_versions, write_versions
 from emberkeep.identities.model import NamedToken, NamedTokens
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
@@ -123,6 +124,7 @@ OWNED_RESULT: ResultNode = msgspec.structs.replace(
     samples.ZOOKEEPER_NODES["result"], result=msgspec.structs.replace(samples.RESULT, owner="ana", namespace="team")
 )
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
+VERSIONS = RecordVersions(outcome=1, artefacts=1)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
 
 
@@ -192,6 +194,9 @@ FORMATS = {
     "spec-with-secrets.record": Format(lambda path: write_spec(path, SPEC_WITH_SECRETS), read_spec, SPEC_WITH_SECRETS),
     "cluster.json": Format(lambda path: write_cluster(path, ENCRYPTED_CLUSTER), read_cluster, ENCRYPTED_CLUSTER),
     "outcome.record": Format(lambda path: write_outcome(path, OUTCOME), read_outcome, OUTCOME),
+    "versions.record": Format(
+        lambda path: write_versions(path.parent, VERSIONS), lambda path: read_versions(path.parent), VERSIONS
+    ),
     "ownership": Format(
         lambda path: path.write_bytes(encode_owner(OWNER)),
         lambda path: decode_owner(path.read_bytes(), where="ownership"),

@@ -7,6 +7,7 @@ import platform
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from emberkeep.adapters.processes.log_retention import prune_once
@@ -14,12 +15,15 @@ from emberkeep.adapters.processes.start import StartRequest, launch, new_marker
 from emberkeep.adapters.shared_storage.cluster import _remove_tree as remove_checkpoints
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, Damaged, Fatal, InvalidInput
+from emberkeep.base.errors import Absent, Damaged, Fatal, InvalidInput, NewerFormat
+from emberkeep.base.files.durable import write_record
 from emberkeep.base.files.hostile import hand_over, open_to_append, open_to_read, read_bytes, remove_tree
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.base.log_tail import last_lines, private_output
 from emberkeep.base.os_user import OsUser, find_user
-from emberkeep.daemons.records.driver_spec import OUTCOME_FILE
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
+from emberkeep.daemons.records.record_versions import RecordVersions, write_versions
+from emberkeep.daemons.taskmanager.newer_records import refuse_newer_records
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
 from emberkeep.daemons.taskmanager.run_as import (
     JobUsers,
@@ -30,7 +34,7 @@ from emberkeep.daemons.taskmanager.run_as import (
     own_checkpoints,
 )
 from emberkeep.identities.attempts import AttemptCredentials
-from emberkeep.jobs.model import FailureKind
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.rest.ports import LogQuery
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
@@ -258,6 +262,75 @@ def test_a_planted_outcome_is_none(tmp_path: Path, secret: Path, kind: str) -> N
         os.chown(directory, ANA.uid, ANA.gid)
     plant(kind, directory / OUTCOME_FILE, secret)
     assert places.outcome(DRIVER, None).kind is FailureKind.LOST
+
+
+@pytest.fixture
+def own_place(tmp_path: Path) -> ProcessPlaces:
+    """The places of a task manager whose job's driver, of the user ana, has ended."""
+    root = WorkingDirectory(tmp_path / "tm")
+    root.root.mkdir()
+    places = ProcessPlaces(root)
+    places.begin(DRIVER, ANA)
+    hand_over(places.directory(DRIVER), ANA)
+    return places
+
+
+def claim_newer(path: Path, kind: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_record(path, kind, 99, b"{}")
+    for each in (path, path.parent):
+        os.chown(each, ANA.uid, ANA.gid)
+
+
+@as_root
+@pytest.mark.req("SEC-18")
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("driver/outcome.record", "driver-outcome"),
+        ("driver/artefacts.record", "process-artefacts"),
+        ("driver/slots.record", "task-manager-slots"),
+        ("executors/1-x/artefacts.record", "process-artefacts"),
+    ],
+)
+def test_a_job_that_claims_a_newer_release_does_not_stop_its_task_manager(
+    own_place: ProcessPlaces, tmp_path: Path, place: str, kind: str
+) -> None:
+    root = WorkingDirectory(tmp_path / "tm")
+    claim_newer(root.attempt(JOB, 1) / place, kind)
+    refuse_newer_records(root)
+    assert own_place.outcome(DRIVER, None).kind is FailureKind.LOST
+    assert own_place.written_outcomes() == {}
+
+
+@as_root
+def test_an_outcome_of_a_newer_release_that_has_started_the_driver_is_waited_for(
+    own_place: ProcessPlaces, tmp_path: Path
+) -> None:
+    root = WorkingDirectory(tmp_path / "tm")
+    claim_newer(own_place.directory(DRIVER) / OUTCOME_FILE, "driver-outcome")
+    write_versions(root.attempt(JOB, 1), RecordVersions(outcome=99, artefacts=1))
+    write_versions(root.attempt(JOB, 1))  # an executor that this release starts
+    with pytest.raises(NewerFormat, match="version 99"):
+        own_place.outcome(DRIVER, None)
+    with pytest.raises(NewerFormat, match="cannot start"):
+        refuse_newer_records(root)
+
+
+@pytest.mark.req("SEC-8")
+def test_an_outcome_of_any_size_uses_little_memory(tmp_path: Path) -> None:
+    places = ProcessPlaces(WorkingDirectory(tmp_path / "tm"))
+    path = places.directory(DRIVER) / OUTCOME_FILE
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    assert places.outcome(DRIVER, None).kind is FailureKind.LOST
+    outcome = AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message="m" * 2**24, traceback="t" * 2**24)
+    write_record(path, OUTCOME_KIND, OUTCOME_VERSION, msgspec.json.encode(outcome))
+    read = places.outcome(DRIVER, 1)
+    assert (read.kind, len(read.message), len(read.traceback)) == (FailureKind.SCRIPT, 2**20, 2**20)
+    write_outcome(path, outcome)
+    assert path.stat().st_size < 2**22
 
 
 @as_root

@@ -17,6 +17,7 @@ from emberkeep.base.errors import Damaged
 from emberkeep.base.os_user import OsUser
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_BYTES = 64 * 1024**2  # of a file that is read whole: a sparse file has any size
 _PLANTED = frozenset({errno.ELOOP, errno.EINVAL, errno.EPERM, errno.ENXIO})
 _MOST_ROUNDS = 100_000  # a directory is not emptied against somebody who fills it
 
@@ -36,11 +37,11 @@ def open_to_read(path: Path) -> int:
     return descriptor
 
 
-def read_bytes(path: Path, size: int = -1) -> bytes:
-    """Return at most ``size`` bytes of a file, -1: all. See ``open_to_read``.
+def read_bytes(path: Path, size: int | None = None) -> bytes:
+    """Return the first ``size`` bytes of a file; None: all. See ``open_to_read``.
 
-    Raises OSError, Damaged (another user, who owns the directory, has put a link, a pipe, a directory or a file of
-    somebody else there: waiting does not help).
+    Raises OSError, Damaged (all of more than MOST_BYTES; or another user, who owns the directory, has put a link, a
+    pipe, a directory or a file of somebody else there: waiting does not help).
     """
     try:
         descriptor = open_to_read(path)
@@ -49,7 +50,11 @@ def read_bytes(path: Path, size: int = -1) -> bytes:
             raise Damaged(f"{path}: {error.strerror}") from error
         raise
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(size)
+        if size is not None:
+            return file.read(size)
+        if os.fstat(descriptor).st_size > MOST_BYTES:
+            raise Damaged(f"{path} has more than {MOST_BYTES // 1024**2} MiB")
+        return file.read(MOST_BYTES)
 
 
 def open_to_append(path: Path, user: OsUser) -> int:

@@ -24,6 +24,7 @@ from emberkeep.taskmanager.libraries.cache import BoundFile
 SPEC_KIND, SPEC_VERSION = "driver-spec", 1
 OUTCOME_KIND, OUTCOME_VERSION = "driver-outcome", 1
 OUTCOME_FILE = "outcome.record"  # in the driver's directory
+_MOST_TEXT = 1024**2  # characters of a message or a traceback
 
 
 class DriverSpec(Compatible, frozen=True, kw_only=True):
@@ -62,17 +63,27 @@ def read_spec(path: Path) -> DriverSpec:
 
 
 def write_outcome(path: Path, outcome: AttemptOutcome) -> None:
-    write_record(path, OUTCOME_KIND, OUTCOME_VERSION, msgspec.json.encode(outcome))
+    """Write how a driver has ended, with at most ``_MOST_TEXT`` characters of a script's exception."""
+    write_record(path, OUTCOME_KIND, OUTCOME_VERSION, msgspec.json.encode(_shortened(outcome)))
 
 
 def read_outcome(path: Path) -> AttemptOutcome | None:
     """Return the outcome that a driver wrote; None if it wrote none, for example because it was killed.
 
+    Longer texts than ``write_outcome`` writes are cut: the file is the job's.
+
     Raises Fatal if the outcome is damaged, NewerFormat, Unavailable.
     """
     try:
-        return from_json(read_record(path, OUTCOME_KIND, OUTCOME_VERSION, read_bytes), AttemptOutcome)
+        return _shortened(from_json(read_record(path, OUTCOME_KIND, OUTCOME_VERSION, read_bytes), AttemptOutcome))
     except Absent:
         return None
     except msgspec.DecodeError as error:
         raise Fatal(f"{path}: {error}") from error
+
+
+def _shortened(outcome: AttemptOutcome) -> AttemptOutcome:
+    """Return the outcome with the beginning of its message and the end of its traceback."""
+    return msgspec.structs.replace(
+        outcome, message=outcome.message[:_MOST_TEXT], traceback=outcome.traceback[-_MOST_TEXT:]
+    )

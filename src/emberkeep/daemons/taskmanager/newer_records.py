@@ -2,10 +2,14 @@
 
 This release cannot know what a newer release records about slots and processes, so it could end processes that are in
 use. So the task manager refuses to start, and the drivers and executors there continue to run.
+
+With ``security.run-as``, the directory of a process belongs to the user of its job, who can write any record there.
+Such a record counts only if a newer release has started processes of this attempt.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,10 +18,12 @@ from emberkeep.adapters.processes.start import RECORD_VERSION as PROCESS_VERSION
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Damaged, NewerFormat
 from emberkeep.base.files.durable import record_version
+from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.files.hostile import read_bytes
 from emberkeep.daemons.records.agent_files import AGENT_KIND, AGENT_VERSION
 from emberkeep.daemons.records.bound_files import ARTEFACTS_KIND, ARTEFACTS_VERSION
 from emberkeep.daemons.records.driver_spec import OUTCOME_KIND, OUTCOME_VERSION
+from emberkeep.daemons.records.record_versions import VERSIONS_KIND, VERSIONS_VERSION, read_versions
 from emberkeep.taskmanager.agent_record import RECORD_KIND as SLOTS_KIND
 from emberkeep.taskmanager.agent_record import RECORD_VERSION as SLOTS_VERSION
 
@@ -27,9 +33,16 @@ _KNOWN: Mapping[str, int] = {
     PROCESS_KIND: PROCESS_VERSION,
     ARTEFACTS_KIND: ARTEFACTS_VERSION,
     OUTCOME_KIND: OUTCOME_VERSION,
+    VERSIONS_KIND: VERSIONS_VERSION,
 }
 _HEADER_BYTES = 256
-_PLACES = ("*.record", "processes/*.record", "jobs/*/*/driver/*.record", "jobs/*/*/executors/*/*.record")
+_PLACES = (
+    "*.record",
+    "processes/*.record",
+    "jobs/*/*/*.record",
+    "jobs/*/*/driver/*.record",
+    "jobs/*/*/executors/*/*.record",
+)
 
 
 def refuse_newer_records(directory: WorkingDirectory) -> None:
@@ -38,12 +51,28 @@ def refuse_newer_records(directory: WorkingDirectory) -> None:
     Unknown kinds of records and unreadable records are ignored.
     """
     for path, kind, version in _records(directory.root):
-        if version > _KNOWN.get(kind, version):
+        if version > _KNOWN.get(kind, version) and can_be_newer(directory, path, kind):
             raise NewerFormat(
                 f"this task manager cannot start: {path} ({kind} version {version}) was written by a newer release",
                 hint=f"this release reads up to version {_KNOWN[kind]}: start the newer release again; drivers and "
                 "executors continue in the meantime",
             )
+
+
+def can_be_newer(directory: WorkingDirectory, path: Path, kind: str) -> bool:
+    """False if the user of a job has written the record at ``path``, and only claims that it is newer. Blocks.
+
+    Raises Unavailable, NewerFormat (the record about the attempt itself), Fatal.
+    """
+    try:
+        if path.parent.stat().st_uid == os.geteuid():
+            return True
+    except OSError as error:
+        raise cannot_read(path.parent, error) from error
+    job, attempt = path.relative_to(directory.jobs).parts[:2]
+    versions = read_versions(directory.jobs / job / attempt)
+    written = {OUTCOME_KIND: versions.outcome, ARTEFACTS_KIND: versions.artefacts}
+    return written.get(kind, 0) > _KNOWN[kind]
 
 
 def _records(root: Path) -> Iterator[tuple[Path, str, int]]:

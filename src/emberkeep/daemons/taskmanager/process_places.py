@@ -16,7 +16,9 @@ from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
 from emberkeep.base.os_user import OsUser
-from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, read_outcome
+from emberkeep.daemons.records.record_versions import write_versions
+from emberkeep.daemons.taskmanager.newer_records import can_be_newer
 from emberkeep.daemons.taskmanager.run_as import make_shared
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
@@ -47,13 +49,16 @@ class ProcessPlaces:
     def begin(self, key: ProcessKey, user: OsUser | None) -> None:
         """Make the directories of a process that is to run as ``user``, with its own directory empty. Blocks.
 
-        Nobody else can enter its own directory until it is handed over. For None, nothing is done. Raises OSError.
+        Nobody else can enter its own directory until it is handed over. For None, nothing is done.
+
+        Raises OSError, Unavailable, Fatal.
         """
         if user is None:
             return
         directory, logs = self.directory(key), self.log_stem(key).parent
         for place in (directory, logs):
             make_shared(place.parent, self._root.root)
+        write_versions(self._root.attempt(key.job_id, key.attempt))
         remove_tree(directory)
         directory.mkdir(mode=0o700)
         with contextlib.suppress(FileExistsError):
@@ -65,15 +70,16 @@ class ProcessPlaces:
         return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
 
     def written_outcome(self, key: DriverKey) -> AttemptOutcome | None:
-        """Return the outcome that a driver wrote; None if it wrote none or the outcome is damaged.
+        """Return the outcome that a driver wrote; None if it wrote none or the outcome is damaged or a false claim.
 
         Raises Unavailable, NewerFormat.
         """
+        path = self.directory(key) / OUTCOME_FILE
         try:
-            return read_outcome(self.directory(key) / OUTCOME_FILE)
-        except NewerFormat:
-            raise
+            return read_outcome(path)
         except Fatal as error:
+            if isinstance(error, NewerFormat) and can_be_newer(self._root, path, OUTCOME_KIND):
+                raise
             log.error("a driver's outcome is damaged", job=key.job_id, attempt=key.attempt, reason=str(error))
             return None
 
