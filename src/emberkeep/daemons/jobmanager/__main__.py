@@ -14,6 +14,7 @@ from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
+from emberkeep.daemons.jobmanager.announced_address import warn_of_announced_address
 from emberkeep.daemons.jobmanager.contending import contending_job_manager
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.process_main import Services, run_daemon
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
     """Serve until ``stop`` is set."""
     set_up_logging("jobmanager", layout.job_manager / "logs", configuration)
+    await warn_of_announced_address(configuration)
     services = Services()
     try:
         if is_highly_available(configuration):
