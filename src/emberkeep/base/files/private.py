@@ -1,4 +1,4 @@
-"""Files with a secret: only their owner may read or write them."""
+"""Files with a secret: others may not read or write them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,25 @@ def read_private(path: Path, key: str) -> str:
             f"{key}: cannot read {path}: {error.strerror or error}",
             hint="name a regular file that this user may read, not a symbolic link",
         ) from error
+
+
+def check_key_file(path: str) -> None:
+    """Raise Fatal if others can read or write a certificate's key, or if nobody finds it.
+
+    The group of a file that root owns may read it: so a system shares a key with its services.
+    """
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise Fatal(
+            f"cannot use the key {path}: {error.strerror}", hint="check the path, and that this user may read the file"
+        ) from error
+    others = 0o037 if status.st_uid == 0 else 0o077
+    if status.st_mode & others:
+        raise Fatal(
+            f"the key {path} can be read or written by others (mode {status.st_mode & 0o777:04o})",
+            hint=f"run `chmod 600 {path}`; if others may have read it, have a new certificate issued",
+        )
 
 
 def _check_private(path: Path, status: os.stat_result, key: str) -> None:

@@ -20,6 +20,7 @@ import structlog
 from emberkeep.base.clock import since_boot
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.private import check_key_file
 from emberkeep.base.tls.shown_certificate import check_shown
 
 log = structlog.get_logger(__name__)
@@ -182,23 +183,11 @@ def _contexts(files: TlsFiles, *, mutual: bool) -> _Contexts:
 
 
 def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
-    _check_private(files.key)
+    check_key_file(files.key)
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password(files.key))
     except (OSError, ssl.SSLError) as error:
         raise _unusable(files.certificate, error) from error
-
-
-def _check_private(key: str) -> None:
-    try:
-        mode = Path(key).stat().st_mode
-    except OSError as error:
-        raise _unusable(key, error) from error
-    if mode & 0o007:
-        raise Fatal(
-            f"the key {key} can be read or written by all users (mode {mode & 0o777:04o})",
-            hint=f"run `chmod 600 {key}`; if others may have read it, have a new certificate issued",
-        )
 
 
 def _no_password(path: str) -> Callable[[], str]:

@@ -143,7 +143,7 @@ def test_credentials_are_read_from_a_private_file(tmp_path: Path) -> None:
 def test_tls_checks_the_servers_certificate_and_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {name: tmp_path / name for name in ("ca-file", "certificate-file", "key-file")}
     for path in files.values():
-        path.touch()
+        path.touch(mode=0o600)
     texts = {f"high-availability.zookeeper.client.ssl.{name}": str(path) for name, path in files.items()}
     with pytest.raises(InvalidInput, match="not encrypted"):
         session_settings(configured().with_texts(texts, "test"), TOKEN)
@@ -153,6 +153,9 @@ def test_tls_checks_the_servers_certificate_and_name(tmp_path: Path, monkeypatch
     ZooKeeperSession(session_settings(enabled, TOKEN))
     assert (given["use_ssl"], given["check_hostname"], given.get("verify_certs", True)) == (True, True, True)
     assert [given[name] for name in ("ca", "certfile", "keyfile")] == [str(path) for path in files.values()]
+    files["key-file"].chmod(0o644)
+    with pytest.raises(Fatal, match="key-file can be read or written by others"):
+        session_settings(enabled, TOKEN)
     files["key-file"].unlink()
     with pytest.raises(InvalidInput, match="key-file: there is no file"):
         session_settings(enabled, TOKEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from pathlib import Path
 
@@ -86,12 +87,43 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         (TlsFiles(str(junk), str(junk), good.ca), str(junk)),
         (TlsFiles(good.certificate, good.key, str(junk)), str(junk)),
         (TlsFiles(good.certificate, other.key, good.ca), good.certificate),
-        (TlsFiles(good.certificate, str(key), good.ca), "can be read or written by all users"),
+        (TlsFiles(good.certificate, str(key), good.ca), "can be read or written by others"),
     ):
         with pytest.raises(Fatal) as caught:
             TlsLinks(files)
         assert named in caught.value.message
         assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_used"),
+    [
+        (1000, 0o600, True),
+        (1000, 0o640, False),
+        (1000, 0o660, False),
+        (0, 0o640, True),  # as Debian's group ssl-cert, and secrets of Kubernetes
+        (0, 0o660, False),
+        (0, 0o644, False),
+    ],
+)
+def test_a_key_is_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, is_used: bool
+) -> None:
+    files = cluster_tls(tmp_path / "tls").files
+    Path(files.key).chmod(mode)
+    stat = Path.stat
+
+    def owned(path: Path, **options: bool) -> os.stat_result:
+        status = list(stat(path, **options))
+        status[4] = owner
+        return os.stat_result(status)
+
+    monkeypatch.setattr(Path, "stat", owned)
+    if is_used:
+        links.server_context(files)
+    else:
+        with pytest.raises(Fatal, match="can be read or written by others"):
+            links.server_context(files)
 
 
 def test_an_encrypted_key_is_refused_and_asks_nothing(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from emberkeep.base.configuration.options import (
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
-from emberkeep.base.files.private import read_private
+from emberkeep.base.files.private import check_key_file, read_private
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def session_settings(configuration: Configuration, token: str) -> SessionSetting
     """Return the configured settings. ``token``: the cluster's.
 
     Raises InvalidInput if servers or needed credentials are missing, or if servers beyond loopback would be used
-    without protection; Fatal if the file with the credentials cannot be used.
+    without protection; Fatal if the file with the credentials, or that of a key, cannot be used.
     """
     hosts = configuration[ZOOKEEPER_QUORUM]
     if not hosts:
@@ -164,6 +164,8 @@ def _encryption(configuration: Configuration) -> Encryption | None:
             field=ZOOKEEPER_CERTIFICATE_FILE.key,
             hint=f"set both {ZOOKEEPER_CERTIFICATE_FILE.key} and {ZOOKEEPER_KEY_FILE.key}",
         )
+    if configuration[ZOOKEEPER_KEY_FILE]:
+        check_key_file(configuration[ZOOKEEPER_KEY_FILE])
     return Encryption(*(configuration[option] or None for option in files))
 
 
