@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 from emberkeep.adapters.zookeeper.access.settings import SessionSettings
 from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing_key
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
+from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.client.clusters.daemon_process import Daemon
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from tests.integration.conditions import DEADLINE
@@ -22,8 +23,8 @@ from tests.integration.conditions import DEADLINE
 class Ensemble:
     """Servers that can be killed, frozen and started again over their data."""
 
-    def __init__(self, directory: Path, count: int = 1) -> None:
-        self.servers = plan_ensemble(directory, count)
+    def __init__(self, directory: Path, count: int = 1, tls: TlsFiles | None = None) -> None:
+        self.servers = plan_ensemble(directory, count, tls)
         self._daemons: dict[int, Daemon] = {}
 
     @property

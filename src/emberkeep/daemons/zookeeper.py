@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.daemons.announcement import announce_failure
 from emberkeep.daemons.process_main import EXIT_FAILED
@@ -36,8 +37,11 @@ def _plan(arguments: list[str]) -> ServerPlan:
     parser.add_argument(
         "--peer", metavar="NUMBER:QUORUM-PORT:ELECTION-PORT", type=_peer, action="append", default=[], dest="peers"
     )
+    parser.add_argument("--certificate", default="", help="file with its certificate and key, to encrypt its links")
+    parser.add_argument("--ca", default="", help="file with the CAs that prove the other peers")
     given = parser.parse_args(arguments)
-    return ServerPlan(given.directory, given.address, given.client_port, given.number, tuple(given.peers))
+    tls = TlsFiles(given.certificate, given.certificate, given.ca) if given.certificate else None
+    return ServerPlan(given.directory, given.address, given.client_port, given.number, tuple(given.peers), tls)
 
 
 def _peer(text: str) -> Peer:

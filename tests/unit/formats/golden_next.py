@@ -91,6 +91,18 @@ SPEC_WITH_SECRETS = msgspec.structs.replace(
 )
 SPEC_WITH_NAMESPACE = msgspec.structs.replace(SPEC, namespace_claim=f"team-a.{'5' * 64}")
 ENCRYPTED_CLUSTER: ClusterRecord = msgspec.structs.replace(samples.CLUSTER, ca="/state/tls/ca.pem")
+CLUSTER_WITH_ZOOKEEPER: ClusterRecord = msgspec.structs.replace(
+    ENCRYPTED_CLUSTER,
+    zookeepers=(
+        msgspec.structs.replace(
+            samples.CLUSTER.zookeepers[0],
+            server=msgspec.structs.replace(
+                samples.CLUSTER.zookeepers[0].server,
+                tls=TlsFiles("/state/tls/node.pem", "/state/tls/node.pem", "/state/tls/ca.pem"),
+            ),
+        ),
+    ),
+)
 OUTCOME = msgspec.structs.replace(samples.OUTCOME, kind=FailureKind.SETUP, lasting=True)
 RENAME_OF_A_USER = msgspec.structs.replace(
     samples.RENAME, caller=msgspec.structs.replace(samples.RENAME.caller, user_id=1001)
@@ -193,6 +205,9 @@ FORMATS = {
     ),
     "spec-with-secrets.record": Format(lambda path: write_spec(path, SPEC_WITH_SECRETS), read_spec, SPEC_WITH_SECRETS),
     "cluster.json": Format(lambda path: write_cluster(path, ENCRYPTED_CLUSTER), read_cluster, ENCRYPTED_CLUSTER),
+    "cluster-with-zookeeper.json": Format(
+        lambda path: write_cluster(path, CLUSTER_WITH_ZOOKEEPER), read_cluster, CLUSTER_WITH_ZOOKEEPER
+    ),
     "outcome.record": Format(lambda path: write_outcome(path, OUTCOME), read_outcome, OUTCOME),
     "versions.record": Format(
         lambda path: write_versions(path.parent, VERSIONS), lambda path: read_versions(path.parent), VERSIONS

@@ -470,7 +470,7 @@ ZOOKEEPER_CA_FILE = define(
         "",
         text,
         "path",
-        "PEM file with the certificates of the authorities that may sign the servers', besides the system's.",
+        "PEM file with the certificates of the authorities that may sign the servers'. Empty: those of the system.",
     )
 )
 ZOOKEEPER_CERTIFICATE_FILE = define(

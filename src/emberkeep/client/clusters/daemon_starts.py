@@ -10,7 +10,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import CORES, ENCRYPTION, MEMORY, REST_BIND_ADDRESS, WORKING_DIRECTORY
+from emberkeep.base.configuration.options import (
+    CORES,
+    ENCRYPTION,
+    MEMORY,
+    REST_BIND_ADDRESS,
+    WORKING_DIRECTORY,
+    ZOOKEEPER_CA_FILE,
+    ZOOKEEPER_TLS,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import TaskManagerId
@@ -38,7 +46,7 @@ class DaemonStarts:
         self._layout = layout
         self._config_file = config_file
         self._say = say
-        self.zookeeper = ZooKeeperAccess(layout.zookeeper, configuration)
+        self.zookeeper = ZooKeeperAccess(layout, configuration)
         self._links: dict[str, str] = {}  # settings of their encryption
 
     def stay_unencrypted(self, shape: ClusterShape) -> None:
@@ -114,6 +122,9 @@ class DaemonStarts:
             return {}
         quorum = quorum_of(tuple(zookeeper.server for zookeeper in zookeepers))
         own = {"high-availability.type": "zookeeper", "high-availability.zookeeper.quorum": quorum}
+        tls = zookeepers[0].server.tls
+        if tls is not None:
+            own |= {ZOOKEEPER_TLS.key: "true", ZOOKEEPER_CA_FILE.key: tls.ca}
         return own | self.zookeeper.settings(leads=leads)
 
     def _arguments(self, shape: ClusterShape, own: dict[str, str]) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ class LocalCluster:
         records = () if old is None else old.zookeepers
         servers = tuple(record.server for record in records)
         if len(servers) != shape.zookeepers:
-            servers, records = plan_ensemble(self._layout.zookeeper, shape.zookeepers), ()
+            servers, records = plan_ensemble(self._layout.zookeeper, shape.zookeepers, self._starts.zookeeper.tls()), ()
         if sum(record.daemon.is_running for record in records) < shape.zookeepers:
             self._say("starting ZooKeeper")
         found, launched = [], []

@@ -1,4 +1,4 @@
-"""The credentials of a local cluster for its own ZooKeeper, and the rule for unsigned records of release 0.1.0.
+"""Access of a local cluster to its own ZooKeeper: credentials, encryption, and the rule for records of release 0.1.0.
 
 The credentials are in a file, which the daemons read: other users could read the arguments of a process.
 """
@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from pathlib import Path
 
+from emberkeep.base.configuration.layout import StateLayout, TlsFiles
 from emberkeep.base.configuration.options import (
+    ENCRYPTION,
+    REST_ADDRESS,
+    REST_BIND_ADDRESS,
+    TLS_CA,
+    TLS_CERTIFICATE,
+    TLS_KEY,
     ZOOKEEPER_AUTHORIZATION,
     ZOOKEEPER_AUTHORIZATION_FILE,
     ZOOKEEPER_RECORDS,
@@ -18,18 +24,21 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict
 from emberkeep.base.files.durable import create_file
+from emberkeep.client.endpoint import is_loopback
 
+_OTHERS_CERTIFICATES = (TLS_CERTIFICATE, TLS_KEY, TLS_CA)
 _OWN_KEYS = (ZOOKEEPER_AUTHORIZATION, ZOOKEEPER_AUTHORIZATION_FILE, ZOOKEEPER_SASL)
 
 
 class ZooKeeperAccess:
-    """Access to the servers whose data are below ``directory``.
+    """Access to the servers whose data are in the ZooKeeper directory of ``layout``.
 
     Credentials that the user has configured are used instead of new ones. So is a configured rule for unsigned records.
     """
 
-    def __init__(self, directory: Path, configuration: Configuration) -> None:
-        self._directory = directory
+    def __init__(self, layout: StateLayout, configuration: Configuration) -> None:
+        self._layout, self._configuration = layout, configuration
+        self._directory = directory = layout.zookeeper
         self._file = directory / "login"
         self._unsigned = directory / "unsigned-records"  # exists until the records of release 0.1.0 are signed
         self._makes_login = not any(option.key in configuration.settings for option in _OWN_KEYS)
@@ -52,6 +61,20 @@ class ZooKeeperAccess:
             self._unsigned.touch(mode=0o600)
         with contextlib.suppress(Conflict):
             create_file(self._file, f"digest:emberkeep:{secrets.token_urlsafe(24)}\n".encode())
+
+    def tls(self) -> TlsFiles | None:
+        """Return the files with which the servers encrypt; make what is missing of the cluster's own CA.
+
+        None if the cluster does not encrypt, or if others issue its certificates. Blocks. Raises Fatal, InvalidInput.
+        """
+        configuration = self._configuration
+        if configuration[ENCRYPTION] != "tls" or any(configuration[option] for option in _OTHERS_CERTIFICATES):
+            return None
+        from emberkeep.base.tls.authority import Authority
+
+        reached = (configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS])
+        Authority(self._layout.tls).ensure((), may_make_ca=all(map(is_loopback, reached)))
+        return self._layout.tls_files
 
     def signed(self) -> None:
         """Record that a leader has signed all records."""

@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
+from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 
 READY_TIMEOUT = 120.0  # seconds; a JVM starts slowly on a busy machine
@@ -21,7 +23,10 @@ _ADDRESS = "127.0.0.1"
 
 
 class ZooKeeperServer(Compatible, frozen=True, kw_only=True):
-    """One server of an ensemble, with its data directory and the ports that it binds."""
+    """One server of an ensemble, with its data directory and the ports that it binds.
+
+    ``tls``: certificate and key, in one file, and the CA that proves them; None: the server does not encrypt.
+    """
 
     number: int
     directory: str
@@ -29,6 +34,7 @@ class ZooKeeperServer(Compatible, frozen=True, kw_only=True):
     client_port: int
     quorum_port: int
     election_port: int
+    tls: TlsFiles | None = None
 
     @property
     def connect(self) -> str:
@@ -36,8 +42,8 @@ class ZooKeeperServer(Compatible, frozen=True, kw_only=True):
         return f"{self.address}:{self.client_port}"
 
 
-def plan_ensemble(directory: Path, count: int) -> tuple[ZooKeeperServer, ...]:
-    """Return servers on ports that are free now. Raises Fatal."""
+def plan_ensemble(directory: Path, count: int, tls: TlsFiles | None = None) -> tuple[ZooKeeperServer, ...]:
+    """Return servers on ports that are free now. ``tls``: see ``ZooKeeperServer``. Raises Fatal."""
     ports = iter(_free_ports(_ADDRESS, 3 * count))
     return tuple(
         ZooKeeperServer(
@@ -47,6 +53,7 @@ def plan_ensemble(directory: Path, count: int) -> tuple[ZooKeeperServer, ...]:
             client_port=next(ports),
             quorum_port=next(ports),
             election_port=next(ports),
+            tls=tls,
         )
         for number in range(1, count + 1)
     )
@@ -65,6 +72,8 @@ def start_server(server: ZooKeeperServer, servers: tuple[ZooKeeperServer, ...]) 
         *("--client-port", str(server.client_port)),
         *("--number", str(server.number)),
     ]
+    if server.tls is not None:
+        arguments += ["--certificate", server.tls.certificate, "--ca", server.tls.ca]
     if len(servers) > 1:
         for peer in servers:
             arguments += ["--peer", f"{peer.number}:{peer.quorum_port}:{peer.election_port}"]
@@ -86,10 +95,11 @@ async def wait_until_serving(server: ZooKeeperServer, daemon: Daemon) -> None:
 
 
 async def is_serving(server: ZooKeeperServer) -> bool:
-    """True if the server serves clients now."""
+    """True if the server serves clients now. Raises Fatal if the CA that proves it cannot be read."""
+    tls = None if server.tls is None else client_context(server.tls.ca)
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT):
-            reader, writer = await asyncio.open_connection(server.address, server.client_port)
+            reader, writer = await asyncio.open_connection(server.address, server.client_port, ssl=tls)
             try:
                 writer.write(b"srvr")
                 answer = await reader.read()

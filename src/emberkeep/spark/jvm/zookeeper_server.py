@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
 from emberkeep.spark.distribution import spark_home
@@ -33,13 +34,17 @@ class Peer:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """One server. If ``peers`` is empty, it runs standalone; otherwise it is the peer with ``number``."""
+    """One server. If ``peers`` is empty, it runs standalone; otherwise it is the peer with ``number``.
+
+    ``tls`` encrypts its links to clients and peers, with certificate and key in one file; None: they are not encrypted.
+    """
 
     directory: Path
     address: str
     client_port: int
     number: int = 1
     peers: tuple[Peer, ...] = ()
+    tls: TlsFiles | None = None
 
 
 def prepare_server(plan: ServerPlan, environ: Mapping[str, str]) -> list[str]:
@@ -80,8 +85,7 @@ def _configuration(plan: ServerPlan, data: Path) -> str:
         "minSessionTimeout": 2 * TICK_MS,
         "maxSessionTimeout": _MAX_SESSION_MS,
         "dataDir": data,
-        "clientPort": plan.client_port,
-        "clientPortAddress": plan.address,
+        **(_open_port(plan) if plan.tls is None else _encrypted_port(plan, plan.tls)),
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr",
         "autopurge.purgeInterval": 1,  # hours
@@ -92,4 +96,40 @@ def _configuration(plan: ServerPlan, data: Path) -> str:
         settings |= {
             f"server.{peer.number}": f"{plan.address}:{peer.quorum_port}:{peer.election_port}" for peer in plan.peers
         }
+        settings |= (
+            {}
+            if plan.tls is None
+            else {
+                "sslQuorum": "true",
+                "sslQuorumReloadCertFiles": "true",
+                **_proofs("ssl.quorum.", plan.tls),
+            }
+        )
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _open_port(plan: ServerPlan) -> dict[str, object]:
+    return {"clientPort": plan.client_port, "clientPortAddress": plan.address}
+
+
+def _encrypted_port(plan: ServerPlan, tls: TlsFiles) -> dict[str, object]:
+    """Clients show no certificates: they have credentials. A renewed certificate is used for the next connection."""
+    return {
+        "secureClientPort": plan.client_port,
+        "secureClientPortAddress": plan.address,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.clientAuth": "none",
+        "client.certReload": "true",
+        **_proofs("ssl.", tls),
+    }
+
+
+def _proofs(prefix: str, tls: TlsFiles) -> dict[str, object]:
+    return {
+        f"{prefix}protocol": "TLSv1.3",
+        f"{prefix}enabledProtocols": "TLSv1.3",
+        f"{prefix}keyStore.location": tls.certificate,
+        f"{prefix}keyStore.type": "PEM",
+        f"{prefix}trustStore.location": tls.ca,
+        f"{prefix}trustStore.type": "PEM",
+    }

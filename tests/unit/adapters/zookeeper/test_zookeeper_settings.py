@@ -8,7 +8,8 @@ import pytest
 
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.zookeeper import session
-from emberkeep.adapters.zookeeper.access.settings import Login, session_settings
+from emberkeep.adapters.zookeeper.access.encrypted_connections import EncryptedHandler
+from emberkeep.adapters.zookeeper.access.settings import Encryption, Login, session_settings
 from emberkeep.adapters.zookeeper.layout import (
     KeyNode,
     decode_node,
@@ -151,8 +152,9 @@ def test_tls_checks_the_servers_certificate_and_name(tmp_path: Path, monkeypatch
     given: dict[str, object] = {}
     monkeypatch.setattr(session, "KazooClient", lambda **options: given.update(options))
     ZooKeeperSession(session_settings(enabled, TOKEN))
-    assert (given["use_ssl"], given["check_hostname"], given.get("verify_certs", True)) == (True, True, True)
-    assert [given[name] for name in ("ca", "certfile", "keyfile")] == [str(path) for path in files.values()]
+    handler = given["handler"]
+    assert isinstance(handler, EncryptedHandler)
+    assert handler.encryption == Encryption(*(str(path) for path in files.values()))
     files["key-file"].chmod(0o644)
     with pytest.raises(Fatal, match="key-file can be read or written by others"):
         session_settings(enabled, TOKEN)
