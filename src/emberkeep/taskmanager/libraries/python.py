@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 from pathlib import Path
 
-from emberkeep.base.errors import Fatal
+from emberkeep.base.clock import since_boot
+from emberkeep.base.errors import Damaged, Fatal
+from emberkeep.base.files.hostile import read_bytes
 from emberkeep.base.os_user import OsUser, credentials_of, environment_for
 from emberkeep.jobs.interpreter import PACKING_HINT
 
@@ -15,6 +18,7 @@ START_SECONDS = 120.0
 _MOST_LINKS = 40  # the kernel's limit
 _PROGRAM = "import encodings, sys; print('%d.%d' % sys.version_info[:2])"
 _LAST_CHARACTERS = 600
+_MOST_OUTPUT = 64 * 1024  # bytes of each stream, and of pyvenv.cfg: all are the job's
 
 
 def check_interpreter(environment: Path, path: str, archive: str, python: str, user: OsUser | None = None) -> None:
@@ -69,11 +73,13 @@ def _start(interpreter: Path, environment: Path, path: str, archive: str, user: 
         reason = f"cannot be started: {error.strerror}"
         raise Fatal(f"{path} in {archive} {reason}", hint=PACKING_HINT) from error
     try:
-        out, err = process.communicate(timeout=START_SECONDS)
+        out, err = _output(process)
     except subprocess.TimeoutExpired:
         raise Fatal(f"{path} in {archive} does not start within {START_SECONDS:g} s", hint=PACKING_HINT) from None
     finally:
         _end(process)
+    if max(len(out), len(err)) > _MOST_OUTPUT:
+        raise Fatal(f"{path} in {archive} prints too much to be Python", hint=PACKING_HINT)
     if process.returncode != 0:
         said = err.decode(errors="replace").strip()[-_LAST_CHARACTERS:]
         home = _absent_home(environment)
@@ -82,17 +88,43 @@ def _start(interpreter: Path, environment: Path, path: str, archive: str, user: 
     return out.decode(errors="replace").strip()
 
 
+def _output(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Return what a process prints until it ends, or until it has printed too much. Raises TimeoutExpired."""
+    deadline = since_boot() + START_SECONDS
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+    out, err = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, out)
+        selector.register(process.stderr, selectors.EVENT_READ, err)
+        while selector.get_map() and max(len(out), len(err)) <= _MOST_OUTPUT:
+            ready = selector.select(max(0.0, deadline - since_boot()))
+            if not ready:
+                raise subprocess.TimeoutExpired(process.args, START_SECONDS)
+            for key, _ in ready:
+                chunk = os.read(key.fd, _MOST_OUTPUT)
+                key.data.extend(chunk)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+    if max(len(out), len(err)) <= _MOST_OUTPUT:
+        process.wait(max(0.0, deadline - since_boot()))
+    return bytes(out), bytes(err)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def _absent_home(environment: Path) -> str:
     """Return the interpreter's home directory from ``pyvenv.cfg`` if it does not exist here, else ""."""
     try:
-        lines = (environment / "pyvenv.cfg").read_text("utf-8", "replace").splitlines()
-    except OSError:
+        lines = read_bytes(environment / "pyvenv.cfg", _MOST_OUTPUT).decode("utf-8", "replace").splitlines()
+    except (OSError, Damaged):
         return ""
     for line in lines:
         name, _, value = line.partition("=")

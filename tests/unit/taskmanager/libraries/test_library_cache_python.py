@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Fatal
+from emberkeep.taskmanager.libraries import python
 from emberkeep.taskmanager.libraries.cache import PYTHON
 from emberkeep.taskmanager.libraries.python import check_interpreter
 
@@ -18,8 +19,8 @@ def environment(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(environment: Path, python: str = PYTHON) -> None:
-    check_interpreter(environment, "bin/python", "env.tar.gz", python)
+def check(environment: Path) -> None:
+    check_interpreter(environment, "bin/python", "env.tar.gz", PYTHON)
 
 
 def program(environment: Path, text: str) -> None:
@@ -79,4 +80,30 @@ def test_what_does_not_find_its_standard_library(environment: Path) -> None:
 def test_another_python_than_the_drivers(environment: Path) -> None:
     program(environment, "echo 3.6")
     with pytest.raises(Fatal, match=f"is Python 3.6, but this cluster's drivers run Python {PYTHON}"):
+        check(environment)
+
+
+@pytest.mark.req("SEC-8")
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_a_program_that_prints_without_end_is_ended(environment: Path, stream: str) -> None:
+    """Its output is in the task manager's memory."""
+    program(environment, f"exec yes >&{stream}")
+    with pytest.raises(Fatal, match="prints too much to be Python"):
+        check(environment)
+
+
+@pytest.mark.req("SEC-8")
+def test_a_program_that_does_not_end_is_ended(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python, "START_SECONDS", 0.2)
+    for text in ("sleep 600", "exec >&- 2>&-; sleep 600"):
+        program(environment, text)
+        with pytest.raises(Fatal, match="does not start within"):
+            check(environment)
+
+
+@pytest.mark.req("SEC-8")
+def test_a_description_that_has_no_end_is_not_read(environment: Path) -> None:
+    program(environment, "exit 1")
+    (environment / "pyvenv.cfg").symlink_to("/dev/zero")
+    with pytest.raises(Fatal, match="does not start"):
         check(environment)
