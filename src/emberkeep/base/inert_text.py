@@ -12,6 +12,17 @@ _INERT = {
 }
 
 
+_INERT_JSON = {code: f"\\u{code:04x}" for code in _INERT}
+
+
+def inert_json(text: str) -> str:
+    """Return JSON of the same meaning without control characters. ``text``: JSON whose only ones are in its strings.
+
+    Encoders escape those below U+0020 only; terminals obey others, too.
+    """
+    return text.translate(_INERT_JSON)
+
+
 def inert(text: str) -> str:
     """Return the text with control characters, except newlines and tabs, as escapes: ``\\x1b`` is shown, not obeyed."""
     return text.translate(_INERT)

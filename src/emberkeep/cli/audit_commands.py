@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.inert_text import inert_json
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
@@ -112,7 +113,7 @@ def _print(entries: list[AuditEntry], output: OutputFormat, *, is_first: bool) -
         import msgspec
 
         for entry in entries:
-            sys.stdout.write(msgspec.json.encode(entry).decode() + "\n")
+            sys.stdout.write(inert_json(msgspec.json.encode(entry).decode()) + "\n")
     elif is_first:
         if entries:
             print_table(_COLUMNS, [_row(entry) for entry in entries])

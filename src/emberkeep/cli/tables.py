@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from emberkeep.base.inert_text import inert
+from emberkeep.base.inert_text import inert, inert_json
 from emberkeep.cli.messages import print_line
 
 _PIPE_WIDTH = 10_000  # columns; so wide that no cell is shortened for programs
@@ -22,7 +22,7 @@ def print_json(value: Any) -> None:
     """Print ``value``, anything that msgspec can encode, as JSON. A REST body keeps the API's field names."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.write(inert_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
