@@ -14,7 +14,7 @@ from tests.integration.spark.conftest import DriverRunner
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("SEC-10")]
 
 _SCRIPT = """
-import json, os, socket, struct, threading
+import json, os, socket, struct, threading, zlib
 from pathlib import Path
 import psutil
 from py4j.java_gateway import GatewayParameters, JavaGateway
@@ -45,6 +45,18 @@ def wiretap(url):
     threading.Thread(target=accept, args=(listener, (host, int(port))), daemon=True).start()
     return f"{endpoint}@127.0.0.1:{listener.getsockname()[1]}"
 
+def unpacked(data):
+    # what Python workers spill: frames, each compressed
+    found = b""
+    while len(data) > 4:
+        length = struct.unpack("!i", data[:4])[0]
+        try:
+            found += zlib.decompress(data[4 : 4 + length])
+        except zlib.error:
+            pass
+        data = data[4 + length :]
+    return found
+
 def readable(directories):
     found = {}
     for directory in directories:
@@ -55,11 +67,14 @@ def readable(directories):
                 except FileNotFoundError:
                     continue
                 kind = "broadcast" if Path(parent).name.startswith("pyspark-") else name.split("_")[0]
+                if "python" in Path(parent).parts:
+                    kind, data = "python", unpacked(data)
                 found[kind] = found.get(kind, False) or MARKER.encode() in data
     return found
 
 executors.way_to_driver = wiretap
 builder = SparkSession.builder.config("spark.shuffle.spill.numElementsForceSpillThreshold", "50000")
+builder = builder.config("spark.python.worker.memory", "1m")
 for compressed in ("shuffle", "shuffle.spill", "rdd", "broadcast"):
     builder = builder.config(f"spark.{compressed}.compress", "false")
 spark = builder.getOrCreate()
@@ -72,6 +87,17 @@ def while_sorted(rows):
 lines = spark.range(200000).select(concat(lit(MARKER), col("id")).alias("line"))
 during = lines.repartition(1).sortWithinPartitions(col("line").desc()).rdd.mapPartitions(while_sorted).first()
 broadcast = spark.sparkContext.broadcast([MARKER] * 1000)
+def while_merged(groups):
+    number, _ = next(groups)
+    yield number, readable(local)
+
+pairs = spark.sparkContext.parallelize(range(50000), 1).map(lambda number: (number % 5000, MARKER + str(number)))
+merged = dict(pairs.groupByKey(1).mapPartitions(while_merged).collect())
+(found,) = merged.values()
+during.update(python=found.get("python", False), spilled="python" in found)
+longest = spark.sparkContext.parallelize(range(30000), 1).map(lambda number: (0, MARKER + str(number)))
+((_, longest),) = longest.groupByKey(1).collect()
+assert len(list(longest)) == 30000
 numbers = spark.sparkContext.parallelize(range(10), 1)
 kept = numbers.map(lambda number: broadcast.value[number]).persist(StorageLevel.DISK_ONLY)
 assert set(kept.collect()) == {MARKER}
@@ -138,7 +164,8 @@ def test_data_is_readable_on_no_link_and_in_no_local_file_of_spark(
     results = done.results()
     # Without encryption, the same attackers read everything: they look in the right places.
     readable = encryption == "off"
-    assert results["files"] == dict.fromkeys(("broadcast", "rdd", "shuffle", "temp"), readable)
+    assert results["files"].pop("spilled"), "Python workers have spilled"
+    assert results["files"] == dict.fromkeys(("broadcast", "python", "rdd", "shuffle", "temp"), readable)
     assert results["link"] is readable
     assert results["ciphers"] == ("true" if encryption == "by default" else None)
     assert results["worker"] == "err"

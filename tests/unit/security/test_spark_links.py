@@ -55,6 +55,7 @@ def test_links_and_files_are_encrypted_by_default() -> None:
     assert conf["spark.network.crypto.saslFallback"] == "false", "no link without encryption after a failed handshake"
     assert conf["spark.network.crypto.cipher"] == "AES/GCM/NoPadding"
     assert "-Dspark.network.crypto.enabled=true" in executor_java_options(conf)
+    assert "-Dspark.io.encryption.enabled=true" in executor_java_options(conf), "its task manager encrypts for Python"
 
 
 def test_settings_of_the_user_win() -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.link_security import (
+    FILE_ENCRYPTION,
     SECRET_KEY,
     SSL_PREFIX,
     authentication,
@@ -34,7 +35,7 @@ _DECOMMISSION_SIGNAL = "spark.executor.decommission.signal"
 _MEMORY = re.compile(r"^\s*(\d+)\s*([kmgtp]?)b?\s*$", re.IGNORECASE)
 _KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
 # An executor needs these before it can fetch the other settings from the driver; see SparkConf.isExecutorStartupConf.
-_STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.", SSL_PREFIX)
+_STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.", SSL_PREFIX, FILE_ENCRYPTION)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.executors import cordon, scheduler_control
+from emberkeep.spark.executors.encrypted_spills import encrypt_spills
 from emberkeep.spark.files.job_files import attach
-from emberkeep.spark.jvm.configuration import MergedConfiguration, application, master_configuration, merge
+from emberkeep.spark.jvm.configuration import MergedConfiguration, application, is_true, master_configuration, merge
 from emberkeep.spark.jvm.driver_command import PLACEHOLDER_MASTER, JvmPlan, plan_jvm
 from emberkeep.spark.jvm.driver_jvm import DriverJvm, replace_launch_gateway, start_jvm
 from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
+from emberkeep.spark.jvm.link_security import FILE_ENCRYPTION
 from emberkeep.spark.jvm.state_gateway_conf import (
     NAMESERVICES,
     TLS_FILE,
@@ -147,6 +149,8 @@ class ContextHook:
         started = application(
             configuration, context.applicationId, port, self._settings, context.sparkUser(), context.pythonExec
         )
+        if is_true(configuration, FILE_ENCRYPTION):
+            encrypt_spills()  # of lists that this process receives
         self.context = context
         self._application = started
         self._listener.application_started(started)

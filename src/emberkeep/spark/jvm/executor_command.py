@@ -11,9 +11,11 @@ from pathlib import Path
 
 from emberkeep.api.function_link import EXECUTOR_VARIABLE
 from emberkeep.spark.distribution import class_path, spark_home
+from emberkeep.spark.executors.encrypting_python_daemon import MODULE as ENCRYPTING_PYTHON_DAEMON
 from emberkeep.spark.executors.python_daemon import MODULE as PYTHON_DAEMON
 from emberkeep.spark.files.job_files import folder_links
 from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.jvm.link_security import FILE_ENCRYPTION
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 
 BACKEND_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -138,7 +140,8 @@ def backend_options(launch: ExecutorLaunch) -> list[str]:
     if launch.auth_secret is not None and "-Dspark.authenticate=true" not in options:
         options.append("-Dspark.authenticate=true")
     if launch.named_python in {"", launch.python}:  # another interpreter may not have Emberkeep
-        options.append(f"-Dspark.python.daemon.module={PYTHON_DAEMON}")  # settings of the driver override it
+        daemon = ENCRYPTING_PYTHON_DAEMON if f"-D{FILE_ENCRYPTION}=true" in options else PYTHON_DAEMON
+        options.append(f"-Dspark.python.daemon.module={daemon}")  # settings of the driver override it
     return options
 
 

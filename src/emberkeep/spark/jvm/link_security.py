@@ -18,7 +18,8 @@ _LINKS = {
     # Otherwise, whoever disturbs the handshake gets a connection that is authenticated but not encrypted.
     "spark.network.crypto.saslFallback": "false",
 }
-_FILES = {"spark.io.encryption.enabled": "true"}
+FILE_ENCRYPTION = "spark.io.encryption.enabled"
+_FILES = {FILE_ENCRYPTION: "true"}
 # Spark reads the passwords of `spark.ssl.rpc` from these variables of an executor.
 _PASSWORD_VARIABLES = {
     "keyPassword": "_SPARK_SSL_RPC_KEY_PASSWORD",

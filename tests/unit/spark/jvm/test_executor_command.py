@@ -105,3 +105,21 @@ def test_class_archive_that_is_gone_is_not_used(tmp_path: Path) -> None:
     assert archive_options(tmp_path / "gone.jsa") == []
     (tmp_path / "there.jsa").touch()
     assert f"-XX:SharedArchiveFile={tmp_path / 'there.jsa'}" in archive_options(tmp_path / "there.jsa")
+
+
+@pytest.mark.req("SEC-10")
+@pytest.mark.parametrize(
+    ("named", "options", "encrypts"),
+    [
+        ("", ("-Dspark.io.encryption.enabled=true",), True),
+        ("", ("-Dspark.io.encryption.enabled=false",), False),
+        ("", (), False),
+        ("./environment/bin/python", ("-Dspark.io.encryption.enabled=true",), False),  # it may lack the module
+    ],
+)
+def test_python_workers_encrypt_what_they_spill_where_spark_does(
+    launch: ExecutorLaunch, named: str, options: tuple[str, ...], encrypts: bool
+) -> None:
+    argv, _ = executor_command(dataclasses.replace(launch, named_python=named, java_options=options))
+    module = "emberkeep.spark.executors.encrypting_python_daemon"
+    assert (f"-Dspark.python.daemon.module={module}" in argv) is encrypts
