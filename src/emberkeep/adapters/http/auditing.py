@@ -53,6 +53,11 @@ def logging_refusals(now: Callable[[], float] = since_boot) -> Middleware:
 
     The number of the others is logged with the first refusal after that minute.
     """
+    return auditing(refusal_log(now))
+
+
+def refusal_log(now: Callable[[], float] = since_boot) -> Callable[[Entry], None]:
+    """Return what ``logging_refusals`` does with each entry."""
     refusals = Refusals()
 
     def note(entry: Entry) -> None:
@@ -69,7 +74,7 @@ def logging_refusals(now: Callable[[], float] = since_boot) -> Middleware:
                         count=each.count,
                     )
 
-    return auditing(note)
+    return note
 
 
 def _is_change(request: web.Request) -> bool:

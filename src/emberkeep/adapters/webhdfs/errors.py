@@ -9,6 +9,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from emberkeep.adapters.webhdfs.answers import json_response
+from emberkeep.adapters.webhdfs.refusals import REFUSED
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.local_state.errors import Exists, Fenced, IsADirectory, NotADirectory, NotEmpty
 
@@ -44,4 +45,7 @@ def error_response(error: EmberkeepError) -> web.Response:
         "javaClassName": java_class,
         "message": str(error)[:_LONGEST_MESSAGE],
     }
-    return json_response({"RemoteException": remote}, status=status)
+    answer = json_response({"RemoteException": remote}, status=status)
+    if isinstance(error, NotAllowed | InvalidInput):
+        answer[REFUSED] = error.message
+    return answer

@@ -29,6 +29,7 @@ from emberkeep.adapters.webhdfs.answers import (
 )
 from emberkeep.adapters.webhdfs.bodies import IDLE_SECONDS, body, gathered
 from emberkeep.adapters.webhdfs.errors import error_response
+from emberkeep.adapters.webhdfs.refusals import logging_gateway_refusals
 from emberkeep.adapters.webhdfs.request import PREFIX, WebHdfsRequest, read_request
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.local_state.errors import Exists
@@ -92,7 +93,7 @@ class WebHdfs:
 
     def application(self) -> web.Application:
         """Return an application that answers only WebHDFS requests, so it needs a separate port."""
-        app = web.Application()
+        app = web.Application(middlewares=[logging_gateway_refusals()])
         app.router.add_route("*", PREFIX + "{path:.*}", self._answer)
         app.on_response_prepare.append(_without_content_type)
         return app

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.webhdfs import protocol as webhdfs
@@ -129,6 +130,31 @@ def test_the_credential_is_taken_as_token_and_as_user(port: Port) -> None:
         assert status == 403
         assert json.loads(body)["RemoteException"]["exception"] == "AccessControlException"
         assert shown.rpartition(".")[2] not in body.decode()
+
+
+@pytest.mark.req("SEC-15")
+def test_refusals_are_logged_without_the_credential_and_ordinary_errors_are_not(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        port = Port(tmp_path)
+        try:
+            shown = credential(SECRET, EXECUTOR)
+            wrong = f"{shown[:-4]}0000"
+            for name in ("missing", "d"):
+                port.ask("GET", target(name, "GETFILESTATUS"))
+            port.ask("GET", target("d", "GETFILESTATUS", shown=wrong))
+            port.ask("GET", target("d", "GETFILESTATUS").replace(f"/{JOB}/", f"/{'0' * 32}/"))
+            for _ in range(20):
+                port.ask("GET", f"/webhdfs/v1/{JOB}/own/d?op=OPEN")
+        finally:
+            port.close()
+    refused = [line for line in logs if line["event"] == "refused a request"]
+    assert [(line["action"], line["status"]) for line in refused[:2]] == [
+        ("GET GETFILESTATUS", 403),
+        ("GET GETFILESTATUS", 400),
+    ]
+    assert "does not belong to job" in refused[1]["reason"]
+    assert len(refused) == 4, "three of a kind in a minute"
+    assert shown.rpartition(".")[2][:-4] not in str(logs)
 
 
 def test_a_part_of_a_file(port: Port) -> None:
