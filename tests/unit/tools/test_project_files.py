@@ -92,3 +92,32 @@ def test_the_dev_container_has_the_python_and_java_of_the_hosted_run() -> None:
 
 def test_the_version_is_the_same_in_the_package_and_in_its_metadata() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == emberkeep.__version__
+
+
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
+_PINNED = re.compile(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+( ; .+)? \\(\n    --hash=sha256:[0-9a-f]{64}( \\)?)+")
+
+
+@pytest.mark.req("SEC-20")
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_each_dependency_is_locked_with_its_hashes(lock: Path) -> None:
+    text = "\n".join(line for line in lock.read_text().splitlines() if line and not line.lstrip().startswith("#"))
+    entries = re.split(r"\n(?=\S)", text)
+    assert entries
+    assert [entry for entry in entries if not _PINNED.fullmatch(entry)] == []
+
+
+@pytest.mark.req("SEC-20")
+def test_a_release_is_locked_listed_and_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = set(re.findall(r"^([A-Za-z0-9._-]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    named = {re.split(r"[^A-Za-z0-9._-]", each)[0] for each in project["dependencies"]}
+    assert {name.lower().replace("_", "-") for name in named} <= locked
+    recipes = re.sub(r"\\\n\s*", "", (ROOT / "Makefile").read_text())
+    installs = re.findall(r".*pip[_ ]install.* -r .*", recipes, re.IGNORECASE)
+    assert len(installs) == 2
+    assert all("--require-hashes" in line for line in installs)
+    listing = next(line for line in recipes.splitlines() if "cyclonedx_py requirements" in line)
+    check = next(line for line in recipes.splitlines() if "/pip-audit " in line)
+    assert "requirements.lock" in listing
+    assert {"requirements.lock", "requirements-dev.lock"} <= set(check.split())
