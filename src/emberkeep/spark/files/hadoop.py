@@ -47,6 +47,7 @@ class HadoopFiles:
         self._discard = jvm.java.io.OutputStream.nullOutputStream
         self._zip = jvm.java.util.zip.ZipInputStream
         self._manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        self._private = jvm.org.apache.hadoop.fs.permission.FsPermission("700")
         self._gateway = spark.sparkContext._gateway
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
         default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(self._configuration)
@@ -140,7 +141,7 @@ class HadoopFiles:
         aside = f"{location}.tmp"
         with _translated(location):
             path, system = self._reach(aside)
-            system.mkdirs(path.getParent())
+            self._make(system, path.getParent())
             stream = system.create(path, True)
             try:
                 stream.write(data)
@@ -204,11 +205,16 @@ class HadoopFiles:
             return SavepointFile(path=location, size=size, sha256=bytes(digest.digest()).hex())
 
     def make_directories(self, directories: Iterable[str]) -> None:
+        """Create directories that only their owner can use, with missing parents as Hadoop creates them."""
         for directory in directories:
             with _translated(directory):
                 path, system = self._reach(directory)
-                if not system.mkdirs(path):
+                if not self._make(system, path):
                     raise Fatal(f"cannot create directory {directory}", hint="check the permissions there")
+
+    def _make(self, system: Any, path: Any) -> bool:
+        """Hadoop's default is a directory that all users can read, whatever the umask of this process is."""
+        return bool(system.mkdirs(path, self._private))
 
     def sync_tree(self, root: str, directories: Iterable[str]) -> None:
         """Make these directories below ``root``, and their entries, survive a power loss."""

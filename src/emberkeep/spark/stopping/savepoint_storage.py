@@ -80,7 +80,7 @@ class DirectoryStorage:
         self._files = files
 
     def prepare(self, names: Iterable[str]) -> None:
-        self._files.make_directories(self._directories(names))
+        self._files.make_directories([self._root, *self._directories(names)])
 
     def save(self, source: str, name: str) -> SavepointFile:
         return _named(name, self._files.copy(source, self._at(name)))
