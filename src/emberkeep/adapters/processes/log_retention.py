@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from pathlib import Path
 
 import structlog
@@ -15,6 +18,7 @@ from emberkeep.base.files.hostile import remove_tree
 log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 60.0
+_MOST_FILES = 10_000  # of a folder, which a job may have filled, that are looked at
 _QUIET_SECONDS = 3600.0  # logs that were written within this time may still be read
 
 
@@ -52,13 +56,35 @@ def prune_once(directory: Path, retained: int, live: AbstractSet[str]) -> list[s
 
 
 def _last_change(job: Path) -> float | None:
-    """Return when a file in a job's folder was last changed; None if that cannot be read now."""
-    newest = 0.0
+    """Return when a file in a job's folder was last changed; None if that cannot be read now.
+
+    The job can give its files any time: one to come counts as now.
+    """
+    newest, now = 0.0, time.time()
     try:
-        for path in (job, *job.glob("*"), *job.glob("*/*")):
+        for path in _within(job):
             with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
-                newest = max(newest, path.lstat().st_mtime)
+                newest = max(newest, min(now, path.lstat().st_mtime))
     except OSError as error:
         log.warning("cannot examine the logs of a job now; they are kept", directory=str(job), reason=error.strerror)
         return None
     return newest
+
+
+def _within(job: Path) -> Iterator[Path]:
+    """Yield a job's folder, the folders of its attempts, and their files. Raises OSError."""
+    yield job
+    for attempt in _entries(job):
+        yield attempt
+        yield from _entries(attempt)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing if it is no folder, is a link or may not be read. Raises OSError."""
+    try:
+        if folder.is_symlink():
+            return []
+        with os.scandir(folder) as found:
+            return [Path(entry.path) for entry in islice(found, _MOST_FILES)]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []

@@ -21,8 +21,8 @@ from emberkeep.base.files.durable import record_version
 from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.files.hostile import read_bytes
 from emberkeep.daemons.records.agent_files import AGENT_KIND, AGENT_VERSION
-from emberkeep.daemons.records.bound_files import ARTEFACTS_KIND, ARTEFACTS_VERSION
-from emberkeep.daemons.records.driver_spec import OUTCOME_KIND, OUTCOME_VERSION
+from emberkeep.daemons.records.bound_files import ARTEFACTS_FILE, ARTEFACTS_KIND, ARTEFACTS_VERSION
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION
 from emberkeep.daemons.records.record_versions import VERSIONS_KIND, VERSIONS_VERSION, read_versions
 from emberkeep.taskmanager.agent_record import RECORD_KIND as SLOTS_KIND
 from emberkeep.taskmanager.agent_record import RECORD_VERSION as SLOTS_VERSION
@@ -40,8 +40,10 @@ _PLACES = (
     "*.record",
     "processes/*.record",
     "jobs/*/*/*.record",
-    "jobs/*/*/driver/*.record",
-    "jobs/*/*/executors/*/*.record",
+    # By name: a job may have filled these directories.
+    f"jobs/*/*/driver/{OUTCOME_FILE}",
+    f"jobs/*/*/driver/{ARTEFACTS_FILE}",
+    f"jobs/*/*/executors/*/{ARTEFACTS_FILE}",
 )
 
 

@@ -9,9 +9,11 @@ and does not affect the logs of other jobs.
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -27,6 +29,7 @@ _FILES: tuple[tuple[re.Pattern[str], LogKind], ...] = (
     (re.compile(r"executor-(?P<executor>\d+)\.stdout"), LogKind.EXECUTOR_STDOUT),
     (re.compile(r"executor-(?P<executor>\d+)\.stderr"), LogKind.EXECUTOR_STDERR),
 )
+_MOST_FILES = 10_000  # of a directory, which a job may have filled
 _ATTEMPT = re.compile(r"[0-9]{1,9}")
 _PROCESS_LOG = re.compile(r"[a-z]+\.(log(\.\d+)?|out|err)")
 
@@ -67,8 +70,12 @@ class TaskManagerLogs:
         return self._own.entries(job_id) + found
 
     def find(self, log_id: str) -> LogEntry:
-        """Return the log with this id. Raises Absent."""
-        return _find(self.entries(None), log_id)
+        """Return the log with this id. Look only where it can be: the logs of other jobs are not touched.
+
+        Raises Absent.
+        """
+        job_id = JobId(log_id.partition("-")[0])
+        return _find(self.entries(job_id) or self._own.entries(None), log_id)
 
     def _of_job(self, job_id: JobId, directory: Path) -> Iterator[LogEntry]:
         attempts = (path for path in _listing(directory) if _ATTEMPT.fullmatch(path.name))
@@ -88,10 +95,14 @@ class TaskManagerLogs:
 def _listing(directory: Path) -> list[Path]:
     """List a directory in order; return nothing if it is a link, is not a directory, is gone, or may not be read.
 
-    Raises OSError for a disk that fails: the logs may be there.
+    Of more than _MOST_FILES, which no process of ours writes, some are missing. Raises OSError for a disk that fails:
+    the logs may be there.
     """
     try:
-        return [] if directory.is_symlink() else sorted(directory.iterdir())
+        if directory.is_symlink():
+            return []
+        with os.scandir(directory) as found:
+            return sorted(Path(entry.path) for entry in islice(found, _MOST_FILES))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
 

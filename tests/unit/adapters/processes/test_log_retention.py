@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from emberkeep.adapters.processes import log_retention
 from emberkeep.adapters.processes.log_retention import prune_once
 
 HOUR = 3600.0
@@ -54,6 +55,26 @@ def test_a_job_that_runs_keeps_its_logs_however_long_it_has_been_silent(tmp_path
         job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
     assert prune_once(tmp_path, 1, {"silent-stream"}) == ["job-1", "job-2"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-0", "silent-stream"]
+
+
+@pytest.mark.req("SEC-18")
+def test_a_job_that_dates_its_logs_in_the_future_ends_no_others(tmp_path: Path) -> None:
+    for number in range(3):
+        job(tmp_path, f"job-{number}", hours_ago=2.0)
+        os.utime(tmp_path / f"job-{number}")  # now
+    job(tmp_path, "hostile", hours_ago=2.0)
+    os.utime(tmp_path / "hostile" / "1" / "driver.stdout", (2**33, 2**33))
+    assert prune_once(tmp_path, 0, frozenset()) == []
+
+
+@pytest.mark.req("SEC-18")
+def test_a_job_that_fills_its_folder_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_retention, "_MOST_FILES", 10)
+    job(tmp_path, "hostile", hours_ago=2.0)
+    for number in range(100):
+        (tmp_path / "hostile" / "1" / f"executor-{number}.stdout").touch()
+    looked_at = list(log_retention._within(tmp_path / "hostile"))
+    assert len(looked_at) == 12
 
 
 @pytest.mark.req("SAFE-15")

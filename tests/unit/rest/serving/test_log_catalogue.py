@@ -11,6 +11,7 @@ from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.rest.ports import LogKind
+from emberkeep.rest.serving import log_catalogue
 from emberkeep.rest.serving.log_catalogue import ProcessLogs, TaskManagerLogs
 
 JOB, OTHER = JobId("a" * 32), JobId("b" * 32)
@@ -92,3 +93,27 @@ def test_what_a_job_puts_in_the_place_of_its_logs_breaks_no_others(directory: Wo
     (directory.logs / "taskmanager.log.1").symlink_to("/nowhere/at/all")
 
     assert TaskManagerLogs(directory, live).entries(None) == before
+
+
+@pytest.mark.req("SEC-18")
+def test_a_job_that_fills_its_folder_takes_no_time_of_others(
+    directory: WorkingDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_catalogue, "_MOST_FILES", 20)
+    hostile = directory.attempt_logs(JobId("d" * 32), 1)
+    hostile.mkdir(parents=True)
+    for number in range(100):
+        (hostile / f"executor-{number}.stdout").touch()
+    logs = TaskManagerLogs(directory, live)
+    assert len(logs.entries(JobId("d" * 32))) == 20
+    seen: list[Path] = []
+    listing = log_catalogue._listing
+
+    def noted(path: Path) -> list[Path]:
+        seen.append(path)
+        return listing(path)
+
+    monkeypatch.setattr(log_catalogue, "_listing", noted)
+    assert logs.find(f"{JOB}-1-driver.stdout").job_id == JOB
+    assert logs.find("taskmanager.log").kind is LogKind.TASK_MANAGER
+    assert hostile not in seen
