@@ -1,7 +1,8 @@
 """The standby pool of a task manager: how many standby processes it keeps, with which profiles, and when it warms them.
 
 The pool learns the profiles from what jobs ask for. It warms one process at a time, and only while no process of a job
-starts. Its memory is what slots and drivers leave free: where these need more, the pool ends its own processes.
+starts. Its memory is what slots and drivers leave free: where these need more, the pool ends its own processes. A
+profile whose processes fail is tried less and less often, and keeps no other profile waiting.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ class Standby:
     state: StandbyState = StandbyState.WARMING
 
 
+@dataclass(frozen=True)
+class _Failures:
+    """Failures of a profile since a job last took such a process. ``resume_at``: when the next one may be started."""
+
+    count: int
+    resume_at: float
+
+
 class StandbyPool:
     """Decides which standby processes one task manager keeps.
 
@@ -63,8 +72,7 @@ class StandbyPool:
         self._free_mb = 0
         self._is_busy = True  # until the first look
         self._over_since: float | None = None
-        self._failures = 0
-        self._resume_at = 0.0
+        self._failures: dict[StandbyProfile, _Failures] = {}
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -88,8 +96,8 @@ class StandbyPool:
             return ""
         if any(s.profile == profile for s in self._in(StandbyState.WARMING)):
             return f"the standby {kind.value} was still warming up"
-        if self._failures:
-            return f"the last standby {kind.value} could not be warmed; see the task manager's log"
+        if profile in self._failures:
+            return f"the last such standby {kind.value} has failed; see the task manager's log"
         if any(s.profile.kind is kind for s in self._in(StandbyState.READY)):
             options = f" and the options {' '.join(profile.java_options)}" if profile.java_options else ""
             return f"no standby {kind.value} has a heap of {profile.heap_mb} MiB{options} yet"
@@ -111,25 +119,32 @@ class StandbyPool:
                 self._ended(event, now)
             case Look():
                 self._free_mb, self._is_busy = event.free_mb, event.is_busy
-        return [*self._give_back(now), *self._replace(), *self._refill(now)]
+        return [*self._give_back(now), *self._refill(now)]
 
     def _warmed(self, standby_id: str) -> None:
         standby = self._standbys.get(standby_id)
         if standby is not None and standby.state is StandbyState.WARMING:  # otherwise it was ended in the meantime
             standby.state = StandbyState.READY
-            self._failures = 0
 
     def _taken(self, standby_id: str) -> None:
         standby = self._standbys.get(standby_id)
         if standby is None or standby.state is not StandbyState.READY:
             raise IllegalTransition("standby pool", "absent" if standby is None else standby.state.value, "taken", ())
         del self._standbys[standby_id]
+        # Only this proves that such processes work: one that dies soon after its warm-up would be warmed again and
+        # again otherwise.
+        self._failures.pop(standby.profile, None)
 
     def _ended(self, event: StandbyEnded, now: float) -> None:
         standby = self._standbys.pop(event.standby_id, None)
-        if standby is not None and standby.state is not StandbyState.ENDING:
-            self._failures += 1
-            self._resume_at = now + min(FIRST_PAUSE * 2.0 ** (self._failures - 1), LONGEST_PAUSE)
+        if standby is None or standby.state is StandbyState.ENDING:
+            return
+        known = {profile for asked in self._asked.values() for profile in asked}
+        self._failures = {profile: failed for profile, failed in self._failures.items() if profile in known}
+        earlier = self._failures.get(standby.profile)
+        count = 1 if earlier is None else earlier.count + 1
+        pause = min(FIRST_PAUSE * 2.0 ** min(count - 1, 30), LONGEST_PAUSE)
+        self._failures[standby.profile] = _Failures(count, now + pause)
 
     def _give_back(self, now: float) -> Iterator[StandbyEffect]:
         """End processes, the least useful first, if they have used reserved memory for a while."""
@@ -145,34 +160,45 @@ class StandbyPool:
                 return
             yield self._end(standby, "slots and drivers need its memory")
 
-    def _replace(self) -> Iterator[StandbyEffect]:
-        """End one ready process that is no longer wanted, if it takes the room of one that is."""
-        for kind, size in self._sizes.items():
-            wanted = self._wanted(kind)
-            present = Counter(s.profile for s in self._living() if s.profile.kind is kind)
-            surplus, missing = present - wanted, wanted - present
-            unwanted = [s for s in self._in(StandbyState.READY) if s.profile in surplus]
-            if missing and unwanted and present.total() >= size:
-                yield self._end(unwanted[0], "jobs ask for other processes now")
-
     def _refill(self, now: float) -> Iterator[StandbyEffect]:
-        """Start one process if one is missing and neither jobs nor another warm-up need the machine."""
-        if self._is_busy or now < self._resume_at or self._in(StandbyState.WARMING) or self._over_since is not None:
+        """Start one process if one is missing and neither jobs nor another warm-up need the machine.
+
+        A ready process that is no longer wanted is ended first if the missing one needs its place.
+        """
+        if self._is_busy or self._in(StandbyState.WARMING) or self._over_since is not None:
             return
-        for kind in self._sizes:
-            present = Counter(s.profile for s in self._standbys.values() if s.profile.kind is kind)
-            for profile in (self._wanted(kind) - present).elements():
-                if self.memory_mb + profile.memory_mb <= self._free_mb:
-                    self._started += 1
-                    standby = Standby(f"{kind.value}-{self._started}", profile)
-                    self._standbys[standby.standby_id] = standby
-                    yield StartStandby(standby.standby_id, profile)
+        for kind, size in self._sizes.items():
+            members = [standby for standby in self._standbys.values() if standby.profile.kind is kind]
+            present = Counter(standby.profile for standby in members)
+            wanted = self._wanted(kind)
+            for profile in (wanted - present).elements():
+                failed = self._failures.get(profile)
+                if failed is not None and now < failed.resume_at:
+                    continue
+                if len(members) < size and self.memory_mb + profile.memory_mb <= self._free_mb:
+                    yield self._start(profile)
                     return
+                replaced = self._replaced(present - wanted, profile)
+                if replaced is not None:
+                    yield self._end(replaced, "jobs ask for other processes now")
+                    return
+
+    def _replaced(self, surplus: Counter[StandbyProfile], profile: StandbyProfile) -> Standby | None:
+        """Return a ready process, one of ``surplus``, in whose place a process with this profile has enough memory."""
+        missing_mb = self.memory_mb + profile.memory_mb - self._free_mb
+        ready = (standby for standby in self._in(StandbyState.READY) if standby.profile in surplus)
+        return next((standby for standby in ready if standby.profile.memory_mb >= missing_mb), None)
+
+    def _start(self, profile: StandbyProfile) -> StartStandby:
+        self._started += 1
+        standby = Standby(f"{profile.kind.value}-{self._started}", profile)
+        self._standbys[standby.standby_id] = standby
+        return StartStandby(standby.standby_id, profile)
 
     def _wanted(self, kind: StandbyKind) -> Counter[StandbyProfile]:
         """Return the profiles to keep: those that jobs asked for most often lately, the newest first among equals."""
         asked = self._asked.get(kind)
-        size = self._sizes[kind]
+        size = self._sizes.get(kind, 0)
         if not asked or size == 0:
             return Counter()
         counts = Counter(reversed(asked))
@@ -196,5 +222,5 @@ class StandbyPool:
         """Raise AssertionError if the state contradicts itself."""
         assert len(self._in(StandbyState.WARMING)) <= 1, "one warm-up at a time"  # noqa: S101
         for kind in StandbyKind:
-            living = [standby for standby in self._living() if standby.profile.kind is kind]
-            assert len(living) <= self._sizes.get(kind, 0), f"too many standby {kind.value}s"  # noqa: S101
+            members = [standby for standby in self._standbys.values() if standby.profile.kind is kind]
+            assert len(members) <= self._sizes.get(kind, 0), f"too many standby {kind.value}s"  # noqa: S101

@@ -1,0 +1,363 @@
+"""What a standby pool must never do, whatever the order of events, and that this test notices it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from emberkeep.base.errors import IllegalTransition
+from emberkeep.slots.standbys.events import (
+    Asked,
+    EndStandby,
+    Look,
+    StandbyEffect,
+    StandbyEnded,
+    StandbyEvent,
+    StandbyKind,
+    StandbyProfile,
+    StandbyTaken,
+    StartStandby,
+    Warmed,
+)
+from emberkeep.slots.standbys.machine import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    PRESSURE_SECONDS,
+    REMEMBERED,
+    StandbyPool,
+    StandbyState,
+)
+from tests.campaign import examples
+
+PROFILES = [
+    StandbyProfile(kind, heap_mb, options)
+    for kind in StandbyKind
+    for heap_mb, options in [(512, ()), (1024, ()), (1024, ("-Xss4m",)), (4096, ())]
+]
+SIZES = {StandbyKind.DRIVER: 2, StandbyKind.EXECUTOR: 1}
+DEFAULTS = {kind: StandbyProfile(kind, 1024) for kind in StandbyKind}
+WARMING, READY, ENDING = StandbyState
+
+
+@dataclass
+class Process:
+    """What the test knows of a process that the pool has started."""
+
+    profile: StandbyProfile
+    state: StandbyState = WARMING
+
+
+class PoolLife(RuleBasedStateMachine):
+    """Jobs ask for processes and take them, processes become ready, fail and end, memory comes and goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = StandbyPool(SIZES, DEFAULTS)
+        self.now = 0.0
+        self.processes: dict[str, Process] = {}
+        self.asked = {kind: deque([profile], maxlen=REMEMBERED) for kind, profile in DEFAULTS.items()}
+        self.failures: dict[StandbyProfile, tuple[int, float]] = {}  # number, and when the last one was
+        self.look = Look(free_mb=0, is_busy=True)
+        self.short_since: float | None = None
+
+    # --- the world ----------------------------------------------------------------------------------------------------
+
+    @rule(free_mb=st.sampled_from([-500, 0, 1500, 3000, 4600, 6000, 20_000, 20_000]), busy=st.sampled_from([0, 0, 1]))
+    def looks(self, free_mb: int, busy: int) -> None:
+        self.look = Look(free_mb=free_mb, is_busy=bool(busy))
+        self.send(self.look)
+
+    @rule(seconds=st.sampled_from([1.0, PRESSURE_SECONDS, FIRST_PAUSE, 60.0, LONGEST_PAUSE]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.send(self.look)
+
+    @rule(profile=st.sampled_from(PROFILES), fits=st.sampled_from([True, True, False]))
+    def job_asks(self, profile: StandbyProfile, fits: bool) -> None:
+        if fits:
+            self.asked[profile.kind].append(profile)
+        self.send(Asked(profile, fits))
+
+    @rule(profile=st.sampled_from(PROFILES))
+    def job_takes(self, profile: StandbyProfile) -> None:
+        standby_id = self.pool.ready(profile)
+        ready = {name for name, each in self.processes.items() if each.state is READY and each.profile == profile}
+        if standby_id is None:
+            assert not ready, "a job gets a process that is ready"
+            assert self.pool.why_none(profile)
+            return
+        assert standby_id in ready, "a job gets only what is ready and fits"
+        del self.processes[standby_id]
+        self.failures.pop(profile, None)
+        self.send(StandbyTaken(standby_id))
+        self.refused(StandbyTaken(standby_id))
+
+    @rule()
+    def events_of_unknown_processes_come(self) -> None:
+        self.send(Warmed("unknown"))
+        self.send(StandbyEnded("unknown", "killed"))
+        self.refused(StandbyTaken("unknown"))
+
+    @precondition(lambda self: self.processes)
+    @rule(data=st.data())
+    def one_becomes_ready(self, data: st.DataObject) -> None:
+        standby_id = data.draw(st.sampled_from(sorted(self.processes)))
+        process = self.processes[standby_id]
+        if process.state is WARMING:
+            process.state = READY
+        self.send(Warmed(standby_id))  # even late, or twice
+
+    @precondition(lambda self: self.processes)
+    @rule(data=st.data())
+    def one_ends(self, data: st.DataObject) -> None:
+        standby_id = data.draw(st.sampled_from(sorted(self.processes)))
+        process = self.processes.pop(standby_id)
+        if process.state is not ENDING:
+            known = {profile for asked in self.asked.values() for profile in asked}
+            self.failures = {profile: failed for profile, failed in self.failures.items() if profile in known}
+            number, _ = self.failures.get(process.profile, (0, 0.0))
+            self.failures[process.profile] = number + 1, self.now
+        self.send(StandbyEnded(standby_id, "killed"))
+        self.send(StandbyEnded(standby_id, "killed"))
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def refused(self, event: StandbyEvent) -> None:
+        before = self.pool.standbys()
+        with pytest.raises(IllegalTransition):
+            self.pool.handle(event, self.now)
+        assert self.pool.standbys() == before, "a refusal changes nothing"
+
+    def send(self, event: StandbyEvent) -> None:
+        if self.excess() <= 0:
+            self.short_since = None
+        elif self.short_since is None:
+            self.short_since = self.now
+        effects = self.pool.handle(event, self.now)
+        for effect in effects:
+            match effect:
+                case StartStandby():
+                    self.check_start(effect)
+                case EndStandby():
+                    self.check_end(effect)
+        self.check_progress(effects)
+        known = {standby.standby_id: (standby.profile, standby.state) for standby in self.pool.standbys()}
+        assert known == {name: (each.profile, each.state) for name, each in self.processes.items()}
+        assert self.pool.memory_mb == sum(each.profile.memory_mb for each in self.processes.values())
+        self.pool.check_invariants()
+
+    def check_start(self, effect: StartStandby) -> None:
+        kind = effect.profile.kind
+        assert effect.standby_id not in self.processes, "each process has an id of its own"
+        assert self.count(kind=kind) < SIZES[kind], "no more processes than the size"
+        assert self.count(state=WARMING) == 0, "one warm-up at a time"
+        assert not self.look.is_busy, "nothing starts while processes of jobs start"
+        assert self.used() + effect.profile.memory_mb <= self.look.free_mb, "reserved memory is not used"
+        assert self.now >= self.resume_at(effect.profile), "failures back off"
+        assert self.wanted(kind)[effect.profile] > self.count(profile=effect.profile), "nobody asked for it"
+        self.processes[effect.standby_id] = Process(effect.profile)
+
+    def check_end(self, effect: EndStandby) -> None:
+        process = self.processes[effect.standby_id]
+        assert process.state is not ENDING, "a process is ended once"
+        if self.short_since is not None:
+            assert self.now - self.short_since >= PRESSURE_SECONDS, "a short shortage costs nothing"
+            assert self.excess() > 0, "no more is given back than what is needed"
+            assert process.state is WARMING or self.count(state=WARMING) == 0, "the warming process is ended first"
+        else:
+            assert process.state is READY, "a warm-up is not wasted"
+            kind = process.profile.kind
+            assert self.count(profile=process.profile) > self.wanted(kind)[process.profile], "a wanted process stays"
+        process.state = ENDING
+
+    def check_progress(self, effects: list[StandbyEffect]) -> None:
+        if self.short_since is not None:
+            late = self.now - self.short_since >= PRESSURE_SECONDS
+            assert not late or self.excess() <= 0, "reserved memory is given back"
+            return
+        if effects or self.look.is_busy or self.count(state=WARMING):
+            return
+        for kind in StandbyKind:
+            wanted = self.wanted(kind)
+            unwanted = [
+                each.profile.memory_mb
+                for each in self.processes.values()
+                if each.state is READY
+                and each.profile.kind is kind
+                and self.count(profile=each.profile) > wanted[each.profile]
+            ]
+            for profile in wanted:
+                if self.count(profile=profile) < wanted[profile] and self.now >= self.resume_at(profile):
+                    room = self.look.free_mb - self.used() - profile.memory_mb
+                    assert room < 0 or self.count(kind=kind) >= SIZES[kind], "what jobs ask for most is started"
+                    assert room + max(unwanted, default=-(10**6)) < 0, "what jobs ask for most gets a place"
+
+    def wanted(self, kind: StandbyKind) -> Counter[StandbyProfile]:
+        """Return the profiles that have the places: asked for most often, and lately."""
+        asked = self.asked[kind]
+        counts = Counter(asked)
+        last = {profile: number for number, profile in enumerate(asked)}
+        ranked = sorted(counts, key=lambda profile: (counts[profile], last[profile]), reverse=True)
+        return Counter(ranked[place % len(ranked)] for place in range(SIZES[kind]))
+
+    def resume_at(self, profile: StandbyProfile) -> float:
+        number, failed_at = self.failures.get(profile, (0, 0.0))
+        return failed_at + min(FIRST_PAUSE * 2.0 ** (number - 1), LONGEST_PAUSE) if number else 0.0
+
+    def count(
+        self,
+        *,
+        kind: StandbyKind | None = None,
+        state: StandbyState | None = None,
+        profile: StandbyProfile | None = None,
+    ) -> int:
+        return sum(
+            kind in {None, each.profile.kind} and state in {None, each.state} and profile in {None, each.profile}
+            for each in self.processes.values()
+        )
+
+    def used(self) -> int:
+        return sum(each.profile.memory_mb for each in self.processes.values())
+
+    def excess(self) -> int:
+        living = [each for each in self.processes.values() if each.state is not ENDING]
+        return sum(each.profile.memory_mb for each in living) - self.look.free_mb if living else 0
+
+
+SETTINGS = settings(max_examples=examples(150), stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+TestPoolLife = PoolLife.TestCase
+TestPoolLife.settings = SETTINGS
+
+
+# --- bugs that the property catches -----------------------------------------------------------------------------------
+
+Original = Callable[..., Any]
+
+
+def during(original: Original, **values: Any) -> Original:
+    """Return the method, run with other values of some fields of the pool, which get their own values back."""
+
+    def changed(self: StandbyPool, *arguments: Any) -> Any:
+        before = {name: getattr(self, name) for name in values}
+        vars(self).update(values)
+        try:
+            result = original(self, *arguments)
+            return list(result) if isinstance(result, Iterator) else result
+        finally:
+            vars(self).update(before)
+
+    return changed
+
+
+def nothing(original: Original) -> Original:
+    del original
+    return lambda *_: iter(())
+
+
+def back_at_once(original: Original) -> Original:
+    def give_back(self: StandbyPool, now: float) -> list[StandbyEffect]:
+        self._over_since = now - PRESSURE_SECONDS
+        return list(original(self, now))
+
+    return give_back
+
+
+def ready_ones_first(original: Original) -> Original:
+    def give_back(self: StandbyPool, now: float) -> list[StandbyEffect]:
+        order = self._standbys
+        self._standbys = dict(sorted(order.items(), key=lambda item: item[1].state is not READY))
+        for standby in order.values():
+            if standby.state is READY and self._over_since is not None and now - self._over_since >= PRESSURE_SECONDS:
+                return [self._end(standby, "")] if self._excess() > 0 else []
+        return list(original(self, now))
+
+    return give_back
+
+
+def two_warm_ups(original: Original) -> Original:
+    def find(self: StandbyPool, state: StandbyState) -> list[Any]:
+        return [] if state is WARMING else list(original(self, state))
+
+    return find
+
+
+def no_back_off(original: Original) -> Original:
+    def ended(self: StandbyPool, *arguments: Any) -> None:
+        self._failures.clear()
+        original(self, *arguments)
+
+    return ended
+
+
+def first_come(original: Original) -> Original:
+    del original
+
+    def wanted(self: StandbyPool, kind: StandbyKind) -> Counter[StandbyProfile]:
+        return Counter({self._asked[kind][0]: SIZES[kind]})
+
+    return wanted
+
+
+def stays(original: Original) -> Original:
+    def taken(self: StandbyPool, standby_id: str) -> None:
+        kept = self._standbys.get(standby_id)
+        original(self, standby_id)
+        if kept is not None:
+            self._standbys[standby_id] = kept
+
+    return taken
+
+
+def one_failure_stops_all(original: Original) -> Original:
+    def refill(self: StandbyPool, now: float) -> list[StandbyEffect]:
+        paused = any(now < failed.resume_at for failed in self._failures.values())
+        return [] if paused else list(original(self, now))
+
+    return refill
+
+
+def forgets_that_it_ends(original: Original) -> Original:
+    def warmed(self: StandbyPool, standby_id: str) -> None:
+        original(self, standby_id)
+        if standby_id in self._standbys:
+            self._standbys[standby_id].state = READY
+
+    return warmed
+
+
+PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
+    "processes start while jobs start theirs": ("_refill", lambda original: during(original, _is_busy=False)),
+    "processes start in reserved memory": ("_refill", lambda original: during(original, _free_mb=10**6)),
+    "more processes than the size": ("_refill", lambda original: during(original, _sizes=dict.fromkeys(SIZES, 3))),
+    "failures cause no pause": ("_refill", lambda original: during(original, _failures={})),
+    "pauses do not grow": ("_ended", no_back_off),
+    "a profile that fails keeps all others waiting": ("_refill", one_failure_stops_all),
+    "two warm-ups at a time": ("_in", two_warm_ups),
+    "memory is never given back": ("_give_back", nothing),
+    "memory is given back at once": ("_give_back", back_at_once),
+    "ready processes are given back first": ("_give_back", ready_ones_first),
+    "the first profile keeps its place": ("_wanted", first_come),
+    "nothing is ended for what jobs ask for": ("_replaced", lambda _: lambda *_: None),
+    "a process can be taken twice": ("_taken", stays),
+    "a process that is ended becomes ready": ("_warmed", forgets_that_it_ends),
+}
+
+# The search ends at the first failure.
+TRIED = settings(SETTINGS, max_examples=5000, database=None, derandomize=True, phases=[Phase.generate])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, replacement = PLANTS[name]
+    monkeypatch.setattr(StandbyPool, method, replacement(getattr(StandbyPool, method)))
+    with pytest.raises((AssertionError, pytest.fail.Exception)) as caught:
+        run_state_machine_as_test(PoolLife, settings=TRIED)
+    print(f"{name}: {caught.value}")
