@@ -242,7 +242,7 @@ def test_an_end_that_the_pool_has_ordered_is_no_failure() -> None:
 
 def test_why_there_is_none() -> None:
     kept = pool(1, 0)
-    assert kept.why_none(EXECUTOR) == "this task manager keeps no standby executors"
+    assert kept.why_none(EXECUTOR) == "", "this task manager keeps none"
     assert kept.why_none(DRIVER) == "no standby driver was ready"
     handled(kept, FREE)
     assert kept.why_none(DRIVER) == "the standby driver was still warming up"

@@ -22,7 +22,7 @@ from emberkeep.adapters.logging_setup import close_logs
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.daemons.driver.attempt import run_attempt
-from emberkeep.daemons.records.standby_messages import Ready, Take, Taken, encode, receive
+from emberkeep.daemons.records.standby_messages import Begin, Ready, Take, Taken, encode, receive
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.model import DriverSettings
@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> int:
         _become(order)
         raise_to_normal(pid for pid in (os.getpid(), jvm.pid) if pid is not None)
         channel.sendall(encode(Taken()))
+        if not isinstance(receive(channel), Begin):
+            return EXIT_NOT_TAKEN  # the task manager has ended, or starts a cold driver
     return run_attempt(list(order.arguments), jvm)
 
 

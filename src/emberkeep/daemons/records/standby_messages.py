@@ -32,10 +32,14 @@ class Take(Compatible, frozen=True, kw_only=True, tag=True):
 
 
 class Taken(Compatible, frozen=True, kw_only=True, tag=True):
-    """The standby process has become the job's process."""
+    """The standby process has become the job's process, and waits for ``Begin``."""
 
 
-StandbyMessage = Ready | Take | Taken
+class Begin(Compatible, frozen=True, kw_only=True, tag=True):
+    """The job's process begins: its task manager starts no other in its place, as it does after a late ``Taken``."""
+
+
+StandbyMessage = Ready | Take | Taken | Begin
 
 
 def encode(message: StandbyMessage) -> bytes:
@@ -58,6 +62,11 @@ def receive(channel: socket.socket) -> StandbyMessage | None:
         if not part:
             return None
         received += part
-        if len(received) > LONGEST:
-            raise Fatal(f"a message of a standby process has more than {LONGEST} bytes")
+        require_length(received)
     return decode(bytes(received))
+
+
+def require_length(received: bytes | bytearray) -> None:
+    """Raise Fatal if this is more than a message."""
+    if len(received) > LONGEST:
+        raise Fatal(f"a message of a standby process has more than {LONGEST} bytes")

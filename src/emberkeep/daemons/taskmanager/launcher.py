@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -25,6 +26,8 @@ from emberkeep.daemons.taskmanager.process_files import ProcessFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile
+from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
+from emberkeep.daemons.taskmanager.standby_takes import TakeOver
 from emberkeep.daemons.taskmanager.standbys import Standbys
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome
@@ -51,6 +54,19 @@ _GATEWAY_VARIABLES = (GATEWAY_VARIABLE, TRUST_VARIABLE)
 _EXECUTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
+class _Taking:
+    """A standby process is being taken within a time limit, which has no end until ``cancel`` sets one."""
+
+    def __init__(self, limit: asyncio.Timeout) -> None:
+        self._limit = limit
+        self.ended = asyncio.Event()
+
+    async def cancel(self) -> None:
+        """Give the taking up. Return once nothing is left of the process, or once the process has been taken."""
+        self._limit.reschedule(asyncio.get_running_loop().time())
+        await self.ended.wait()
+
+
 class ProcessLauncher:
     """Implements ``taskmanager.ports.Launcher``."""
 
@@ -61,8 +77,12 @@ class ProcessLauncher:
         libraries: LibraryCache,
         environment: ProcessEnvironment | None = None,
         pool: StandbyPool | None = None,
+        make_standby: MakeStandby | None = None,
     ) -> None:
-        """``environment`` adds variables to each process; None adds none. ``pool``: of standby processes."""
+        """``environment`` adds variables to each process; None adds none.
+
+        ``pool``: of standby processes; None keeps none. ``make_standby``: None makes those of Spark.
+        """
         self._root = node.directory
         self._users = node.users
         self._places = ProcessPlaces(node.directory)
@@ -73,14 +93,10 @@ class ProcessLauncher:
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
         self._ends = ProcessEnds(self._places, self._tell)
-        self.standbys = Standbys(
-            node.directory.standbys,
-            node.host,
-            node.java,
-            self._starts.standby_environment,
-            supervisor,
-            StandbyPool({}, {}) if pool is None else pool,
-        )
+        self._taking: dict[str, _Taking] = {}
+        make = make_standby or StandbyNode(node.host, node.java, self._starts.standby_environment).make
+        pool = StandbyPool({}, {}) if pool is None else pool
+        self.standbys = Standbys(node.directory.standbys, make, supervisor, pool)
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._callback = callback
@@ -119,7 +135,7 @@ class ProcessLauncher:
                 self._take_over(key, leftover)
                 alive[key] = leftover.leader.pid
         await asyncio.gather(*endings)
-        await asyncio.to_thread(self.standbys.clean_up)
+        await asyncio.to_thread(self.standbys.takes.clean_up)
         self.standbys.begin()
         drivers = {key for key in wanted if isinstance(key, DriverKey)} - alive.keys()
         outcomes = await asyncio.to_thread(self._outcomes, drivers, ended, everything=jobs is None)
@@ -149,7 +165,11 @@ class ProcessLauncher:
         """
         if not isinstance(key, ExecutorKey):
             return False
-        late = read_late_variables(self._places.directory(key) / VARIABLES_FILE)
+        try:
+            late = read_late_variables(self._places.directory(key) / VARIABLES_FILE)
+        except Fatal as error:  # the job can write there, so this must not keep the task manager from starting
+            log.error("the record of an executor's variables is damaged", process=process_name(key), reason=str(error))
+            return True
         used = {name: variable_of(pid, name) if late is None else late.get(name) for name in _GATEWAY_VARIABLES}
         if used[GATEWAY_VARIABLE] is None:
             return False
@@ -159,7 +179,7 @@ class ProcessLauncher:
     def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:
         name = leftover.name
         self._running[name] = key
-        self.standbys.adopted(name, leftover.marker)
+        self.standbys.takes.adopted(name, leftover.marker)
         self._supervisor.adopt(leftover, lambda end: self._ended(key, end))
         log.info(
             "adopted a process that the previous task manager process started",
@@ -206,6 +226,9 @@ class ProcessLauncher:
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
+        taking = self._taking.get(process_name(key))
+        if taking is not None:
+            await taking.cancel()
         await self._supervisor.stop(process_name(key), grace)
         await self._ends.told(process_name(key))
 
@@ -227,10 +250,13 @@ class ProcessLauncher:
         ``profile``: the reason if no standby process can serve.
         """
         self._running[request.name] = key
+        self.standbys.job_starts()
         try:
             taken: int | str = profile if isinstance(profile, str) else await self._take(key, request, profile, launch)
             if isinstance(taken, int):
                 return StartedProcess(pid=taken, start=ProcessStart.HOT)
+            if taken:
+                log.info("starting a cold process", process=request.name, reason=taken)
             pid = await self._supervisor.start(request, lambda end: self._ended(key, end))
             return StartedProcess(pid=pid, start=ProcessStart.COLD, why_cold=taken)
         except BaseException:
@@ -240,22 +266,29 @@ class ProcessLauncher:
     async def _take(
         self, key: ProcessKey, request: StartRequest, profile: StandbyProfile, launch: ExecutorLaunch | None
     ) -> int | str:
-        """Return the pid of the standby process that was taken, or why none was. Raises Fatal."""
-        reason = self.standbys.why_none(profile)
-        if reason is not None:
-            return reason
+        """Return the pid of the standby process that was taken, or why none was. Raises Fatal if ``stop`` is called."""
         late = {name: value for name, value in request.environ.items() if name in _GATEWAY_VARIABLES}
         record = self._places.directory(key) / VARIABLES_FILE
-        await asyncio.to_thread(write_late_variables, record, late)
-        taken = await self.standbys.take(profile, request, launch, lambda end: self._ended(key, end))
-        if isinstance(taken, str):
-            log.info("starting a cold process", process=request.name, reason=taken)
-            record.unlink()
+        wanted = TakeOver(
+            request, launch, lambda end: self._ended(key, end), lambda: write_late_variables(record, late)
+        )
+        taken: int | str = ""
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._taking[request.name] = _Taking(limit)
+                taken = await self.standbys.take(profile, wanted)
+        except TimeoutError:
+            raise Fatal("the process was asked to end before it was started") from None
+        finally:
+            self._taking.pop(request.name).ended.set()
+            if isinstance(taken, str):
+                with contextlib.suppress(OSError):  # it has the values with which a cold process starts
+                    record.unlink(missing_ok=True)
         return taken
 
     def _ended(self, key: ProcessKey, end: Exit) -> None:
         self._running.pop(end.name, None)
-        self.standbys.ended(end.name)
+        self.standbys.takes.ended(end.name)
         self._files.release(key)
         if isinstance(key, ExecutorKey):
             self._remove_later(self._places.directory(key))

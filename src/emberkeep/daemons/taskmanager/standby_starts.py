@@ -7,16 +7,26 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from emberkeep import __version__
 from emberkeep.adapters.processes.start import StartRequest
+from emberkeep.adapters.processes.table import MARKER_VARIABLE, variable_of
 from emberkeep.base.errors import Fatal
-from emberkeep.daemons.records.standby_messages import Ready, Take, Taken, decode, encode
-from emberkeep.slots.standbys.events import StandbyProfile
+from emberkeep.daemons.records.standby_messages import (
+    Begin,
+    Ready,
+    StandbyMessage,
+    Take,
+    Taken,
+    decode,
+    encode,
+    require_length,
+)
+from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
@@ -75,16 +85,39 @@ class StandbyProcess(Protocol):
         """Return how to start the process. Blocks for a moment. Raises OSError, Fatal."""
 
     async def warmed(self, pid: int) -> None:
-        """Return once the process can be taken. Raises StandbyFailed."""
+        """Return once the process can be taken; cancelled if the process ends before. Raises StandbyFailed, Fatal."""
 
     def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
         """Return why the process cannot become what ``request`` starts; "" if it can."""
 
     async def become(self, request: StartRequest, launch: ExecutorLaunch | None) -> None:
-        """Turn the process into the one that ``request`` would start. Raises StandbyFailed."""
+        """Turn the process into the one that ``request`` would start. Raises StandbyFailed, Fatal.
+
+        If it raises or is cancelled, the caller kills the process.
+        """
 
     def close(self) -> None:
         """Release this side's end of the link. A process that was not taken ends."""
+
+
+MakeStandby = Callable[[str, Path, StandbyProfile], StandbyProcess]
+"""Makes a standby process, not started yet, from its name, its directory and its profile. Raises OSError, Fatal."""
+
+
+@dataclass(frozen=True)
+class StandbyNode:
+    """The node on which standby processes run. ``environ``: what all processes of jobs inherit there, by kind."""
+
+    host: str
+    java: JavaRuntime
+    environ: Callable[[StandbyKind, Path], Mapping[str, str]]
+
+    def make(self, name: str, directory: Path, profile: StandbyProfile) -> StandbyProcess:
+        """Implements MakeStandby."""
+        place = StandbyPlace(name, directory, self.host, self.java, self.environ(profile.kind, directory))
+        if profile.kind is StandbyKind.DRIVER:
+            return StandbyDriver(place, profile)
+        return StandbyExecutorProcess(place, profile)
 
 
 class StandbyDriver:
@@ -125,12 +158,13 @@ class StandbyDriver:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await asyncio.get_running_loop().sock_sendall(self._ours, encode(order))
                 message = await self._receive()
+            if not isinstance(message, Taken):
+                raise StandbyFailed("the standby driver has ended while it was taken")
+            self._ours.send(encode(Begin()))  # without waiting: nothing can fail after this, and no cold driver starts
         except (TimeoutError, OSError) as error:
             raise StandbyFailed(f"the standby driver does not answer: {str(error) or 'timed out'}") from error
-        if not isinstance(message, Taken):
-            raise StandbyFailed("the standby driver has ended while it was taken")
 
-    async def _receive(self) -> Any:
+    async def _receive(self) -> StandbyMessage | None:
         loop, received = asyncio.get_running_loop(), b""
         while not received.endswith(b"\n"):
             try:
@@ -140,6 +174,7 @@ class StandbyDriver:
             if not part:
                 return None
             received += part
+            require_length(received)
         return decode(received)
 
     def close(self) -> None:
@@ -179,7 +214,10 @@ class StandbyExecutorProcess:
         except TimeoutError:
             raise StandbyFailed(f"a standby JVM did not start within {_JVM_SECONDS:.0f} s") from None
         connection = await asyncio.to_thread(read_connection, self._connection_file)
-        await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", self._environ)
+        # The marker makes the warm-up's process one of those that are killed together with the JVM.
+        marker = variable_of(pid, MARKER_VARIABLE)
+        environ = self._environ if marker is None else {**self._environ, MARKER_VARIABLE: marker}
+        await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", environ)
         self._standby = await asyncio.to_thread(StandbyExecutor, connection, pid)
 
     def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:

@@ -1,33 +1,26 @@
 """The standby processes of a task manager: warm drivers and executors that no job has taken yet.
 
-``StandbyPool`` decides which ones to keep. This module starts, warms and ends them, and turns one into a job's process
-when the launcher would otherwise start that process. A standby process that fails while it is taken costs time only:
-it is killed before the launcher starts a cold process.
+``StandbyPool`` decides which ones to keep. This module starts, warms and ends them, and gives one to a job when the
+launcher would otherwise start that process. ``StandbyTakes`` turns it into the job's process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 import structlog
 
-from emberkeep.adapters.processes.start import StartRequest
-from emberkeep.adapters.processes.supervisor import Exit, OnExit, ProcessSupervisor
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
+from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.files.hostile import remove_tree
-from emberkeep.daemons.taskmanager.standby_starts import (
-    StandbyDriver,
-    StandbyExecutorProcess,
-    StandbyPlace,
-    StandbyProcess,
-)
+from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyProcess
+from emberkeep.daemons.taskmanager.standby_takes import StandbyTakes, TakeOver
 from emberkeep.slots.standbys.events import (
     Asked,
     EndStandby,
@@ -35,7 +28,6 @@ from emberkeep.slots.standbys.events import (
     StandbyEffect,
     StandbyEnded,
     StandbyEvent,
-    StandbyKind,
     StandbyProfile,
     StandbyTaken,
     StartStandby,
@@ -43,145 +35,107 @@ from emberkeep.slots.standbys.events import (
 )
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.errors import StandbyFailed
-from emberkeep.spark.java import JavaRuntime
-from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.standby.priority import can_be_raised, lower
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 STARTING_SECONDS = 15.0  # for which a process of a job counts as starting
+WARMING_SECONDS = 1200.0  # for a whole warm-up at idle priority, after which the process counts as hanging
 _PREFIX = "standby-"
 
 
-@dataclass
+@dataclass(eq=False)
 class _Kept:
-    """A standby process that runs. ``name``: of the process, and of its directory."""
+    """A process of the pool. ``name``: of the process, and of its directory. It is in ``Standbys`` until it has ended.
 
+    - ``process``: None until it is made.
+    - ``warming``: the task that starts and warms it.
+    - ``is_unwanted``: the pool ends it, or the task manager does. It must not be started any more.
+    """
+
+    standby_id: str
     name: str
-    process: StandbyProcess
-    task: asyncio.Task[None]
+    directory: Path
+    profile: StandbyProfile
+    process: StandbyProcess | None = None
+    warming: asyncio.Task[None] | None = None
+    is_ready: bool = False
+    is_unwanted: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Standbys:
     """Owns the standby processes of one task manager. Belongs to the task manager's event loop.
 
-    ``directory``: for the processes' own files. ``environ``: what all processes of jobs here inherit, by kind.
-    ``free_mb``: returns the memory in MiB that slots and drivers leave free.
+    ``directory``: for the processes' own files. ``free_mb``: returns the memory in MiB that slots and drivers leave
+    free.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        host: str,
-        java: JavaRuntime,
-        environ: Callable[[StandbyKind, Path], Mapping[str, str]],
-        supervisor: ProcessSupervisor,
-        pool: StandbyPool,
-    ) -> None:
+    def __init__(self, directory: Path, make: MakeStandby, supervisor: ProcessSupervisor, pool: StandbyPool) -> None:
         self._directory = directory
-        self._host = host
-        self._java = java
-        self._environ = environ
+        self._make = make
         self._supervisor = supervisor
         self._pool = pool
-        self._kept: dict[str, _Kept] = {}
-        self._places: dict[str, Path] = {}  # directories of taken processes, by the processes' names
+        self._kept: dict[str, _Kept] = {}  # by the pool's ids
         self._killing: set[asyncio.Task[None]] = set()
         self._last_start = -STARTING_SECONDS
         self._is_leaving = False
         self._begun = asyncio.Event()
         self._failure: asyncio.Future[NoReturn] | None = None
+        self.takes = StandbyTakes(directory, supervisor)
         self.free_mb: Callable[[], int] = lambda: 0
 
     # --- for the launcher ---------------------------------------------------------------------------------------------
 
-    def why_none(self, profile: StandbyProfile) -> str | None:
-        """Return why no standby process can be taken now; None if one can, "" if this task manager keeps none."""
+    def job_starts(self) -> None:
+        """Note that a process of a job starts now, so that no standby is warmed at the same time."""
         self._last_start = self._now()
-        if self._pool.ready(profile) is not None:
-            return None
-        reason = self._pool.why_none(profile)
-        self._handle(Asked(profile))
-        return reason
+        self._handle(Look(self.free_mb(), is_busy=True))
 
-    async def take(
-        self, profile: StandbyProfile, request: StartRequest, launch: ExecutorLaunch | None, on_exit: OnExit
-    ) -> int | str:
-        """Turn a standby process into the one that ``request`` would start. Return its pid, or why none was taken.
+    async def take(self, profile: StandbyProfile, wanted: TakeOver) -> int | str:
+        """Turn a standby process into the wanted one. Return its pid, or why none was taken; "" if there are never any.
 
-        ``launch``: of an executor; None for a driver. If no process was taken, nothing is left of it.
+        If no process was taken, or this is cancelled, nothing is left of it.
         """
+        kept = self._fitting(profile, wanted)
+        if isinstance(kept, str):
+            return kept
+        del self._kept[kept.standby_id]
+        self._handle(StandbyTaken(kept.standby_id))
+        self._handle(Asked(profile))
+        assert kept.process is not None, "a process that is ready was made"  # noqa: S101
+        return await self.takes.turn(kept.name, kept.process, wanted)
+
+    def _fitting(self, profile: StandbyProfile, wanted: TakeOver) -> _Kept | str:
+        """Return a process that can become the wanted one, or why there is none."""
+        if self._is_leaving:
+            return "the task manager is ending"
+        reason = wanted.why_unfit()
+        if reason:
+            return reason
         standby_id = self._pool.ready(profile)
         if standby_id is None:
-            return self.why_none(profile) or ""
+            reason = self._pool.why_none(profile)
+            self._handle(Asked(profile))
+            return reason
         kept = self._kept[standby_id]
-        reason = kept.process.why_unfit(request, launch) or ("it runs as another user" if request.user else "")
+        assert kept.process is not None, "a process that is ready was made"  # noqa: S101
+        reason = kept.process.why_unfit(wanted.request, wanted.launch)
         if reason:
             self._handle(Asked(profile, fits=False))
-            return reason
-        del self._kept[standby_id]
-        kept.task.cancel()  # it waits for the process's end
-        self._handle(StandbyTaken(standby_id))
-        self._handle(Asked(profile))
-        return await self._turn(kept, request, launch, on_exit)
-
-    async def _turn(
-        self, kept: _Kept, request: StartRequest, launch: ExecutorLaunch | None, on_exit: OnExit
-    ) -> int | str:
-        abandoned = False
-
-        def ended(end: Exit) -> None:
-            if not abandoned:
-                on_exit(end)
-
-        self._places[request.name] = self._directory / kept.name
-        try:
-            await asyncio.to_thread(_move_output, self._directory / kept.name, request)
-            pid = await self._supervisor.rename(kept.name, request.name, ended)
-            await kept.process.become(request, launch)
-        except (EmberkeepError, OSError) as error:
-            abandoned = True
-            log.warning("a standby process failed while it was taken", process=request.name, reason=str(error))
-            await self._discard(kept.name, request.name)
-            return f"the standby process failed while it was taken: {error}"
-        except BaseException:
-            abandoned = True
-            await asyncio.shield(self._discard(kept.name, request.name))
-            raise
-        finally:
-            kept.process.close()
-        log.info("a job took a standby process", process=request.name, pid=pid)
-        return pid
-
-    async def _discard(self, *names: str) -> None:
-        """Kill a process that has one of these names, and return once nothing of it is left."""
-        for name in names:
-            await self._supervisor.stop(name, 0.0)
-        self.ended(names[-1])
-
-    def ended(self, name: str) -> None:
-        """Delete the directory of a process that was taken and has ended."""
-        directory = self._places.pop(name, None)
-        if directory is not None:
-            asyncio.get_running_loop().run_in_executor(None, remove_tree, directory)
-
-    def adopted(self, name: str, marker: str) -> None:
-        """Note that a process which an earlier task manager process took from its standbys still runs."""
-        directory = self._directory / marker.rpartition("@")[0]
-        if directory.is_dir():
-            self._places[name] = directory
-
-    def clean_up(self) -> None:
-        """Delete the directories of standbys that no longer run. ``run`` waits for ``begin``. Blocks."""
-        used = set(self._places.values())
-        for directory in sorted(self._directory.iterdir()) if self._directory.is_dir() else ():
-            if directory not in used:
-                remove_tree(directory)
+        return reason or kept
 
     def begin(self) -> None:
         """Let ``run`` start standby processes."""
         self._begun.set()
+
+    async def leave(self) -> None:
+        """End all standby processes that no job has taken. No others start."""
+        self._is_leaving = True
+        kept = list(self._kept.values())
+        await asyncio.gather(*(self._end(each) for each in kept))
+        await asyncio.gather(*(each.warming for each in kept if each.warming), *self._killing, return_exceptions=True)
 
     # --- the pool -----------------------------------------------------------------------------------------------------
 
@@ -199,13 +153,6 @@ class Standbys:
         finally:
             self._failure = None
 
-    async def leave(self) -> None:
-        """End all standby processes that no job has taken. No others start."""
-        self._is_leaving = True
-        for kept in list(self._kept.values()):
-            await self._supervisor.stop(kept.name, 0.0)
-        await asyncio.gather(*(kept.task for kept in self._kept.values()), *self._killing, return_exceptions=True)
-
     def _handle(self, event: StandbyEvent) -> None:
         if self._is_leaving:
             return
@@ -218,54 +165,78 @@ class Standbys:
                 self._start(effect.standby_id, effect.profile)
             case EndStandby():
                 log.info("ending a standby process", standby=effect.standby_id, reason=effect.reason)
-                self._kill(self._kept[effect.standby_id].name)
-
-    def _kill(self, name: str) -> None:
-        task = asyncio.create_task(self._supervisor.stop(name, 0.0), name=f"end {name}")
-        self._killing.add(task)
-        task.add_done_callback(self._killing.discard)
-        task.add_done_callback(self._mistakes)
+                task = asyncio.create_task(self._end(self._kept[effect.standby_id]), name=f"end {effect.standby_id}")
+                self._killing.add(task)
+                task.add_done_callback(self._killing.discard)
+                task.add_done_callback(self._mistakes)
 
     def _start(self, standby_id: str, profile: StandbyProfile) -> None:
         name = f"{_PREFIX}{standby_id}-{secrets.token_hex(4)}"
-        directory = self._directory / name
-        place = StandbyPlace(name, directory, self._host, self._java, self._environ(profile.kind, directory))
-        kind = StandbyDriver if profile.kind is StandbyKind.DRIVER else StandbyExecutorProcess
-        process: StandbyProcess = kind(place, profile)
-        task = asyncio.create_task(self._warm(standby_id, place, process), name=f"warm {name}")
-        self._kept[standby_id] = _Kept(name, process, task)
-        task.add_done_callback(self._mistakes)
+        kept = self._kept[standby_id] = _Kept(standby_id, name, self._directory / name, profile)
+        kept.warming = asyncio.create_task(self._warm(kept), name=f"warm {name}")
+        kept.warming.add_done_callback(self._mistakes)
 
-    async def _warm(self, standby_id: str, place: StandbyPlace, process: StandbyProcess) -> None:
-        ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+    async def _end(self, kept: _Kept) -> None:
+        kept.is_unwanted = True
+        with contextlib.suppress(RetryLater):  # killed, but the supervisor has ended and does not confirm it
+            await self._supervisor.stop(kept.name, 0.0)
+
+    async def _warm(self, kept: _Kept) -> None:
+        began = self._now()
         try:
-            await asyncio.to_thread(place.directory.mkdir, mode=0o700, parents=True)
-            request = process.start_request()
-            pid = await self._supervisor.start(request, ended.set_result)
-            if can_be_raised():
-                lower(pid)
-            began = self._now()
-            await process.warmed(pid)
+            pid = await self._bring_up(kept)
         except (EmberkeepError, OSError) as error:
-            log.warning("a standby process could not be warmed", standby=standby_id, reason=str(error))
-            await self._supervisor.stop(place.name, 0.0)
-            self._gone(standby_id, place, str(error))
+            if not kept.is_unwanted:
+                log.warning("a standby process could not be warmed", standby=kept.standby_id, reason=str(error))
+            await self._end(kept)
+            self._gone(kept, str(error))
             return
         except BaseException:
-            process.close()
+            if kept.process is not None:
+                kept.process.close()
             raise
-        log.info("a standby process is ready", standby=standby_id, pid=pid, seconds=round(self._now() - began, 1))
-        self._handle(Warmed(standby_id))
-        await ended
-        if standby_id in self._kept:  # no job has taken it
-            self._gone(standby_id, place, "it has ended")
+        log.info("a standby process is ready", standby=kept.standby_id, pid=pid, seconds=round(self._now() - began, 1))
+        kept.is_ready = True
+        self._handle(Warmed(kept.standby_id))
 
-    def _gone(self, standby_id: str, place: StandbyPlace, reason: str) -> None:
-        kept = self._kept.pop(standby_id, None)
-        if kept is not None:
+    async def _bring_up(self, kept: _Kept) -> int:
+        """Start and warm the process. Return its pid."""
+        await asyncio.to_thread(kept.directory.mkdir, mode=0o700, parents=True)
+        kept.process = process = self._make(kept.name, kept.directory, kept.profile)
+        request = process.start_request()
+        if kept.is_unwanted:
+            raise StandbyFailed("it was not needed any more")
+        pid = await self._supervisor.start(request, lambda end: self._process_ended(kept, end))
+        if can_be_raised():
+            with contextlib.suppress(PermissionError):  # a sandbox may forbid what the privilege allows
+                lower(pid)
+        warming, ending = asyncio.create_task(process.warmed(pid)), asyncio.create_task(kept.ended.wait())
+        try:
+            await asyncio.wait({warming, ending}, timeout=WARMING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (warming, ending):
+                task.cancel()
+            await asyncio.wait({warming, ending})
+        if warming.cancelled():
+            how = "ended during its warm-up" if kept.ended.is_set() else f"not become ready in {WARMING_SECONDS:.0f} s"
+            raise StandbyFailed(f"it has {how}", hint=f"see {request.stderr}")
+        warming.result()
+        if kept.ended.is_set():
+            raise StandbyFailed("it has ended after its warm-up")
+        return pid
+
+    def _process_ended(self, kept: _Kept, end: Exit) -> None:
+        del end
+        kept.ended.set()
+        if kept.is_ready and self._kept.get(kept.standby_id) is kept:  # no job has taken it
+            self._gone(kept, "it has ended")
+
+    def _gone(self, kept: _Kept, reason: str) -> None:
+        del self._kept[kept.standby_id]
+        if kept.process is not None:
             kept.process.close()
-        self._handle(StandbyEnded(standby_id, reason))
-        asyncio.get_running_loop().run_in_executor(None, remove_tree, place.directory)
+        asyncio.get_running_loop().run_in_executor(None, remove_tree, kept.directory)
+        self._handle(StandbyEnded(kept.standby_id, reason))
 
     def _mistakes(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -274,15 +245,3 @@ class Standbys:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def _move_output(directory: Path, request: StartRequest) -> None:
-    """Make the output of a standby process that of a job's process, without what the warm-up wrote. Blocks.
-
-    The process keeps the files open. Raises StandbyFailed (output of an earlier process is there), OSError.
-    """
-    for name, target in (("stdout", request.stdout), ("stderr", request.stderr)):
-        if target.exists():
-            raise StandbyFailed(f"{target} exists already")
-        os.truncate(directory / name, 0)
-        (directory / name).rename(target)

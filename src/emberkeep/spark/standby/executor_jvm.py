@@ -7,13 +7,15 @@ gateway closes. Until then, the JVM ends with its standard input, whose other en
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from emberkeep.spark.distribution import class_path
+from emberkeep.spark.errors import SparkInternalsMissing, StandbyFailed
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
 from emberkeep.spark.jvm.executor_command import (
     BACKEND_CLASS,
@@ -111,10 +113,13 @@ class Connection:
 
 
 def read_connection(file: Path) -> Connection:
-    """Return how to connect; the file is complete once it exists. Raises OSError."""
+    """Return how to connect; the file is complete once it exists. Raises OSError, StandbyFailed."""
     data = file.read_bytes()
-    port, length = struct.unpack_from(">ii", data)
-    return Connection(port, data[8 : 8 + length].decode())
+    try:
+        port, length = struct.unpack_from(">ii", data)
+        return Connection(port, data[8 : 8 + length].decode())
+    except (struct.error, UnicodeDecodeError) as error:
+        raise StandbyFailed(f"{file} does not say how to connect to a standby JVM: {error}") from error
 
 
 class StandbyExecutor:
@@ -128,11 +133,16 @@ class StandbyExecutor:
         )
         self._gateway: Any = ClientServer(parameters, PythonParameters(port=0, eager_load=False))
         self._pid = pid
-        forget_objects(self._gateway)
-        self._identity = Identity(self._gateway)
+        with _failures_of_py4j():
+            forget_objects(self._gateway)
+            self._identity = Identity(self._gateway)
 
     def become(self, launch: ExecutorLaunch, environ: Mapping[str, str]) -> None:
         """Start the executor. ``environ``: all variables of its process. The JVM is not a standby any more."""
+        with _failures_of_py4j():
+            self._become(launch, environ)
+
+    def _become(self, launch: ExecutorLaunch, environ: Mapping[str, str]) -> None:
         raise_to_normal([self._pid])
         identity, jvm = self._identity, self._identity.reflection.jvm
         identity.set_environment(environ)
@@ -164,3 +174,15 @@ class StandbyExecutor:
         bound = handles.insertArguments(handle, 0, reflection.array(java.Object, [texts]))
         runnable = java.invoke.MethodHandleProxies.asInterfaceInstance(reflection.load("java.lang.Runnable"), bound)
         java.Thread(runnable, "main").start()
+
+
+@contextlib.contextmanager
+def _failures_of_py4j() -> Iterator[None]:
+    """Raise SparkInternalsMissing where py4j fails, as it does when the JVM ends, or cannot encode a text."""
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (Py4JError, UnicodeEncodeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise SparkInternalsMissing(f"a standby JVM cannot be used: {reason}") from error

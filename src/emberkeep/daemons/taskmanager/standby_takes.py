@@ -1,0 +1,152 @@
+"""Standby processes that become processes of jobs.
+
+A standby process that fails while it is taken costs time only: it is killed, and nothing is left of it, before the
+launcher starts a cold process. Its end is then not reported, because the job's process has not begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.processes.start import StartRequest
+from emberkeep.adapters.processes.supervisor import Exit, OnExit, ProcessSupervisor
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.files.hostile import remove_tree
+from emberkeep.daemons.taskmanager.standby_starts import StandbyProcess
+from emberkeep.spark.errors import StandbyFailed
+from emberkeep.spark.jvm.executor_command import ExecutorLaunch
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """What a standby process must become.
+
+    - ``launch``: of an executor; None for a driver.
+    - ``on_exit``: called once, at the end of the job's process; never if no process was taken.
+    - ``record``: writes what the next task manager process must know of the process. Blocks. Raises EmberkeepError.
+    """
+
+    request: StartRequest
+    launch: ExecutorLaunch | None
+    on_exit: OnExit
+    record: Callable[[], None]
+
+    def why_unfit(self) -> str:
+        """Return why no standby process can become this one; "" if one with the right profile can."""
+        if self.request.user is not None:
+            return "it runs as another user"
+        try:
+            "\0".join((*self.request.environ, *self.request.environ.values())).encode()
+        except UnicodeEncodeError:
+            return "it needs environment variables that are not UTF-8"
+        return ""
+
+
+class StandbyTakes:
+    """Turns standby processes into processes of jobs. Owns the directories of those, below ``directory``."""
+
+    def __init__(self, directory: Path, supervisor: ProcessSupervisor) -> None:
+        self._directory = directory
+        self._supervisor = supervisor
+        self._places: dict[str, Path] = {}  # directories of taken processes, by the processes' names
+        self._discarding: set[asyncio.Task[None]] = set()
+
+    async def turn(self, name: str, process: StandbyProcess, wanted: TakeOver) -> int | str:
+        """Turn the process ``name`` into the wanted one. Return its pid, or why that failed.
+
+        If it fails or is cancelled, nothing is left of the process.
+        """
+        request, end = wanted.request, _End(wanted.on_exit)
+        current = name
+        try:
+            await asyncio.to_thread(_prepare, self._directory / name, wanted)
+            pid = await self._supervisor.rename(name, request.name, end)
+            current = request.name
+            self._places[request.name] = self._directory / name
+            await process.become(request, wanted.launch)
+        except (EmberkeepError, OSError) as error:
+            log.warning("a standby process failed while it was taken", process=request.name, reason=str(error))
+            await self._discard(name, current)
+            return f"the standby process failed while it was taken: {error}"
+        except BaseException:
+            await self._discard(name, current)
+            raise
+        finally:
+            process.close()
+        log.info("a job took a standby process", process=request.name, pid=pid)
+        end.pass_on()
+        return pid
+
+    async def _discard(self, name: str, current: str) -> None:
+        """Kill a process that is now called ``current``. Return once nothing is left, also if cancelled again."""
+        task = asyncio.create_task(self._kill(name, current), name=f"discard {name}")
+        self._discarding.add(task)
+        task.add_done_callback(self._discarding.discard)
+        await asyncio.shield(task)
+
+    async def _kill(self, name: str, current: str) -> None:
+        await self._supervisor.stop(current, 0.0)
+        if current != name:
+            self._places.pop(current, None)
+        await asyncio.to_thread(remove_tree, self._directory / name)
+
+    def ended(self, name: str) -> None:
+        """Delete the directory of a process that was taken and has ended."""
+        directory = self._places.pop(name, None)
+        if directory is not None:
+            asyncio.get_running_loop().run_in_executor(None, remove_tree, directory)
+
+    def adopted(self, name: str, marker: str) -> None:
+        """Note that a process which an earlier task manager process took from its standbys still runs."""
+        directory = self._directory / marker.rpartition("@")[0]
+        if directory.is_dir():
+            self._places[name] = directory
+
+    def clean_up(self) -> None:
+        """Delete the directories of standbys that no longer run, before any other starts. Blocks."""
+        used = set(self._places.values())
+        for directory in sorted(self._directory.iterdir()) if self._directory.is_dir() else ():
+            if directory not in used:
+                remove_tree(directory)
+
+
+class _End:
+    """Holds the end of a process back until the job has the process: before, its end is that of a standby."""
+
+    def __init__(self, on_exit: OnExit) -> None:
+        self._on_exit = on_exit
+        self._end: Exit | None = None
+        self._passes = False
+
+    def __call__(self, end: Exit) -> None:
+        if self._passes:
+            self._on_exit(end)
+        else:
+            self._end = end
+
+    def pass_on(self) -> None:
+        """Report the end, now if the process has ended already."""
+        self._passes = True
+        if self._end is not None:
+            self._on_exit(self._end)
+
+
+def _prepare(directory: Path, wanted: TakeOver) -> None:
+    """Make the output of a standby process that of a job's process, without what the warm-up wrote. Blocks.
+
+    The process keeps the files open. Raises StandbyFailed (output of an earlier process is there), OSError.
+    """
+    for name, target in (("stdout", wanted.request.stdout), ("stderr", wanted.request.stderr)):
+        if target.exists():
+            raise StandbyFailed(f"{target} exists already")
+        os.truncate(directory / name, 0)
+        (directory / name).rename(target)
+    wanted.record()
