@@ -68,6 +68,7 @@ class ProcessSupervisor:
         self._thread = ThreadPoolExecutor(1, "process-supervisor")
         self._processes: dict[str, Family] = {}  # by marker
         self._starting: dict[str, asyncio.Task[Family]] = {}  # by name
+        self._new_names: set[str] = set()  # of processes that are being renamed
         self._discarding: set[asyncio.Task[None]] = set()
         self._look_again = asyncio.Event()
         self._next_sweep = 0.0  # loop time
@@ -79,8 +80,7 @@ class ProcessSupervisor:
         Raises Fatal (it cannot be started or recorded), Conflict (the name is in use), InvalidInput (the name is not
         valid). If this raises or is cancelled, the process is ended and ``on_exit`` is not called.
         """
-        if request.name in self.running() or request.name in self._starting:
-            raise Conflict(f"a process {request.name} runs already")
+        self._require_free(request.name)
         marker = new_marker(request.name)
         task = asyncio.create_task(self._launch(request, marker, on_exit), name=f"start {request.name}")
         self._starting[request.name] = task
@@ -163,19 +163,27 @@ class ProcessSupervisor:
         """Give a process that this supervisor has started another name and another ``on_exit``. Return its pid.
 
         The next supervisor finds it by the new name. Raises Fatal (the record cannot be written), Absent (no such
-        process, or it has ended), Conflict (the new name is in use); the process then keeps its name.
+        process, or it has ended), Conflict (the new name is in use); the process then keeps its name here, as it does
+        if this is cancelled. Its record may have the new name then, so stop the process.
         """
-        if new_name in self.running() or new_name in self._starting:
-            raise Conflict(f"a process {new_name} runs already")
+        self._require_free(new_name)
         process = next((p for p in self._processes.values() if p.name == name and not p.leader_ended), None)
         if process is None or process.leader is None:
             raise Absent(f"the process {name} has ended")
         record = ProcessRecord(name=new_name, identity=process.leader)
-        await self._in_thread(write_process_record, record_path(self._directory, process.marker), record)
+        self._new_names.add(new_name)
+        try:
+            await self._in_thread(write_process_record, record_path(self._directory, process.marker), record)
+        finally:
+            self._new_names.remove(new_name)
         if process.leader_ended:
             raise Absent(f"the process {name} has ended")
         process.name, process.on_exit = new_name, on_exit
         return process.leader.pid
+
+    def _require_free(self, name: str) -> None:
+        if name in self.running() or name in self._starting or name in self._new_names:
+            raise Conflict(f"a process {name} runs already")
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to the process that was started as ``name``, not to its children.
@@ -215,8 +223,7 @@ class ProcessSupervisor:
         The process continues. ``on_exit`` is called as for a process that was started here, except that the exit code
         is unknown. Raises Conflict (the name is in use).
         """
-        if leftover.name in self.running() or leftover.name in self._starting:
-            raise Conflict(f"a process {leftover.name} runs already")
+        self._require_free(leftover.name)
         process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=on_exit)
         process.members = dict(leftover.members)
         self._watch(process)
