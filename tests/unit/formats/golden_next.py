@@ -32,6 +32,7 @@ from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Evacuated
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster, write_cluster
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write_outcome, write_spec
+from emberkeep.daemons.records.late_variables import read_late_variables, write_late_variables
 from emberkeep.daemons.records.record_versions import RecordVersions, read_versions, write_versions
 from emberkeep.identities.model import NamedToken, NamedTokens
 from emberkeep.jobs.leftovers import Kind, Mark
@@ -57,6 +58,8 @@ REGISTERED = RegisteredAddress(
 LEADER_OF_EPOCH = LeaderRecord(address="127.0.0.1:8081", life="a", epoch=7)
 SIGNER = RecordSigner(signing_key("token"))
 MARKS = (Mark(job_id=JobId("1" * 32), kind=Kind.CHECKPOINTS, since_ms=1_700_000_000_000, ended=True),)
+
+LATE_VARIABLES = {"EMBERKEEP_STATE_GATEWAY": "127.0.0.1:40001"}
 
 BINDING = Binding(location="s3://bucket/emberkeep", place_id="p")
 
@@ -223,6 +226,9 @@ FORMATS = {
         lambda path: path.write_bytes(SIGNER.signed("/epoch", encode_node(LEADER_OF_EPOCH))),
         lambda path: decode_node(SIGNER.checked("/epoch", path.read_bytes()), LeaderRecord, where=path.name),
         LEADER_OF_EPOCH,
+    ),
+    "late-variables.record": Format(
+        lambda path: write_late_variables(path, LATE_VARIABLES), read_late_variables, LATE_VARIABLES
     ),
     "storage-deletions": Format(lambda path: write_marks(path, MARKS), read_marks, MARKS),
     "blob-place": Format(lambda path: write_binding(path, BINDING), read_binding, BINDING),
