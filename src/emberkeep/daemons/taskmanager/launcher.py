@@ -27,7 +27,7 @@ from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
-from emberkeep.daemons.taskmanager.standby_takes import TakeOver
+from emberkeep.daemons.taskmanager.standby_takes import EndableTakes, TakeOver
 from emberkeep.daemons.taskmanager.standbys import Standbys
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome
@@ -52,19 +52,6 @@ log = structlog.get_logger(__name__)
 
 _GATEWAY_VARIABLES = (GATEWAY_VARIABLE, TRUST_VARIABLE)
 _EXECUTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-
-
-class _Taking:
-    """A standby process is being taken within a time limit, which has no end until ``cancel`` sets one."""
-
-    def __init__(self, limit: asyncio.Timeout) -> None:
-        self._limit = limit
-        self.ended = asyncio.Event()
-
-    async def cancel(self) -> None:
-        """Give the taking up. Return once nothing is left of the process, or once the process has been taken."""
-        self._limit.reschedule(asyncio.get_running_loop().time())
-        await self.ended.wait()
 
 
 class ProcessLauncher:
@@ -93,7 +80,7 @@ class ProcessLauncher:
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
         self._ends = ProcessEnds(self._places, self._tell)
-        self._taking: dict[str, _Taking] = {}
+        self._taking = EndableTakes()
         make = make_standby or StandbyNode(node.host, node.java, self._starts.standby_environment).make
         pool = StandbyPool({}, {}) if pool is None else pool
         self.standbys = Standbys(node.directory.standbys, make, supervisor, pool)
@@ -226,9 +213,7 @@ class ProcessLauncher:
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
-        taking = self._taking.get(process_name(key))
-        if taking is not None:
-            await taking.cancel()
+        await self._taking.end(process_name(key))
         await self._supervisor.stop(process_name(key), grace)
         await self._ends.told(process_name(key))
 
@@ -274,13 +259,9 @@ class ProcessLauncher:
         )
         taken: int | str = ""
         try:
-            async with asyncio.timeout(None) as limit:
-                self._taking[request.name] = _Taking(limit)
+            async with self._taking.of(request.name):
                 taken = await self.standbys.take(profile, wanted)
-        except TimeoutError:
-            raise Fatal("the process was asked to end before it was started") from None
         finally:
-            self._taking.pop(request.name).ended.set()
             if isinstance(taken, str):
                 with contextlib.suppress(OSError):  # it has the values with which a cold process starts
                     record.unlink(missing_ok=True)

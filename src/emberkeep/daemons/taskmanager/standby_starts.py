@@ -41,6 +41,7 @@ from emberkeep.spark.standby.executor_jvm import (
     standby_shape,
 )
 from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS, differing_variables
+from emberkeep.spark.standby.priority import raise_to_normal
 
 _POLL_SECONDS = 0.1
 _JVM_SECONDS = 120.0  # until a JVM at idle priority has started
@@ -129,6 +130,7 @@ class StandbyDriver:
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)
         self._environ = dict(place.environ)
+        self._pid = 0
 
     def start_request(self) -> StartRequest:
         place = self._place
@@ -137,6 +139,7 @@ class StandbyDriver:
         return place.request((*argv, *arguments), self._environ, self._theirs.fileno())
 
     async def warmed(self, pid: int) -> None:
+        self._pid = pid
         self._theirs.close()  # so that the end of the process closes the link
         message = await self._receive()
         if not isinstance(message, Ready):
@@ -156,6 +159,8 @@ class StandbyDriver:
         )
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
+                # At idle priority, a process on a busy machine might not even read the order in time.
+                await asyncio.to_thread(raise_to_normal, [self._pid])
                 await asyncio.get_running_loop().sock_sendall(self._ours, encode(order))
                 message = await self._receive()
             if not isinstance(message, Taken):

@@ -7,8 +7,9 @@ launcher starts a cold process. Its end is then not reported, because the job's 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import structlog
 
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit, ProcessSupervisor
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.daemons.taskmanager.standby_starts import StandbyProcess
 from emberkeep.spark.errors import StandbyFailed
@@ -116,6 +117,36 @@ class StandbyTakes:
         for directory in sorted(self._directory.iterdir()) if self._directory.is_dir() else ():
             if directory not in used:
                 remove_tree(directory)
+
+
+class EndableTakes:
+    """Takes of standby processes that end early if their processes must not start after all."""
+
+    def __init__(self) -> None:
+        self._takes: dict[str, tuple[asyncio.Timeout, asyncio.Event]] = {}  # by the names of the jobs' processes
+
+    @contextlib.asynccontextmanager
+    async def of(self, name: str) -> AsyncIterator[None]:
+        """Let ``end`` cancel the body, which takes a process. Raises Fatal if that happens."""
+        over = asyncio.Event()
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._takes[name] = limit, over
+                yield
+        except TimeoutError:
+            raise Fatal("the process was asked to end before it was started") from None
+        finally:
+            del self._takes[name]
+            over.set()
+
+    async def end(self, name: str) -> None:
+        """End a take, if there is one. Return once nothing is left of the process, or once it has been taken."""
+        take = self._takes.get(name)
+        if take is not None:
+            limit, over = take
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
+            await over.wait()
 
 
 class _End:
