@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from emberkeep.adapters.processes.start import RECORD_KIND as PROCESS_KIND
+from emberkeep.adapters.processes.start import RECORD_SUFFIX as PROCESS_SUFFIX
 from emberkeep.adapters.processes.start import RECORD_VERSION as PROCESS_VERSION
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Damaged, NewerFormat
@@ -23,6 +24,7 @@ from emberkeep.base.files.hostile import read_bytes
 from emberkeep.daemons.records.agent_files import AGENT_KIND, AGENT_VERSION
 from emberkeep.daemons.records.bound_files import ARTEFACTS_FILE, ARTEFACTS_KIND, ARTEFACTS_VERSION
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION
+from emberkeep.daemons.records.late_variables import VARIABLES_FILE, VARIABLES_KIND, VARIABLES_VERSION
 from emberkeep.daemons.records.record_versions import VERSIONS_KIND, VERSIONS_VERSION, read_versions
 from emberkeep.taskmanager.agent_record import RECORD_KIND as SLOTS_KIND
 from emberkeep.taskmanager.agent_record import RECORD_VERSION as SLOTS_VERSION
@@ -34,16 +36,18 @@ _KNOWN: Mapping[str, int] = {
     ARTEFACTS_KIND: ARTEFACTS_VERSION,
     OUTCOME_KIND: OUTCOME_VERSION,
     VERSIONS_KIND: VERSIONS_VERSION,
+    VARIABLES_KIND: VARIABLES_VERSION,
 }
 _HEADER_BYTES = 256
 _PLACES = (
     "*.record",
-    "processes/*.record",
+    f"processes/*{PROCESS_SUFFIX}",
     "jobs/*/*/*.record",
     # By name: a job may have filled these directories.
     f"jobs/*/*/driver/{OUTCOME_FILE}",
     f"jobs/*/*/driver/{ARTEFACTS_FILE}",
     f"jobs/*/*/executors/*/{ARTEFACTS_FILE}",
+    f"jobs/*/*/executors/*/{VARIABLES_FILE}",
 )
 
 

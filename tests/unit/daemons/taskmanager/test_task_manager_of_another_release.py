@@ -34,9 +34,10 @@ def _tree(root: Path) -> dict[str, bytes]:
     [
         ("slots.record", "task-manager-slots"),
         ("agent.record", "task-manager-agent"),
-        ("processes/driver-x@1.record", "process"),
+        ("processes/driver-x@1.process", "process"),
         ("jobs/a/1/driver/outcome.record", "driver-outcome"),
         ("jobs/a/1/executors/1-x/artefacts.record", "process-artefacts"),
+        ("jobs/a/1/executors/1-x/late-variables.record", "late-variables"),
     ],
 )
 def test_it_declines_to_start_and_changes_nothing(tmp_path: Path, place: str, kind: str) -> None:
