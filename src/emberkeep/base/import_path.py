@@ -122,7 +122,7 @@ def _weakness_of_directory(
 ) -> str:
     if trusted is not None and status.st_uid not in trusted:
         return f"{path} belongs to {_user(status.st_uid)}"
-    # In a sticky directory others can add entries, but cannot replace those that belong to somebody else.
+    # In a sticky directory others can add entries, but cannot replace another user's.
     if not is_last and status.st_mode & stat.S_ISVTX:
         return ""
     return _OTHERS_MAY_WRITE.format(path) if _others_may_write(path, status) else ""

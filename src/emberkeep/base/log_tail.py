@@ -20,7 +20,7 @@ def private_output(path: Path) -> BinaryIO:
 
 def last_lines(path: Path) -> str:
     """Return the last 12 lines that are not blank, from at most 8 KiB; "" if the file cannot be read, or is a link or
-    belongs to somebody else than its directory."""
+    does not belong to the owner of its directory."""
     try:
         with os.fdopen(open_to_read(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _BYTES))

@@ -13,7 +13,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import parse_task_manager_id
 
-PERMANENT = 2**63 - 1  # end of an entry that does not time out
+PERMANENT = 2**63 - 1  # end of an entry that does not expire
 CAUSE_LENGTH = 500  # characters
 CAUSES_KEPT = 8  # per entry, the first ones
 NODE_ID_LENGTH = 253  # characters

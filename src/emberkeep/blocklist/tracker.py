@@ -93,7 +93,7 @@ class BlocklistTracker:
         return over
 
     def next_end(self) -> int | None:
-        """Return the earliest end of an entry: PERMANENT if no entry times out, or None if the list is empty."""
+        """Return the earliest end of an entry: PERMANENT if no entry expires, or None if the list is empty."""
         return min((entry.end_ms for entry in self._entries.values()), default=None)
 
     def _set(self, entry: Blocked) -> None:

@@ -69,7 +69,7 @@ class Turn(Protocol):
         """Make decisions again."""
 
     async def retire(self) -> None:
-        """Remove data that only this process needs: called before an orderly shutdown, while still the leader.
+        """Remove data that only this process needs: called before an orderly shutdown, while still leading.
 
         Be quick and raise nothing: the next leader waits for this.
         """

@@ -40,7 +40,7 @@ class DriverPlace(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> DriverHome:
-        """The part of this place that the job store keeps with the attempt."""
+        """The ids of this place, which the job store keeps with the attempt; the address is left out."""
         return DriverHome(task_manager=self.task_manager, node_id=self.node_id, instance=self.instance)
 
 
@@ -308,7 +308,7 @@ class RecordAttempt(msgspec.Struct, frozen=True):
 
 
 class AdoptAttempt(msgspec.Struct, frozen=True):
-    """Write the number of an attempt that another leader has begun; answered by AttemptRecorded."""
+    """Record in the job store the number of an attempt that another leader began; answered by AttemptRecorded."""
 
     attempt: int
 

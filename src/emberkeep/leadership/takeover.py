@@ -1,6 +1,6 @@
 """Decide when refused connections prove that a JobManager's process has ended. Pure.
 
-The next JobManager then need not wait for the session of the ended process to time out.
+The next JobManager then need not wait until the session of the ended process expires.
 
 A port that refuses connections has no listener, unless something on the network path refuses on the process's behalf.
 So a refusal is evidence only about a process that has accepted a connection before. A takeover uses that evidence up:
@@ -66,7 +66,7 @@ class TakeoverRule:
                 seen.mistakes += 1
 
     def is_gone(self, life: Hashable, now: float) -> bool:
-        """True if the process is proven to have ended: its successor need not wait for its session to time out."""
+        """True if the process is proven to have ended: its successor need not wait until its session expires."""
         seen = self._seen.get(life)
         if seen is None or not seen.accepts or seen.refusals < REFUSALS:
             return False

@@ -20,9 +20,10 @@ class ReachableRoots:
     closed: tuple[str, ...]
 
     def check(self, location: str, opened: str, own: str) -> None:
-        """Check that ``opened``, the place behind a location, may be opened. Raises InvalidInput.
+        """Check that a job may open ``opened``, the real path of ``location``. Raises InvalidInput.
 
-        ``own``: the real path of the job's own root to which the location belongs by its name, "" for none.
+        ``own``: the real path of the job's own root if ``location`` is below that root before symbolic links are
+        followed, else "".
         """
         if own:
             if not is_within(opened, own):

@@ -12,7 +12,7 @@ from emberkeep.protocol.rest import Camel, Millis
 class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to block a node or a task manager.
 
-    ``endTimestamp``: Unix milliseconds, as a number or a string; without it the entry does not time out.
+    ``endTimestamp``: Unix milliseconds, as a number or a string; without it the entry does not expire.
     ``allowMerge``: merge into an existing entry; a boolean, or a boolean as a string. ``drivers``: what happens to
     drivers without a streaming query if tasks are evacuated. If ``drivers`` is absent, an existing
     evacuation keeps its setting; otherwise they are restarted elsewhere.
@@ -28,7 +28,7 @@ class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True, omit_defaults=True):
     """One entry.
 
-    ``endTimestamp`` 9223372036854775807: it does not time out. ``drivers``: "wait" if tasks are evacuated but drivers
+    ``endTimestamp`` 9223372036854775807: it does not expire. ``drivers``: "wait" if tasks are evacuated but drivers
     without a streaming query stay; otherwise the field is absent.
     """
 

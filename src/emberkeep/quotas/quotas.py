@@ -36,7 +36,7 @@ class Excess:
 class Quotas:
     """What each identity has used in the last seconds, and the failed logins of each address.
 
-    Daemons and drivers have no quota, nor has anyone else who holds the cluster's own token.
+    Daemons, drivers and anyone else who holds the cluster's own token have no quota.
     """
 
     def __init__(self, limits: Limits) -> None:

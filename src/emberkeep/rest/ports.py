@@ -125,7 +125,7 @@ class Savepoints(Protocol):
         """
 
     async def dispose(self, path: str) -> tuple[str, ...]:
-        """Delete a savepoint. Return names of files left in its directory that are not part of it, at most a few.
+        """Delete a savepoint. Return the names of some files left in its directory because they are not part of it.
 
         Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal.
         """
@@ -148,7 +148,7 @@ class Storage(Protocol):
     def condition(self) -> StorageCondition: ...
 
     async def status(self) -> StorageInfo:
-        """Return the storage's owner and its data that no job needs. Raises RetryLater."""
+        """Return the owner of the storage, and the sizes of the data there that no job needs. Raises RetryLater."""
 
     async def adopt(self) -> StorageInfo:
         """Make this cluster the owner of the storage, so that data that no job needs is deleted in stages.

@@ -66,7 +66,7 @@ def blocked_task_managers(blocklist: Blocklist) -> list[Blocked]:
 
 
 def lapse(end_ms: int) -> int | None:
-    """Return when an entry times out, in Unix milliseconds; None if it never does.
+    """Return when an entry of the blocklist expires, in Unix milliseconds; None if it never does.
 
     An end on or after 9999-12-31 means never.
     """

@@ -1,7 +1,7 @@
 """The audit log: a bounded queue before a thread that writes its files.
 
 A request never waits for the log, and is not refused because of it: a full disk must not prevent an operator from
-stopping a job. Entries that cannot be written are lost: ``lost`` counts them, and the JobManager's log has an error.
+stopping a job. Entries that cannot be written are lost: ``lost`` counts them, and the JobManager logs an error.
 As soon as the audit log can be written again, it gets an entry with the number of lost entries.
 """
 

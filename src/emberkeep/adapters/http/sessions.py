@@ -68,7 +68,7 @@ class WebSessions:
         return secret
 
     def redeem(self, secret: str) -> Identity | None:
-        """Use up a code. Return the identity whose session may begin; None if the code is not valid."""
+        """Use up a code. Return the identity for which a session may be started; None if the code is not valid."""
         code = self._codes.pop(_digest(secret), None)
         if code is None or self._now() >= code.until or not self._is_valid(code.identity):
             return None

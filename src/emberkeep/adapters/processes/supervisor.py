@@ -78,7 +78,7 @@ class ProcessSupervisor:
         """Start a process and return its pid. ``on_exit`` is called once, on the loop, when all its members have ended.
 
         Raises Fatal (it cannot be started or recorded), Conflict (the name is in use), InvalidInput (the name is not
-        valid). If this raises or is cancelled, the process is ended and ``on_exit`` is not called.
+        valid). If this raises or is cancelled, the process is terminated and ``on_exit`` is not called.
         """
         self._require_free(request.name)
         marker = new_marker(request.name)

@@ -58,7 +58,7 @@ def statuses(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
 
 
 def partial_listing(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
-    """Return the whole listing as the only batch of LISTSTATUS_BATCH."""
+    """Return the whole listing as a LISTSTATUS_BATCH answer with one batch. ``name``: see statuses."""
     return {"DirectoryListing": {"partialListing": statuses(entries, name), "remainingEntries": 0}}
 
 

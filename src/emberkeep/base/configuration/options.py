@@ -734,7 +734,7 @@ ADOPT_LEADER = define(
         "boolean",
         "Follow a JobManager with a different job store from the one that this task manager has worked for, even "
         "while processes of jobs run here. Drivers and executors of jobs that the JobManager does not know "
-        "are ended. Set it for one start, after a job store was lost permanently. Without it, these "
+        "are terminated. Set it for one start, after a job store was lost permanently. Without it, these "
         "processes continue, and the task manager gets no new work.",
     )
 )
@@ -746,7 +746,7 @@ ORPHAN_TIMEOUT = define(
         duration,
         "duration",
         "How long drivers and executors continue while the task manager process that started them is gone. "
-        "Then they are ended and replaced.",
+        "Then they are terminated and replaced.",
     )
 )
 
@@ -757,7 +757,7 @@ EVACUATION_TIMEOUT = define(
         duration,
         "duration",
         "How long an executor on an evacuated node may take until a replacement runs, its blocks are handed "
-        "over and it has ended. After that time it is ended, and blocks that it still held are computed again. "
+        "over and it has ended. After that time it is terminated, and blocks that it still held are computed again. "
         "A streaming driver on the node may take as long to stop between two micro-batches. After that time it "
         "is restarted elsewhere, without the latest state of its functions.",
     )
@@ -810,7 +810,7 @@ IDLE_TIMEOUT = define(
         30.0,
         duration,
         "duration",
-        "How long a task manager that the JobManager has started may be idle before it is ended.",
+        "How long a task manager that the JobManager has started may be idle before it is terminated.",
     )
 )
 REGISTRATION_TIMEOUT = define(
@@ -914,7 +914,7 @@ EXECUTOR_START_TIMEOUT = define(
         120.0,
         duration,
         "duration",
-        "How long a requested executor may take to register with Spark. After that time it is ended and replaced.",
+        "How long a requested executor may take to register with Spark. After that time it is terminated and replaced.",
     )
 )
 DRIVER_LEASE = define(
@@ -932,7 +932,7 @@ DRIVER_START_TIMEOUT = define(
         120.0,
         duration,
         "duration",
-        "How long a driver may take to register after its start was requested. After that time it is ended and "
+        "How long a driver may take to register after its start was requested. After that time it is terminated and "
         "counts as lost.",
     )
 )

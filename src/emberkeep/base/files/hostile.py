@@ -1,6 +1,6 @@
-"""Read, delete and hand over files in directories that another user, such as that of a job, can change at any time.
+"""Read, delete and hand over files in directories that another user, such as the user of a job, can change.
 
-A name in such a directory may be a symbolic link, a hard link to a file of somebody else, or a pipe. No function here
+A name in such a directory may be a symbolic link, a hard link to another user's file, or a pipe. No function here
 follows a link, waits for a pipe, or reads a file that does not belong to the owner of its directory.
 """
 

@@ -20,7 +20,7 @@ from emberkeep.base.files.durable import decode_record, encode_record
 def encode_over(kind: str, version: int, value: Compatible, over: bytes | None) -> bytes:
     """Return the record of ``value``, with the fields that a newer release added to the record ``over``.
 
-    A damaged record has nothing to keep, nor has one of an older version: no newer release wrote it. Raises
+    Neither a damaged record nor one of an older version has fields to keep: no newer release wrote it. Raises
     NewerFormat.
     """
     try:

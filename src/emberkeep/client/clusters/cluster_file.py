@@ -117,7 +117,7 @@ def read_cluster(path: Path) -> ClusterRecord | None:
         return None
     except OSError as error:
         raise Fatal(f"cannot read {path}: {error.strerror or error}") from error
-    hint = f"end the processes of that cluster that still run, then delete {path}"
+    hint = f"end the processes of that cluster that are still running, then delete {path}"
     try:
         file = from_json(data, _File)
         if (file.format, file.version) != (_FORMAT, _VERSION):

@@ -221,7 +221,7 @@ class ProcessLauncher:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
 
     async def kill_all(self) -> None:
-        """Send SIGKILL to all processes that still run."""
+        """Send SIGKILL to all processes that are still running."""
         await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
 
     async def forget_job(self, job_id: JobId) -> None:

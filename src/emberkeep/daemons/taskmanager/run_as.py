@@ -129,7 +129,7 @@ def _refused(reason: str) -> InvalidInput:
 
 
 def open_working_directory(layout: StateLayout, directory: WorkingDirectory, users: tuple[OsUser, ...]) -> None:
-    """Let the users of jobs pass through the working directory, and check that they can start Python here.
+    """Let the users that jobs run as enter the working directory, and check that they can start Python here.
 
     Blocks. Raises Fatal.
     """
@@ -144,7 +144,7 @@ def open_working_directory(layout: StateLayout, directory: WorkingDirectory, use
             _let_pass(inner)
         _let_pass(directory.root)
     except OSError as error:
-        raise Fatal(f"cannot open {error.filename} to the users of jobs: {error.strerror}") from error
+        raise Fatal(f"cannot open {error.filename} to the users that jobs run as: {error.strerror}") from error
     for user in users:
         _check_reach(user, directory.jobs)
 
@@ -165,8 +165,8 @@ def _let_pass(directory: Path) -> None:
 
 def _check_reach(user: OsUser, place: Path) -> None:
     hint = (
-        "all users of jobs must be able to enter the directories above the working directory (emberkeep.state-dir, "
-        "taskmanager.working-dir) and to read Python's installation"
+        "every user that a job runs as must be able to enter the directories above the working directory "
+        "(emberkeep.state-dir, taskmanager.working-dir) and to read Python's installation"
     )
     try:
         ended = subprocess.run(
@@ -211,7 +211,7 @@ def entered(wanted: Path, user: OsUser | None, directory: Path) -> tuple[tuple[s
 
 
 def open_storage(layout: StateLayout) -> None:
-    """Let the users of jobs pass to their checkpoints, and create savepoints. Missing directories stay missing.
+    """Let the users that jobs run as reach their checkpoints and create savepoints. Creates no missing parents.
 
     Blocks. Raises OSError.
     """

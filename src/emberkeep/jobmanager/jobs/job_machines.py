@@ -23,7 +23,7 @@ class EffectCarrier(Protocol):
     """Carries out what the machines decide."""
 
     def status_changed(self, job: ManagedJob) -> None:
-        """Note a job's new status. Called before the effects that come with it."""
+        """Note a job's new status. Called before the effects of the same event are carried out."""
 
     def carry_out(self, job: ManagedJob, effect: ev.Effect) -> None:
         """Start one effect. Returns at once."""

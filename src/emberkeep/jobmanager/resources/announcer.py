@@ -1,4 +1,4 @@
-"""Announces changes to task managers and their drivers to the Dispatcher."""
+"""Tells the Dispatcher which task managers and drivers have changed."""
 
 from __future__ import annotations
 

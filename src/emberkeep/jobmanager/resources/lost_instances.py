@@ -23,7 +23,7 @@ class LostInstances:
         return tuple(self._by_job.get(job_id, ()))
 
     def forget(self, job_id: JobId) -> None:
-        """Forget what a job has lost, because it has ended or its next attempt begins."""
+        """Forget which instances a job has lost. Called when the job has ended or its next attempt begins."""
         self._by_job.pop(job_id, None)
 
     def returned(self, instance: InstanceId) -> None:

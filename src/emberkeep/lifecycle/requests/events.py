@@ -27,7 +27,8 @@ class TakenOver(msgspec.Struct, frozen=True):
 class RequestMade(msgspec.Struct, frozen=True):
     """A caller asks the job for something.
 
-    ``caller``: a number that Accept and Refuse name. ``ending``: the job's status if it is cancelled or has failed.
+    ``caller``: the number by which Accept and Refuse refer to the caller. ``ending``: the job's status if
+    it is being cancelled or is failing, else "".
     ``has_driver``: False if the job has no driver and none is being started.
     """
 

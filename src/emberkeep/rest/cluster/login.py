@@ -21,13 +21,13 @@ ROUTES = (
         "POST",
         "/login-links",
         new_login_link,
-        "Make a link that logs a browser in, once",
+        "Create a link that logs a browser in and works only once",
         "Cluster",
         role=Role.VIEWER,
         shared=True,
         status=201,
         reply=LoginLink,
         doc="The session that begins with it can use the pages and their buttons. It cannot use this API's other "
-        "resources, nor make further links.",
+        "resources or create further links.",
     ),
 )

@@ -149,7 +149,7 @@ async def dispose(call: CheckedRequest) -> msgspec.Struct:
 
 
 async def _dispose(api: Api, path: str) -> tuple[str, ...]:
-    """Delete the savepoint at ``path``. Return names of files left there that are not part of it.
+    """Delete the savepoint at ``path``. Return the names of some files left there because they are not part of it.
 
     Raises Conflict if a job that has not ended started from it: the next attempt may read it again.
     """

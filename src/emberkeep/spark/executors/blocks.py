@@ -82,7 +82,7 @@ def _map_statuses(context: Any) -> Iterator[Any]:
 
 
 def _map_output_tracker(context: Any) -> Any:
-    """Return the map output tracker, read from SparkEnv's field.
+    """Return the map output tracker, read from a private field of SparkEnv.
 
     Methods of SparkEnv cannot be called: py4j would resolve all of them, and one needs a class that is not in
     PySpark's jars.

@@ -1,4 +1,7 @@
-"""Handling of SIGTERM in a driver: raise in the script, and notify Emberkeep even if the script handles the signal."""
+"""Handling of SIGTERM in a driver: raise an exception in the script, and notify Emberkeep in any case.
+
+Emberkeep is notified even if the script sets its own handler for the signal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that Spark's file sink can continue from a savepoint, using the batches in the log of its output directory."""
+"""Check, from the batches in the log in its output directory, that Spark's file sink can continue from a savepoint."""
 
 from __future__ import annotations
 
