@@ -83,7 +83,7 @@ class DepartureInfo(Kebab, frozen=True, kw_only=True):
     """Progress of an executor that is leaving.
 
     ``begun`` false: it continues to work, and waits for another executor that can take over its blocks.
-    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that it still holds,
+    ``shuffle-blocks`` and ``cached-blocks``: how many map outputs of shuffles and cached RDD blocks it still holds,
     according to Spark's driver; -1: not known. ``at-least``: there are more map outputs than were counted.
     """
 

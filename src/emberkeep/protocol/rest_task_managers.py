@@ -78,8 +78,8 @@ class EvacuationInfo(Kebab, frozen=True, kw_only=True):
     """What still runs on an evacuated task manager.
 
     ``executors-waiting``: those of ``executors`` whose blocks no other executor can take over. ``shuffle-blocks`` and
-    ``cached-blocks``: map outputs of shuffles and cached RDD blocks that are not handed over yet. ``at-least``: there
-    may be more that were not counted. ``drivers-staying``: drivers that stay until their jobs end.
+    ``cached-blocks``: how many map outputs of shuffles and cached RDD blocks are not handed over yet.
+    ``at-least``: there may be more that were not counted. ``drivers-staying``: drivers that stay until their jobs end.
     """
 
     executors: int

@@ -66,8 +66,8 @@ DRIVER_ROUTES: frozenset[tuple[str, str]] = frozenset(
 def least_roles(pages: Iterable[web.AbstractRouteDef]) -> Mapping[tuple[str, str], Role]:
     """Return the least role for each pair of method and declared pattern: the API, ``/metrics``, and the ``pages``.
 
-    A page needs the role of a viewer, the page of the audit log that of an administrator. A route that is not in the
-    result is for the cluster's own processes.
+    Pages need the role of a viewer, except that the page of the audit log needs the role of an administrator. A route
+    that is not in the result is for the cluster's own processes.
     """
     router = web.UrlDispatcher()
     router.add_routes(pages)

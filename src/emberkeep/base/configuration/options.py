@@ -745,8 +745,8 @@ ORPHAN_TIMEOUT = define(
         300.0,
         duration,
         "duration",
-        "How long drivers and executors continue while the task manager process that started them is gone. "
-        "Then they are terminated and replaced.",
+        "How long drivers and executors keep running without the task manager process that started them. "
+        "After that time they are terminated and replaced.",
     )
 )
 
