@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from emberkeep.base.configuration.layout import CA_FILE, NODE_FILE, TlsFiles
-from emberkeep.base.tls.authority import Authority
+from emberkeep.base.tls.authority import CertificateAuthority
 from emberkeep.base.tls.links import TlsLinks
 
 
@@ -24,7 +24,7 @@ def files_in(directory: Path) -> TlsFiles:
 
 def cluster_tls(directory: Path, *hosts: str) -> TlsLinks:
     """TLS of a node of the cluster whose CA is in ``directory``, made if needed."""
-    Authority(directory).ensure(hosts)
+    CertificateAuthority(directory).ensure(hosts)
     return TlsLinks(files_in(directory), mutual=True)
 
 
@@ -79,5 +79,5 @@ def issue(
 
 def bundle_tls(directory: Path, target: Path, *hosts: str) -> TlsLinks:
     """TLS of another node of that cluster."""
-    Authority(directory).bundle(target, hosts)
+    CertificateAuthority(directory).bundle(target, hosts)
     return TlsLinks(files_in(target), mutual=True)

@@ -58,7 +58,7 @@ def process_limits(descriptors: int | None = None) -> ConnectionLimits:
     return ConnectionLimits(open=most, unproven=unproven, unproven_of_address=max(1, unproven // 2))
 
 
-class Peer(Protocol):
+class TrackedConnection(Protocol):
     """A connection as the table uses it."""
 
     @property
@@ -75,8 +75,8 @@ class Connections:
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._rejected: Counter[Rejection] = Counter()
-        self._proven: set[Peer] = set()
-        self._unproven: dict[str, dict[Peer, None]] = {}  # by network, the oldest first
+        self._proven: set[TrackedConnection] = set()
+        self._unproven: dict[str, dict[TrackedConnection, None]] = {}  # by network, the oldest first
         self._warned_at: float | None = None
         self._lock = threading.RLock()
 
@@ -97,7 +97,7 @@ class Connections:
         with self._lock:
             return {reason.value: self._rejected[reason] for reason in Rejection}
 
-    def admit(self, peer: Peer) -> bool:
+    def admit(self, peer: TrackedConnection) -> bool:
         """Add a new connection, in the place of an older unproven one if there are too many.
 
         Return False, and add nothing, if all places are taken by connections with a login.
@@ -120,19 +120,19 @@ class Connections:
             if self._unproven:
                 self._displace(max(self._unproven, key=lambda network: len(self._unproven[network])))
 
-    def prove(self, peer: Peer) -> None:
+    def prove(self, peer: TrackedConnection) -> None:
         """Record that the connection has presented a valid login. Ignored if the connection has ended."""
         with self._lock:
             if self._forget_unproven(peer):
                 self._proven.add(peer)
 
-    def reject(self, peer: Peer, reason: Rejection) -> None:
+    def reject(self, peer: TrackedConnection, reason: Rejection) -> None:
         """End an unproven connection, and count why. The caller closes it."""
         with self._lock:
             if self._forget_unproven(peer):
                 self._reject(reason, peer)
 
-    def end(self, peer: Peer) -> None:
+    def end(self, peer: TrackedConnection) -> None:
         """Remove a connection that has ended. Idempotent."""
         with self._lock:
             self._forget_unproven(peer)
@@ -143,7 +143,7 @@ class Connections:
         self.reject(oldest, Rejection.DISPLACED)
         oldest.drop()
 
-    def _forget_unproven(self, peer: Peer) -> bool:
+    def _forget_unproven(self, peer: TrackedConnection) -> bool:
         """Return False if ``peer`` is not an unproven connection."""
         network = network_of(peer.address)
         peers = self._unproven.get(network, {})
@@ -154,7 +154,7 @@ class Connections:
             del self._unproven[network]
         return True
 
-    def _reject(self, reason: Rejection, peer: Peer) -> None:
+    def _reject(self, reason: Rejection, peer: TrackedConnection) -> None:
         self._rejected[reason] += 1
         if reason not in (Rejection.DISPLACED, Rejection.FULL):
             return  # such clients are usual: browsers open connections in advance

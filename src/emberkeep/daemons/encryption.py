@@ -118,10 +118,10 @@ def open_tls(configuration: Configuration, layout: StateLayout, *hosts: str, fou
 
 
 def _ensure(directory: Path, hosts: tuple[str, ...], *, may_make_ca: bool = True) -> datetime.datetime:
-    """Make sure that there is a certificate, see ``Authority.ensure``. Return when it expires."""
-    from emberkeep.base.tls.authority import Authority
+    """Make sure that there is a certificate, see ``CertificateAuthority.ensure``. Return when it expires."""
+    from emberkeep.base.tls.authority import CertificateAuthority
 
-    certificate = Authority(directory).ensure(hosts, may_make_ca=may_make_ca)
+    certificate = CertificateAuthority(directory).ensure(hosts, may_make_ca=may_make_ca)
     if certificate.is_new:
         log.info("issued a certificate", directory=str(directory), hosts=sorted(certificate.hosts))
     return certificate.expires

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Want
 from emberkeep.slots.locality import Homes, StateIndex
 from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.namespace_quotas import Room
+from emberkeep.slots.namespace_quotas import NamespaceRoom
 from emberkeep.slots.shelves import Shelf, Shelves
 
 
@@ -134,7 +134,7 @@ class SlotRound:
         self,
         shelves: Shelves,
         state: StateIndex,
-        room: Room,
+        room: NamespaceRoom,
         give: Callable[[JobAccount, Member, ResourceProfile], None],
     ) -> None:
         self._state = state

@@ -25,7 +25,7 @@ class NamespaceLimits:
     drivers: int = 0
 
 
-class Room:
+class NamespaceRoom:
     """What is left for each namespace in one round. ``limit`` 0: no limit."""
 
     def __init__(self, limit: int, used: Mapping[str, int]) -> None:
@@ -50,18 +50,18 @@ class NamespaceQuotas:
         self.limits = limits
         self._jobs = jobs
 
-    def slot_room(self) -> Room:
+    def slot_room(self) -> NamespaceRoom:
         return self._room(self.limits.slots, lambda job: len(job.held) + job.elsewhere)
 
-    def driver_room(self) -> Room:
+    def driver_room(self) -> NamespaceRoom:
         return self._room(self.limits.drivers, lambda job: int(job.has_driver))
 
-    def _room(self, limit: int, use: Callable[[JobAccount], int]) -> Room:
+    def _room(self, limit: int, use: Callable[[JobAccount], int]) -> NamespaceRoom:
         used: dict[str, int] = {}
         if limit:
             for job in self._jobs.values():
                 used[job.namespace] = used.get(job.namespace, 0) + use(job)
-        return Room(limit, used)
+        return NamespaceRoom(limit, used)
 
     def holds_back(self, job: JobAccount) -> bool:
         """True if the job waits for room in its namespace's quota, and not for the cluster."""

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from emberkeep.adapters.http.rpc import HttpRpcClient
-from emberkeep.adapters.zookeeper.access.settings import Login, SessionSettings, session_settings
+from emberkeep.adapters.zookeeper.access.settings import SessionSettings, ZooKeeperLogin, session_settings
 from emberkeep.adapters.zookeeper.access.signatures import (
     RecordSigner,
     UnsignedRecords,
@@ -258,7 +258,7 @@ async def test_nodes_that_were_open_are_found_below_and_restricted_if_the_operat
             session_timeout=10.0,
             operation_timeout=15.0,
             signer=RecordSigner(signing_key("token"), rule),
-            login=Login("digest:emberkeep:secret"),
+            login=ZooKeeperLogin("digest:emberkeep:secret"),
             creator_only=True,
         )
 

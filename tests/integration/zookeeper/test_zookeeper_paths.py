@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
-from emberkeep.adapters.zookeeper.access.settings import Login, SessionSettings
+from emberkeep.adapters.zookeeper.access.settings import SessionSettings, ZooKeeperLogin
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper.paths import make_paths
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
@@ -55,7 +55,7 @@ class Sessions:
             session_timeout=10.0,
             operation_timeout=15.0,
             signer=signer(),
-            login=Login(f"digest:{user}:{user}" if user else ""),
+            login=ZooKeeperLogin(f"digest:{user}:{user}" if user else ""),
             creator_only=bool(user),
         )
         self._open.append(ZooKeeperSession(settings))

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
-from emberkeep.adapters.zookeeper.access.settings import Login
+from emberkeep.adapters.zookeeper.access.settings import ZooKeeperLogin
 from emberkeep.adapters.zookeeper.access.signatures import content_of
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, encode_node
 from emberkeep.adapters.zookeeper.owner import RootOwner
@@ -296,8 +296,8 @@ async def test_a_result_larger_than_any_node_may_be_is_kept_too(cluster: Cluster
 
 @pytest.mark.parametrize("authorization", ["", "digest:somebody:else"])
 async def test_nodes_are_for_those_who_have_the_clusters_name_only(cluster: Cluster, authorization: str) -> None:
-    own = replace(settings(cluster.hosts), login=Login("digest:emberkeep:secret"), creator_only=True)
-    foreign = replace(settings(cluster.hosts), login=Login(authorization))
+    own = replace(settings(cluster.hosts), login=ZooKeeperLogin("digest:emberkeep:secret"), creator_only=True)
+    foreign = replace(settings(cluster.hosts), login=ZooKeeperLogin(authorization))
     sessions = [ZooKeeperSession(each) for each in (own, own, foreign)]
     cluster.sessions += sessions
     for session in sessions:

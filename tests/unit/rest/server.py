@@ -20,10 +20,10 @@ from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.rpc import rpc_routes
-from emberkeep.adapters.http.security import AccessPolicy, NamedTokens, secure
+from emberkeep.adapters.http.security import AccessPolicy, IssuedTokens, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions
-from emberkeep.adapters.http.web_login import LoginLinks, login_routes
+from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, RetryLater
@@ -194,13 +194,13 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     blobs, storage = MemoryBlobs(directory), FakeStorage()
     gateway.blobs = blobs
     sessions = changes.pop("sessions", None) or WebSessions()
-    tokens: NamedTokens | None = changes.pop("tokens", None)
+    tokens: IssuedTokens | None = changes.pop("tokens", None)
     quotas: Quotas | None = changes.pop("quotas", None)
     port = bind_port("127.0.0.1", 0)
     audit = AuditLog(AuditFiles(directory / "audit", 1024**2, 3), system.clock.now_ms)
     audit.open()
     parts: dict[str, Any] = {
-        "login_links": LoginLinks(sessions),
+        "login_links": WebLoginLinks(sessions),
         "tokens": tokens or NoTokens(),
         "job_secrets": JobSecrets(TOKEN, os.urandom),
         "gateway": gateway,

@@ -39,7 +39,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import real_system
-from emberkeep.base.tls.authority import Authority
+from emberkeep.base.tls.authority import CertificateAuthority
 from emberkeep.base.tls.links import TlsLinks, client_context
 from emberkeep.blobs.model import permanent
 from emberkeep.client.endpoint import Endpoint
@@ -314,7 +314,7 @@ async def test_a_renewed_certificate_is_shown_to_servers(tmp_path: Path) -> None
                 session.get(f"https://{server.address}/") as answer,
             ):
                 assert answer.status == HTTPStatus.OK
-            Authority(tmp_path / "tls").ensure(["10.0.0.9"])
+            CertificateAuthority(tmp_path / "tls").ensure(["10.0.0.9"])
     finally:
         await server.close()
     assert len(set(shown)) == 2

@@ -75,8 +75,8 @@ def test_the_text_that_was_checked_is_what_runs(folder: Path, capsys: pytest.Cap
     (folder / "app.py").write_text("print('planted')\n")
     code = f"""if 1:
         import sys
-        from emberkeep.daemons.driver.program import Program
-        Program({program.name!r}, {program.source!r}, True, (), 0).run([], lambda _: None)
+        from emberkeep.daemons.driver.program import DriverProgram
+        DriverProgram({program.name!r}, {program.source!r}, True, (), 0).run([], lambda _: None)
     """
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "the checked text\n"

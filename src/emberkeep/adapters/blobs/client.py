@@ -19,7 +19,7 @@ import structlog
 from emberkeep.adapters.blobs.wire import (
     SILENCE_SECONDS,
     BrokenAnswer,
-    Connections,
+    ConnectionPool,
     ResponseHead,
     TransferAbort,
     TransferRequest,
@@ -73,7 +73,7 @@ class BlobThreads:
         thread_name: str = "emberkeep-blob-transfer",
     ) -> None:
         """``tls`` verifies each server before anything is sent; None: the servers do not encrypt."""
-        self.connections = Connections(token, tls=tls, silence=silence)
+        self.connections = ConnectionPool(token, tls=tls, silence=silence)
         self._threads = WorkThreads(THREADS, thread_name)
         self._running: set[TransferAbort] = set()
         self._closed = False
@@ -174,7 +174,7 @@ class _Download:
     """The download of one BLOB; runs in a thread."""
 
     def __init__(
-        self, connections: Connections, server: str, owner: JobId, key: BlobKey, destination: Path, max_size: int
+        self, connections: ConnectionPool, server: str, owner: JobId, key: BlobKey, destination: Path, max_size: int
     ) -> None:
         self._connections = connections
         self._server = server
@@ -314,7 +314,7 @@ def _acting_for(attempt: int) -> dict[str, str]:
     return {} if attempt == NO_ATTEMPT else {ATTEMPT_HEADER: str(attempt)}
 
 
-def _send(connections: Connections, abort: TransferAbort, server: str | None, request: TransferRequest) -> None:
+def _send(connections: ConnectionPool, abort: TransferAbort, server: str | None, request: TransferRequest) -> None:
     """Send a request whose success has no content. For DELETE, "not found" is success.
 
     Raises RetryLater, InvalidInput, Conflict, Absent, Fatal.

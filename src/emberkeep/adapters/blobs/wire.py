@@ -100,7 +100,7 @@ class ResponseHead:
     length: int
 
 
-class Connections:
+class ConnectionPool:
     """A pool of connections to any number of servers. Any thread may use it."""
 
     def __init__(self, token: str, *, tls: ssl.SSLContext | None = None, silence: float = SILENCE_SECONDS) -> None:

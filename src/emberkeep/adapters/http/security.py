@@ -67,7 +67,7 @@ _READING = (hdrs.METH_GET, hdrs.METH_HEAD)
 _log = structlog.get_logger(__name__)
 
 
-class NamedTokens(Protocol):
+class IssuedTokens(Protocol):
     """The tokens that the cluster has issued by name."""
 
     def identify(self, credential: str) -> Identity | str:
@@ -91,7 +91,7 @@ class AccessPolicy:
     hosts: frozenset[str] = frozenset()
     public: frozenset[str] = frozenset()
     web: WebAccess | None = None
-    tokens: NamedTokens | None = None
+    tokens: IssuedTokens | None = None
     roles: Mapping[tuple[str, str], Role] = field(default_factory=dict)
     drivers: DriverAccess | None = None
     daemons: frozenset[str] = frozenset()

@@ -19,7 +19,7 @@ from emberkeep.adapters.http.login_page import (
     code_page,
     login_page,
 )
-from emberkeep.adapters.http.security import NamedTokens, problem, same_secret
+from emberkeep.adapters.http.security import IssuedTokens, problem, same_secret
 from emberkeep.adapters.http.sessions import CODE_SECONDS, WebSessions, session_cookie_name, session_of
 from emberkeep.base.identity import CLUSTER, Identity
 from emberkeep.base.request_context import REQUEST_LOGIN, Login
@@ -30,7 +30,7 @@ _SECONDS = 10.0  # for a form to arrive
 _FORM = "application/x-www-form-urlencoded"
 
 
-def login_routes(token: str, sessions: WebSessions, tokens: NamedTokens | None = None) -> list[web.RouteDef]:
+def login_routes(token: str, sessions: WebSessions, tokens: IssuedTokens | None = None) -> list[web.RouteDef]:
     """Return the routes of the login page, its form, and log-out. They must be reachable without a session."""
 
     def holder_of(given: str) -> Identity | None:
@@ -75,7 +75,7 @@ def login_routes(token: str, sessions: WebSessions, tokens: NamedTokens | None =
     return [web.get(LOGIN_PATH, show), web.post(LOGIN_PATH, log_in), web.post(LOGOUT_PATH, log_out)]
 
 
-class LoginLinks:
+class WebLoginLinks:
     """Makes links to the login page, each of which logs a browser in once."""
 
     valid_for_ms = int(CODE_SECONDS * 1000)

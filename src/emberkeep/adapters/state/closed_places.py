@@ -12,7 +12,7 @@ from emberkeep.local_state.reachable_roots import SYSTEM_PLACES, ReachableRoots,
 _OBJECT_STORES = ("s3://", "gs://", "az://")
 
 
-class ClosedPlaces:
+class ReservedPlaces:
     """Places of the cluster and the system. Any thread may call it.
 
     ``checkpoints``: the directory with each job's own root. ``places``: directories, files, or locations in object

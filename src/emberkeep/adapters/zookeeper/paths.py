@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 import structlog
 from kazoo.security import ACL, CREATOR_ALL_ACL, make_acl, make_digest_acl_credential
 
-from emberkeep.adapters.zookeeper.access.settings import Login
+from emberkeep.adapters.zookeeper.access.settings import ZooKeeperLogin
 from emberkeep.adapters.zookeeper.access.signatures import UnsignedRecords
 from emberkeep.adapters.zookeeper.errors import Denied
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
@@ -116,7 +116,7 @@ async def _strangers(session: ZooKeeperSession, path: str) -> str:
     return ", ".join(sorted({f"{entry.id.scheme}:{entry.id.id}" for entry in entries}))
 
 
-def _is_own(entry: ACL, login: Login) -> bool:
+def _is_own(entry: ACL, login: ZooKeeperLogin) -> bool:
     """True if an access right belongs to this cluster.
 
     With schemes other than digest, only the server knows the names, so every right counts as this cluster's, except

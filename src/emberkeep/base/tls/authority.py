@@ -53,7 +53,7 @@ class NodeCertificate:
         return self.expires - _now() < _RENEWED_BEFORE_END
 
 
-class Authority:
+class CertificateAuthority:
     """The certificates in one directory (mode 0700). Several processes may use it at once."""
 
     def __init__(self, directory: Path) -> None:

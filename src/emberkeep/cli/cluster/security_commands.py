@@ -30,10 +30,10 @@ def init(
     hosts
         Name or address at which this machine is reached; may be repeated. Loopback names are always included.
     """
-    from emberkeep.base.tls.authority import Authority
+    from emberkeep.base.tls.authority import CertificateAuthority
 
     layout = config.layout()
-    made = Authority(layout.tls).ensure(hosts)
+    made = CertificateAuthority(layout.tls).ensure(hosts)
     print_fields(
         [
             ("Directory", str(layout.tls)),
@@ -62,12 +62,12 @@ def bundle(
     hosts
         Name or address at which the other machine is reached; may be repeated.
     """
-    from emberkeep.base.tls.authority import Authority
+    from emberkeep.base.tls.authority import CertificateAuthority
 
     if not hosts:
         raise InvalidInput("--host is missing", field="--host", hint="name the address at which the machine is called")
     layout, target = config.layout(), Path(directory).absolute()
-    made = Authority(layout.tls).bundle(target, hosts)
+    made = CertificateAuthority(layout.tls).bundle(target, hosts)
     say(f"the bundle in {target} holds a key: copy it over an encrypted connection, then delete it here")
     print_fields(
         [

@@ -32,7 +32,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.daemons.driver.end import hand_over, store_outcome
 from emberkeep.daemons.driver.gateway import serve_own_gateway
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
-from emberkeep.daemons.driver.program import Program, find_program
+from emberkeep.daemons.driver.program import DriverProgram, find_program
 from emberkeep.daemons.driver.secret_text import SecretText
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
@@ -80,7 +80,7 @@ class _Driver:
         self._failure: AttemptOutcome | None = None
         self._told_to_end = False
         self._functions: DriverFunctions | None = None
-        self._program: Program  # assigned before the script starts
+        self._program: DriverProgram  # assigned before the script starts
         self._bridge = SparkBridge(configuration, self._failed)
         self._job_master = JobMasterThread(spec, configuration, self._bridge)
 

@@ -26,7 +26,7 @@ _HINT = "let only its owner write there, or pass modules with --py-files"
 
 
 @dataclass(frozen=True)
-class Program:
+class DriverProgram:
     """A job's script (``source`` is its checked text) or module, and where its modules may come from.
 
     - ``name``: the script's path, or the module's name.
@@ -49,7 +49,7 @@ class Program:
         return run_script(self.name, list(arguments), ended, source=self.source, beside=self.beside)
 
 
-def find_program(spec: DriverSpec, directory: Path) -> Program:
+def find_program(spec: DriverSpec, directory: Path) -> DriverProgram:
     """Return the attempt's program, and report the folders that it must not use.
 
     ``directory``: the current directory. Raises OSError if the script's copy cannot be read.
@@ -58,12 +58,12 @@ def find_program(spec: DriverSpec, directory: Path) -> Program:
     if entry_point.kind is EntryPointKind.MODULE:
         owner = _owner_of_module(entry_point.name, directory)
         folders = _safe_folders((directory,), owner)
-        return Program(entry_point.name, None, bool(folders), folders, owner)
+        return DriverProgram(entry_point.name, None, bool(folders), folders, owner)
     path, source = _script(spec)
     owner = path.stat().st_uid
     beside = path.resolve().parent
     folders = _safe_folders((beside, directory), owner)
-    return Program(str(path), source, str(beside) in folders, folders, owner)
+    return DriverProgram(str(path), source, str(beside) in folders, folders, owner)
 
 
 def _safe_folders(folders: Sequence[Path], owner: int) -> tuple[str, ...]:

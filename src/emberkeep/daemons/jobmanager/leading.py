@@ -30,7 +30,7 @@ from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import BoundPort
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions
-from emberkeep.adapters.http.web_login import LoginLinks, login_routes
+from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
@@ -289,7 +289,7 @@ async def leadership(
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             spark_uis=RpcSparkUis(rpc),
             savepoints=SavepointStore(spark_version()),
-            login_links=LoginLinks(sessions),
+            login_links=WebLoginLinks(sessions),
             tokens=tokens,
             job_secrets=JobSecrets(settings.token, os.urandom),
             storage=keeper,

@@ -13,7 +13,7 @@ import structlog
 
 from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
-from emberkeep.adapters.state.closed_places import ClosedPlaces
+from emberkeep.adapters.state.closed_places import ReservedPlaces
 from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.adapters.state.directory_tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
@@ -67,7 +67,7 @@ _CLEAR_INTERVAL = 600.0  # seconds between tries to delete unused local state
 _SHARE_INTERVAL = 60.0  # seconds between checks of which task managers share the root directory
 
 
-def _open_state(closed: ClosedPlaces, users: JobUsers, location: str, user_id: int | None) -> DurableState:
+def _open_state(closed: ReservedPlaces, users: JobUsers, location: str, user_id: int | None) -> DurableState:
     """Open a durable store, without creating its root: the job's driver does that before executors use it.
 
     A directory is used with the rights of the job's user. Raises Fatal.
@@ -78,7 +78,7 @@ def _open_state(closed: ClosedPlaces, users: JobUsers, location: str, user_id: i
     return UserState(state, users.with_id(user_id, "the job has the rights of"))
 
 
-def closed_places(configuration: Configuration, layout: StateLayout, directory: WorkingDirectory) -> ClosedPlaces:
+def closed_places(configuration: Configuration, layout: StateLayout, directory: WorkingDirectory) -> ReservedPlaces:
     """Return the places that the gateway must not open to jobs.
 
     They hold files of the cluster or of this task manager, the shared storage included.
@@ -90,7 +90,7 @@ def closed_places(configuration: Configuration, layout: StateLayout, directory: 
         *(str(layout.storage / kind) for kind in kinds),
         *(configuration[option] for option in options if configuration[option]),
     )
-    return ClosedPlaces(layout.checkpoints, places)
+    return ReservedPlaces(layout.checkpoints, places)
 
 
 class StateGatewayLink:

@@ -14,7 +14,7 @@ def listener_of_starts(started: Callable[[Any], None]) -> Any:
     """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    class Listener(StreamingQueryListener):
+    class QueryListener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - PySpark's name
             started(event)
 
@@ -27,4 +27,4 @@ def listener_of_starts(started: Callable[[Any], None]) -> Any:
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             del event
 
-    return Listener()
+    return QueryListener()

@@ -9,7 +9,7 @@ import pytest
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.zookeeper import session
 from emberkeep.adapters.zookeeper.access.encrypted_connections import EncryptedHandler
-from emberkeep.adapters.zookeeper.access.settings import Encryption, Login, session_settings
+from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles, ZooKeeperLogin, session_settings
 from emberkeep.adapters.zookeeper.layout import (
     KeyNode,
     decode_node,
@@ -40,7 +40,7 @@ def test_settings_are_those_configured() -> None:
         TOKEN,
     )
     assert (settings.hosts, settings.session_timeout) == ("127.0.0.1:2181,127.0.0.2:2181", 7.0)
-    assert (settings.login, settings.creator_only) == (Login("digest:a:b"), True)
+    assert (settings.login, settings.creator_only) == (ZooKeeperLogin("digest:a:b"), True)
 
 
 def test_a_quorum_must_be_named() -> None:
@@ -130,7 +130,7 @@ def test_credentials_are_read_from_a_private_file(tmp_path: Path) -> None:
     path.write_text("digest:a:b\n")
     path.chmod(0o600)
     configuration = configured(zookeeper__client__authorization_file=str(path))
-    assert session_settings(configuration, TOKEN).login == Login("digest:a:b")
+    assert session_settings(configuration, TOKEN).login == ZooKeeperLogin("digest:a:b")
     path.chmod(0o640)
     with pytest.raises(Fatal, match="can be read or written by others"):
         session_settings(configuration, TOKEN)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.tls import authority
-from emberkeep.base.tls.authority import LOOPBACK_NAMES, Authority, read_certificate
+from emberkeep.base.tls.authority import LOOPBACK_NAMES, CertificateAuthority, read_certificate
 
 pytestmark = pytest.mark.req("SEC-9")
 
@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_a_ca_and_a_certificate_are_made_for_this_user_only(directory: Path) -> None:
-    made = Authority(directory).ensure(["Node-7.example", "10.0.0.7", "[fd00::7]"])
+    made = CertificateAuthority(directory).ensure(["Node-7.example", "10.0.0.7", "[fd00::7]"])
     assert made.hosts == {*LOOPBACK_NAMES, "node-7.example", "10.0.0.7", "fd00::7"}
     assert not made.is_due
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -41,38 +41,38 @@ def test_a_ca_and_a_certificate_are_made_for_this_user_only(directory: Path) -> 
 
 
 def test_a_good_certificate_is_kept(directory: Path) -> None:
-    Authority(directory).ensure(["a"])
+    CertificateAuthority(directory).ensure(["a"])
     before = (directory / "node.pem").read_bytes()
-    assert Authority(directory).ensure(["a"]).hosts == {*LOOPBACK_NAMES, "a"}
+    assert CertificateAuthority(directory).ensure(["a"]).hosts == {*LOOPBACK_NAMES, "a"}
     assert (directory / "node.pem").read_bytes() == before
 
 
 def test_the_processes_of_a_node_share_a_certificate_that_proves_all_of_them(directory: Path) -> None:
-    Authority(directory).ensure(["127.0.0.2"])
-    assert Authority(directory).ensure(["127.0.0.3"]).hosts == {*LOOPBACK_NAMES, "127.0.0.2", "127.0.0.3"}
+    CertificateAuthority(directory).ensure(["127.0.0.2"])
+    assert CertificateAuthority(directory).ensure(["127.0.0.3"]).hosts == {*LOOPBACK_NAMES, "127.0.0.2", "127.0.0.3"}
 
 
 def test_a_certificate_that_ends_soon_is_issued_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(authority, "_NODE_LIFE", timedelta(days=30))
-        assert Authority(directory).ensure(["a"]).is_due
+        assert CertificateAuthority(directory).ensure(["a"]).is_due
     ca = (directory / "ca.pem").read_bytes()
-    renewed = Authority(directory).ensure(["b"])
+    renewed = CertificateAuthority(directory).ensure(["b"])
     assert not renewed.is_due
     assert renewed.hosts >= {"a", "b"}
     assert (directory / "ca.pem").read_bytes() == ca
 
 
 def test_a_bundle_is_all_that_another_machine_needs(directory: Path, tmp_path: Path) -> None:
-    Authority(directory).ensure(["a"])
+    CertificateAuthority(directory).ensure(["a"])
     target = tmp_path / "bundle"
-    Authority(directory).bundle(target, ["node-2"])
+    CertificateAuthority(directory).bundle(target, ["node-2"])
     assert {path.name for path in target.iterdir()} == {"ca.pem", "node.pem"}
     before = (target / "node.pem").read_bytes()
-    assert Authority(target).ensure(["node-2"]).hosts == {*LOOPBACK_NAMES, "node-2"}
+    assert CertificateAuthority(target).ensure(["node-2"]).hosts == {*LOOPBACK_NAMES, "node-2"}
     assert (target / "node.pem").read_bytes() == before
     with pytest.raises(Fatal, match="does not prove node-3") as caught:
-        Authority(target).ensure(["node-3"])
+        CertificateAuthority(target).ensure(["node-3"])
     assert "emberkeep security bundle" in str(caught.value.hint)
 
 
@@ -86,7 +86,7 @@ def without_certificate(directory: Path) -> None:
 
 
 def with_a_foreign_key(directory: Path) -> None:
-    Authority(directory.parent / "other").ensure([])
+    CertificateAuthority(directory.parent / "other").ensure([])
     (directory / "ca.key").write_bytes((directory.parent / "other" / "ca.key").read_bytes())
 
 
@@ -109,33 +109,33 @@ def open_to_others(directory: Path) -> None:
     ],
 )
 def test_what_is_missing_or_damaged_is_named(directory: Path, damage: Callable[[Path], None], message: str) -> None:
-    Authority(directory).ensure([])
+    CertificateAuthority(directory).ensure([])
     damage(directory)
     with pytest.raises(EmberkeepError, match=message) as caught:
-        Authority(directory).ensure(["new"])
+        CertificateAuthority(directory).ensure(["new"])
     assert caught.value.hint
 
 
 def test_a_bundle_replaces_no_other_files_and_needs_the_ca(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="emberkeep security init"):
-        Authority(directory).bundle(tmp_path / "bundle", [])
-    Authority(directory).ensure([])
+        CertificateAuthority(directory).bundle(tmp_path / "bundle", [])
+    CertificateAuthority(directory).ensure([])
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "mine").touch()
     with pytest.raises(Conflict, match="contains other files"):
-        Authority(directory).bundle(tmp_path / "home", [])
+        CertificateAuthority(directory).bundle(tmp_path / "home", [])
 
 
 @pytest.mark.parametrize("host", ["", "a b", "http://a", "*.example", "a:80", "ä", "x" * 300])
 def test_what_names_no_host_is_refused(directory: Path, host: str) -> None:
     with pytest.raises(InvalidInput, match="not a host name"):
-        Authority(directory).ensure([host])
+        CertificateAuthority(directory).ensure([host])
 
 
 def test_processes_that_start_together_agree_on_one_ca(directory: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from emberkeep.base.tls.authority import Authority\n"
-        "Authority(Path(sys.argv[1])).ensure([sys.argv[2]])"
+        "import sys; from pathlib import Path; from emberkeep.base.tls.authority import CertificateAuthority\n"
+        "CertificateAuthority(Path(sys.argv[1])).ensure([sys.argv[2]])"
     )
     started = [subprocess.Popen([sys.executable, "-c", script, str(directory), f"10.0.0.{n}"]) for n in range(4)]
     assert [process.wait() for process in started] == [0] * 4

@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
 from emberkeep.base.tls import links
-from emberkeep.base.tls.authority import Authority
+from emberkeep.base.tls.authority import CertificateAuthority
 from emberkeep.base.tls.links import TlsLinks, client_context
 from tests.support.certificates import cluster_tls, files_in
 
@@ -44,7 +44,7 @@ async def test_a_renewed_certificate_is_served_to_new_connections(tmp_path: Path
 
     reader, writer = await connect()
     before = served_certificate(writer)
-    Authority(tmp_path / "tls").ensure(["10.0.0.9"])
+    CertificateAuthority(tmp_path / "tls").ensure(["10.0.0.9"])
     _, later = await connect()
     assert served_certificate(later) != before
     writer.write(b"still here")  # connections with the earlier certificate continue
@@ -157,7 +157,7 @@ def test_a_certificate_that_is_replaced_while_it_is_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Daemons that start together on one node each ask for a certificate with their own address."""
-    authority, files = Authority(tmp_path), files_in(tmp_path)
+    authority, files = CertificateAuthority(tmp_path), files_in(tmp_path)
     authority.ensure(["node-0"])
     load, replaced = links._load_certificate, 0
 

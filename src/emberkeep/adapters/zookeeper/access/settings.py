@@ -32,7 +32,7 @@ from emberkeep.base.files.private import check_key_file, read_private
 
 
 @dataclass(frozen=True)
-class Login:
+class ZooKeeperLogin:
     """This cluster's identity at ZooKeeper. ``authorization``: "scheme:credentials". ``sasl``: the mechanism, or ""."""
 
     authorization: str = ""
@@ -58,7 +58,7 @@ class Login:
 
 
 @dataclass(frozen=True)
-class Encryption:
+class EncryptionFiles:
     """Files for TLS. ``ca_file`` None: the system's authorities. The others None: no certificate of this cluster."""
 
     ca_file: str | None
@@ -78,9 +78,9 @@ class SessionSettings:
     session_timeout: float
     operation_timeout: float
     signer: RecordSigner
-    login: Login = Login()
+    login: ZooKeeperLogin = ZooKeeperLogin()
     creator_only: bool = False
-    tls: Encryption | None = None
+    tls: EncryptionFiles | None = None
 
 
 def session_settings(configuration: Configuration, token: str) -> SessionSettings:
@@ -111,7 +111,7 @@ def session_settings(configuration: Configuration, token: str) -> SessionSetting
     )
 
 
-def _login(configuration: Configuration) -> Login:
+def _login(configuration: Configuration) -> ZooKeeperLogin:
     path, mechanism = configuration[ZOOKEEPER_AUTHORIZATION_FILE], configuration[ZOOKEEPER_SASL]
     authorization = configuration[ZOOKEEPER_AUTHORIZATION]
     if path and not authorization:
@@ -124,7 +124,7 @@ def _login(configuration: Configuration) -> Login:
             "digest:user:password",
         )
     if mechanism == "none":
-        return Login(authorization)
+        return ZooKeeperLogin(authorization)
     if importlib.util.find_spec("puresasl") is None:
         raise InvalidInput(
             f"{ZOOKEEPER_SASL.key} is {mechanism}, but the Python package pure-sasl is not installed",
@@ -137,10 +137,10 @@ def _login(configuration: Configuration) -> Login:
             field=ZOOKEEPER_AUTHORIZATION.key,
             hint=f"set {ZOOKEEPER_AUTHORIZATION.key} to digest:user:password",
         )
-    return Login(authorization if mechanism == "DIGEST-MD5" else "", mechanism)
+    return ZooKeeperLogin(authorization if mechanism == "DIGEST-MD5" else "", mechanism)
 
 
-def _encryption(configuration: Configuration) -> Encryption | None:
+def _encryption(configuration: Configuration) -> EncryptionFiles | None:
     files = (ZOOKEEPER_CA_FILE, ZOOKEEPER_CERTIFICATE_FILE, ZOOKEEPER_KEY_FILE)
     if not configuration[ZOOKEEPER_TLS]:
         for option in files:
@@ -166,10 +166,10 @@ def _encryption(configuration: Configuration) -> Encryption | None:
         )
     if configuration[ZOOKEEPER_KEY_FILE]:
         check_key_file(configuration[ZOOKEEPER_KEY_FILE])
-    return Encryption(*(configuration[option] or None for option in files))
+    return EncryptionFiles(*(configuration[option] or None for option in files))
 
 
-def _is_creator_only(acl: str, login: Login, rule: UnsignedRecords) -> bool:
+def _is_creator_only(acl: str, login: ZooKeeperLogin, rule: UnsignedRecords) -> bool:
     if acl == "creator" and not login:
         raise InvalidInput(
             f"{ZOOKEEPER_ACL.key} is creator, but this cluster does not authenticate to ZooKeeper",
