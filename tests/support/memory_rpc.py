@@ -7,9 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
-from emberkeep.protocol.messages import Message
-from emberkeep.protocol.transport import ReplyT, RpcService
-from emberkeep.protocol.wire import (
+from emberkeep.protocol.encoding.wire import (
     check_address,
     decode_error,
     decode_reply,
@@ -18,6 +16,8 @@ from emberkeep.protocol.wire import (
     encode_message,
     internal_error,
 )
+from emberkeep.protocol.messages import Message
+from emberkeep.protocol.transport import ReplyT, RpcService
 
 
 class MemoryNetwork:

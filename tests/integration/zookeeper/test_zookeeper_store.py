@@ -18,7 +18,7 @@ from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.adapters.zookeeper.access.settings import ZooKeeperLogin
 from emberkeep.adapters.zookeeper.access.signatures import content_of
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, encode_node
-from emberkeep.adapters.zookeeper.owner import RootOwner
+from emberkeep.adapters.zookeeper.records.owner import RootOwner
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.configuration.layout import StateLayout

@@ -180,7 +180,7 @@ class RpcContract:
         self, link: RpcLink, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         limit = 8 * 1024**2
-        monkeypatch.setattr("emberkeep.protocol.offload.RPC_MESSAGE_BYTES", limit)
+        monkeypatch.setattr("emberkeep.protocol.encoding.offload.RPC_MESSAGE_BYTES", limit)
         service = replying(Ack())
         address = await link.listen(service)
         huge = ReleaseSlot(job_id=JOB, attempt=1, allocation_id=AllocationId("x" * limit))

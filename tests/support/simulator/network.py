@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from emberkeep.base.errors import EmberkeepError, Fatal, IllegalTransition, RetryLater, UnknownOutcome
+from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error, encode_message
 from emberkeep.protocol.messages import Message
 from emberkeep.protocol.transport import ReplyT, RpcService
-from emberkeep.protocol.wire import decode_error, decode_reply, decode_request, encode_error, encode_message
 from tests.support.simulator.history import History
 from tests.support.simulator.virtual_loop import Scope, VirtualLoop
 

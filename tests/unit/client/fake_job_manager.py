@@ -35,7 +35,7 @@ from emberkeep.protocol import (
     rest_submission,
     rest_task_managers,
 )
-from emberkeep.protocol.byte_range import parse_byte_range
+from emberkeep.protocol.encoding.byte_range import parse_byte_range
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
 
 TOKEN = "t" * 40

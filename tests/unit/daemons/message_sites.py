@@ -25,13 +25,13 @@ from emberkeep.base.system import real_system
 from emberkeep.blobs.model import BlobKey
 from emberkeep.daemons.message_blobs import CacheMessageBlobs, ServerMessageBlobs
 from emberkeep.jobmanager.blobs.server import BlobServer
+from emberkeep.protocol.encoding.offload import MessageBlobs
 from emberkeep.protocol.messages import (
     RegisterTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
 )
-from emberkeep.protocol.offload import MessageBlobs
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from emberkeep.taskmanager.ports import TaskManagerPorts

@@ -18,7 +18,7 @@ from emberkeep.protocol.messages import (
     ReleaseSlot,
     SlotsReply,
 )
-from emberkeep.protocol.wire import decode_error, decode_reply, decode_request, encode_error
+from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error
 
 pytestmark = pytest.mark.req("SAFE-14")
 

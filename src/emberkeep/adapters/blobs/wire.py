@@ -20,7 +20,7 @@ from http import HTTPStatus
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
-from emberkeep.protocol.wire import check_address
+from emberkeep.protocol.encoding.wire import check_address
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 30.0  # without a byte, after which an exchange fails

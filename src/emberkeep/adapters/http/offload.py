@@ -15,9 +15,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import NO_JOB, parse_blob_key
-from emberkeep.protocol.limits import RPC_INLINE_SLACK, RPC_MESSAGE_BYTES
-from emberkeep.protocol.messages import Message
-from emberkeep.protocol.offload import (
+from emberkeep.protocol.encoding.offload import (
     MessageBlobs,
     OffloadedMessage,
     OffloadedPart,
@@ -29,6 +27,8 @@ from emberkeep.protocol.offload import (
     owner_or_none,
     split,
 )
+from emberkeep.protocol.limits import RPC_INLINE_SLACK, RPC_MESSAGE_BYTES
+from emberkeep.protocol.messages import Message
 
 PACE: Final = 4 * 1024**2  # bytes per second; a call also gets the time that its BLOBs take at this pace
 GRACE: Final = 600.0  # seconds after which a delivery without an acknowledgement is over: no receiver is that slow

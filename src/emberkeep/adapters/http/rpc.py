@@ -44,11 +44,8 @@ from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
 from emberkeep.blobs.errors import CannotStore, NotUploaded
 from emberkeep.protocol.driver_messages import called_attempt, check_driver_kind, check_driver_request
-from emberkeep.protocol.first_release import for_first_release
-from emberkeep.protocol.messages import PROTOCOL_VERSION, Message, RegisterJobMaster, RegisterTaskManager, ReportOutcome
-from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
-from emberkeep.protocol.transport import ReplyT, RpcService
-from emberkeep.protocol.wire import (
+from emberkeep.protocol.encoding.first_release import for_first_release
+from emberkeep.protocol.encoding.wire import (
     check_address,
     decode_error,
     decode_reply,
@@ -57,6 +54,9 @@ from emberkeep.protocol.wire import (
     encode_message,
     internal_error,
 )
+from emberkeep.protocol.messages import PROTOCOL_VERSION, Message, RegisterJobMaster, RegisterTaskManager, ReportOutcome
+from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
+from emberkeep.protocol.transport import ReplyT, RpcService
 
 RPC_PATH = "/rpc/v1/"
 VERSION_HEADER = "Emberkeep-Protocol"

@@ -13,20 +13,20 @@ from pathlib import Path
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import kept_after
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
-from emberkeep.adapters.zookeeper.attempts import AttemptNodes
-from emberkeep.adapters.zookeeper.blocklist import BlocklistNode
-from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
-from emberkeep.adapters.zookeeper.damaged import DamagedNodes
 from emberkeep.adapters.zookeeper.epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper.files import LeftoverFiles, StoreFiles
-from emberkeep.adapters.zookeeper.jobs import JobNodes
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, ZooKeeperLayout
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
-from emberkeep.adapters.zookeeper.owner import RootOwner
+from emberkeep.adapters.zookeeper.records.attempts import AttemptNodes
+from emberkeep.adapters.zookeeper.records.blocklist import BlocklistNode
+from emberkeep.adapters.zookeeper.records.checkpoints import CheckpointNodes
+from emberkeep.adapters.zookeeper.records.damaged import DamagedNodes
+from emberkeep.adapters.zookeeper.records.jobs import JobNodes
+from emberkeep.adapters.zookeeper.records.owner import RootOwner
+from emberkeep.adapters.zookeeper.records.results import ResultNodes
+from emberkeep.adapters.zookeeper.records.tokens import TokensNode
 from emberkeep.adapters.zookeeper.renewal import renew_records
-from emberkeep.adapters.zookeeper.results import ResultNodes
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
-from emberkeep.adapters.zookeeper.tokens import TokensNode
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist

@@ -31,7 +31,7 @@ class LogReading:
 
     def check(self) -> None:
         """Check the range, which must have no end if the log is followed. Raises InvalidInput."""
-        from emberkeep.protocol.byte_range import parse_byte_range
+        from emberkeep.protocol.encoding.byte_range import parse_byte_range
 
         if self.byte_range is None:
             return

@@ -19,7 +19,7 @@ from emberkeep.client.rest_client import (
     job_manager_log_path,
     task_manager_log_path,
 )
-from emberkeep.protocol.byte_range import parse_byte_range
+from emberkeep.protocol.encoding.byte_range import parse_byte_range
 from emberkeep.protocol.rest_logs import LogInfo
 
 _FOLLOW_SECONDS = 10.0  # seconds that one request waits for more output

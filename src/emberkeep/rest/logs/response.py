@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
-from emberkeep.protocol.byte_range import BYTE_RANGE, parse_byte_range
+from emberkeep.protocol.encoding.byte_range import BYTE_RANGE, parse_byte_range
 from emberkeep.protocol.rest_logs import LOG_COMPLETE_HEADER, LOG_OFFSET_HEADER, LOG_SIZE_HEADER
 from emberkeep.rest.ports import LogChunk, LogQuery
 from emberkeep.rest.serving.routing import Header

@@ -27,6 +27,7 @@ from emberkeep.daemons.taskmanager.attempt_files import write_attempt_files
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.driver_messages import FROM_DRIVERS, TO_DRIVERS, check_driver_request
+from emberkeep.protocol.encoding.wire import encode_message
 from emberkeep.protocol.messages import (
     PROTOCOL_VERSION,
     REQUESTS,
@@ -45,7 +46,6 @@ from emberkeep.protocol.messages import (
     StartExecutor,
 )
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER
-from emberkeep.protocol.wire import encode_message
 from emberkeep.rest.application import build_application
 from emberkeep.rest.table import DRIVER_ROUTES
 from emberkeep.web.pages import web_routes

@@ -12,10 +12,14 @@ from emberkeep.api.function_link import Hello
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.model import Caller
-from emberkeep.protocol.hadoop_token import KIND, decode, encode
-from emberkeep.protocol.messages import REQUESTS, LogsListed
-from emberkeep.protocol.offload import OffloadedMessage, OffloadedPart, decode_offloaded, encode_offloaded, join
-from emberkeep.protocol.wire import (
+from emberkeep.protocol.encoding.offload import (
+    OffloadedMessage,
+    OffloadedPart,
+    decode_offloaded,
+    encode_offloaded,
+    join,
+)
+from emberkeep.protocol.encoding.wire import (
     ErrorReply,
     decode_error,
     decode_reply,
@@ -23,6 +27,8 @@ from emberkeep.protocol.wire import (
     encode_error,
     encode_message,
 )
+from emberkeep.protocol.hadoop_token import KIND, decode, encode
+from emberkeep.protocol.messages import REQUESTS, LogsListed
 from tests.unit.security.hostile_input.bytes_of import damaged, json_bytes, msgpack_bytes, structured
 
 SECRET = b"the node's"

@@ -16,7 +16,7 @@ from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import transient
 from emberkeep.daemons.message_blobs import read
-from emberkeep.protocol.wire import decode_request
+from emberkeep.protocol.encoding.wire import decode_request
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 from tests.campaign import examples
 from tests.unit.security.hostile_input import messages

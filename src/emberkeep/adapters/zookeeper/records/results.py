@@ -11,13 +11,13 @@ import structlog
 from emberkeep.adapters.job_store.records import is_same_end
 from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
-from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
-from emberkeep.adapters.zookeeper.damaged import DamagedNodes
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.files import StoreFiles
-from emberkeep.adapters.zookeeper.jobs import JobNodes, graph_location
 from emberkeep.adapters.zookeeper.layout import Cleaning, ResultNode, decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
+from emberkeep.adapters.zookeeper.records.checkpoints import CheckpointNodes
+from emberkeep.adapters.zookeeper.records.damaged import DamagedNodes
+from emberkeep.adapters.zookeeper.records.jobs import JobNodes, graph_location
 from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import JobId

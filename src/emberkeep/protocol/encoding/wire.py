@@ -24,9 +24,9 @@ from emberkeep.base.errors import (
     RetryLater,
     UnknownOutcome,
 )
+from emberkeep.protocol.encoding.offload import check_size
 from emberkeep.protocol.limits import ERROR_TEXT_CHARACTERS
 from emberkeep.protocol.messages import REQUESTS, Message
-from emberkeep.protocol.offload import check_size
 from emberkeep.protocol.transport import ReplyT
 
 _TRAVELLING: dict[str, type[EmberkeepError]] = {

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from emberkeep.adapters.job_store.records import StoredAttempt
-from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper.errors import TransactionRefused, attempt_changed
 from emberkeep.adapters.zookeeper.layout import decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
+from emberkeep.adapters.zookeeper.records.checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.ids import JobId

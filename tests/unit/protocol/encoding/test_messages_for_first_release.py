@@ -17,9 +17,9 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol import messages
-from emberkeep.protocol.first_release import ADDED, for_first_release
+from emberkeep.protocol.encoding.first_release import ADDED, for_first_release
+from emberkeep.protocol.encoding.wire import encode_error, encode_message
 from emberkeep.protocol.messages import Ack, Message, StopDriver, TaskManagerHeartbeatReply
-from emberkeep.protocol.wire import encode_error, encode_message
 
 pytestmark = [pytest.mark.req("SAFE-14"), pytest.mark.anyio]
 

@@ -14,16 +14,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import NO_JOB, permanent, transient
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.protocol.messages import (
-    Ack,
-    JobMasterHeartbeat,
-    JobMasterStatus,
-    ReleaseSlot,
-    ReportOutcome,
-    StartExecutor,
-    StopDriver,
-)
-from emberkeep.protocol.offload import (
+from emberkeep.protocol.encoding.offload import (
     REST,
     OffloadedMessage,
     OffloadedPart,
@@ -35,7 +26,16 @@ from emberkeep.protocol.offload import (
     owner_or_none,
     split,
 )
-from emberkeep.protocol.wire import encode_message
+from emberkeep.protocol.encoding.wire import encode_message
+from emberkeep.protocol.messages import (
+    Ack,
+    JobMasterHeartbeat,
+    JobMasterStatus,
+    ReleaseSlot,
+    ReportOutcome,
+    StartExecutor,
+    StopDriver,
+)
 
 pytestmark = pytest.mark.req("BLOB-19")
 

@@ -11,11 +11,11 @@ from emberkeep.adapters.job_store.graph_files import StateHandle, decode_handle,
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.job_store.stored_jobs import stored_job
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
-from emberkeep.adapters.zookeeper.checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.files import StoreFiles
 from emberkeep.adapters.zookeeper.layout import KeyNode, decode_node, encode_node
 from emberkeep.adapters.zookeeper.nodes import BATCH, StoreNodes
+from emberkeep.adapters.zookeeper.records.checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId

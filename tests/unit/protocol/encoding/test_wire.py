@@ -6,7 +6,7 @@ import pytest
 
 from emberkeep.base.errors import Conflict, Damaged, EmberkeepError, Fatal, InvalidInput, RetryLater, Unavailable
 from emberkeep.blobs.errors import NotUploaded
-from emberkeep.protocol.wire import decode_error, encode_error
+from emberkeep.protocol.encoding.wire import decode_error, encode_error
 
 
 @pytest.mark.parametrize(
