@@ -125,6 +125,7 @@ def long_lines(root: Path) -> Iterator[Problem]:
 
 def _facts(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
     yield from (finding for file in files if file.suffix == ".md" for finding in check_facts.source_files(root, file))
+    yield from check_facts.full_folders(root)
     if (page := root / "docs" / "requirements.md").exists():
         yield from check_facts.requirements(page, files)
     if (page := root / "docs" / "architecture.md").exists():

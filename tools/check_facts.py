@@ -1,7 +1,8 @@
 """Facts that pages state about the code, compared with the code; `tools.check_docs` prints what differs.
 
 Compared: requirement ids with docs/requirements.md; the tables of packages, rooms and messages in docs/architecture.md
-with the folders and messages that there are; source files that pages name with those that exist.
+with the folders and messages that there are; source files that pages name with those that exist; the size of folders
+with what ADR 20 says.
 """
 
 import re
@@ -15,6 +16,8 @@ _DEFINED = re.compile(r"^\| ([A-Z]+-\d+) \|")
 _MARK = re.compile(r"\breq\(([^)]*)\)")
 _PLANNED = "SEC-"
 _SOURCE = re.compile(r"`((?:src|tests|tools|bench|examples)/[\w./-]+\.\w+)`")
+
+_MOST_MODULES = 20
 
 Finding = tuple[Path, int, str]  # file, line from 1, what is wrong
 
@@ -77,6 +80,15 @@ def packages(root: Path, page: Path) -> Iterator[Finding]:
             for name in sorted(_folders(source / package) ^ rooms):
                 problem = "lacks" if name in _folders(source / package) else "has, without such a folder,"
                 yield page, number, f"the table of rooms {problem} {package}.{name}"
+
+
+def full_folders(root: Path) -> Iterator[Finding]:
+    """Folders of the product and its unit tests with more modules than ADR 20 allows."""
+    for top in (root / "src" / "emberkeep", root / "tests" / "unit"):
+        for folder in sorted({file.parent for file in top.rglob("*.py")}):
+            count = sum(file.name != "__init__.py" for file in folder.glob("*.py"))
+            if count > _MOST_MODULES:
+                yield folder, 1, f"{count} modules, more than {_MOST_MODULES}: give them rooms (ADR 20)"
 
 
 def _first(row: str) -> str:

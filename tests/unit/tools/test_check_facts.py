@@ -48,6 +48,15 @@ def test_a_source_file_that_a_page_names_exists(tmp_path: Path) -> None:
     assert list(check_facts.source_files(tmp_path, page)) == [(page, 2, "there is no src/a/gone.py")]
 
 
+def test_a_folder_with_more_than_twenty_modules_is_found(tmp_path: Path) -> None:
+    room, other = tmp_path / "src" / "emberkeep" / "room", tmp_path / "tests" / "unit" / "room"
+    for folder, modules in ((room, 21), (other, 20)):
+        folder.mkdir(parents=True)
+        for name in ("__init__", *(f"m{number}" for number in range(modules))):
+            (folder / f"{name}.py").touch()
+    assert list(check_facts.full_folders(tmp_path)) == [(room, 1, "21 modules, more than 20: give them rooms (ADR 20)")]
+
+
 def test_the_table_of_messages_has_each_request_and_no_other(tmp_path: Path) -> None:
     page = tmp_path / "architecture.md"
     names = " ".join(f"`{name}`" for name in REQUESTS if name != "AskLeader")

@@ -15,8 +15,15 @@ from pathlib import Path, PurePosixPath
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.archive_entries import TarMembers, zip_link_target
 from emberkeep.client.submission.job_files import JobFile
-from emberkeep.jobs.archives import TAR_SUFFIXES, ZIP_SUFFIXES, is_unpacked, is_zip
-from emberkeep.jobs.interpreter import PACKING_HINT, WORKER_PYTHON, packed_interpreter
+from emberkeep.jobs.archives import (
+    PACKING_HINT,
+    TAR_SUFFIXES,
+    WORKER_PYTHON,
+    ZIP_SUFFIXES,
+    is_unpacked,
+    is_zip,
+    packed_interpreter,
+)
 from emberkeep.jobs.model import ArtefactRole
 
 _OPTION = "--archives"

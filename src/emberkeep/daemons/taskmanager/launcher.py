@@ -29,7 +29,7 @@ from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, execu
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
 from emberkeep.daemons.taskmanager.standby_takes import EndableTakes, TakeOver
 from emberkeep.daemons.taskmanager.standbys import Standbys
-from emberkeep.jobs.interpreter import WORKER_PYTHON
+from emberkeep.jobs.archives import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.slots.model import ProcessStart

@@ -22,8 +22,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.os_user import OsUser
 from emberkeep.blobs.model import permanent
 from emberkeep.blobs.ports import BlobAccess
-from emberkeep.jobs.archives import is_unpacked, is_wheel
-from emberkeep.jobs.interpreter import packed_interpreter
+from emberkeep.jobs.archives import is_unpacked, is_wheel, packed_interpreter
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.python import check_interpreter

@@ -12,7 +12,7 @@ from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import Damaged, Fatal
 from emberkeep.base.files.hostile import read_bytes
 from emberkeep.base.os_user import OsUser, credentials_of, environment_for
-from emberkeep.jobs.interpreter import PACKING_HINT
+from emberkeep.jobs.archives import PACKING_HINT
 
 START_SECONDS = 120.0
 _MOST_LINKS = 40  # the kernel's limit
