@@ -14,7 +14,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 
-from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput

@@ -16,7 +16,8 @@ from aiohttp import web
 from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.http.offload import Offload
-from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.configuration.values import Configuration

@@ -19,7 +19,7 @@ from emberkeep.adapters.audit.log import AuditLog
 from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
-from emberkeep.adapters.http.rpc import rpc_routes
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, IssuedTokens, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions

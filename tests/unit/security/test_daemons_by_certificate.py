@@ -19,7 +19,8 @@ from structlog.testing import capture_logs
 
 from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource
 from emberkeep.adapters.http.node_access import RPC_ROUTE
-from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_token

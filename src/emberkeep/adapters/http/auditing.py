@@ -11,7 +11,8 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from emberkeep.adapters.http.rpc import AUDITED_RPC, RPC_PATH
+from emberkeep.adapters.http.rpc import RPC_PATH
+from emberkeep.adapters.http.rpc_server import AUDITED_RPC
 from emberkeep.audit.entry import Entry, Outcome, outcome_of, shown
 from emberkeep.audit.refusals import Refusals
 from emberkeep.base.clock import since_boot

@@ -1,7 +1,9 @@
 """RPC over HTTP: ``POST /rpc/v1/<kind>`` with a MessagePack body, a protocol version header and a bearer token.
 
+This module has the caller's side and what both sides share; ``rpc_server`` has the receiver's side.
+
 Both sides announce with each message that they ignore fields that they do not know. Release 0.1.0 rejects such fields
-and announces nothing, so it gets only the fields that it knows (``protocol.first_release``).
+and announces nothing, so it gets only the fields that it knows (``protocol.encoding.first_release``).
 
 A body is small: a part larger than ``rpc.offload.min-size`` is sent as a BLOB (``adapters.http.offload``). Failures
 reach the caller as ``protocol.transport`` defines: no connection is RetryLater, silence or a broken connection is
@@ -18,66 +20,36 @@ from typing import NamedTuple
 
 import aiohttp
 import msgspec
-import structlog
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from emberkeep.adapters.http.driver_access import CalledDrivers
-from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.offload import PACE, Offload, Packed, inline_limit
 from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
 from emberkeep.base.decoding import from_json
-from emberkeep.base.errors import (
-    Absent,
-    Conflict,
-    EmberkeepError,
-    Fatal,
-    Forbidden,
-    InvalidInput,
-    OverQuota,
-    RetryLater,
-    UnknownOutcome,
-)
+from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.identity import AttemptScope
-from emberkeep.base.request_context import name_target
-from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
-from emberkeep.blobs.errors import CannotStore, NotUploaded
-from emberkeep.protocol.driver_messages import called_attempt, check_driver_kind, check_driver_request
+from emberkeep.protocol.driver_messages import called_attempt
 from emberkeep.protocol.encoding.first_release import for_first_release
-from emberkeep.protocol.encoding.wire import (
-    check_address,
-    decode_error,
-    decode_reply,
-    decode_request,
-    encode_error,
-    encode_message,
-    internal_error,
-)
-from emberkeep.protocol.messages import PROTOCOL_VERSION, Message, RegisterJobMaster, RegisterTaskManager, ReportOutcome
+from emberkeep.protocol.encoding.wire import check_address, decode_error, decode_reply, encode_message
+from emberkeep.protocol.messages import PROTOCOL_VERSION, Message
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
-from emberkeep.protocol.transport import ReplyT, RpcService
+from emberkeep.protocol.transport import ReplyT
 
 RPC_PATH = "/rpc/v1/"
 VERSION_HEADER = "Emberkeep-Protocol"
 # A sender of this header ignores fields that it does not know. The value has no meaning.
 LENIENT_HEADER = "Emberkeep-Unknown-Fields"
-_LENIENT = {LENIENT_HEADER: "ignored"}
-# Requests of daemons and drivers that add a process to the cluster or end an attempt are in the audit log. The others
-# repeat their senders' state every few seconds.
-AUDITED_RPC = frozenset({"RegisterTaskManager", "RegisterJobMaster", "ReportOutcome"})
+LENIENT = {LENIENT_HEADER: "ignored"}
 CONTENT_TYPE = "application/vnd.emberkeep.rpc+msgpack"
 
 _CONNECTIONS = 512
 _MOST_STRICT = 10_000  # addresses of processes of release 0.1.0
 CONNECTIONS_PER_PEER = 16  # the most that a frozen peer can block
-_REPLY_SECONDS = 120.0  # for the BLOBs of an off-loaded reply
+REPLY_SECONDS = 120.0  # for the BLOBs of an off-loaded reply
 _STREAMED_BYTES = 512 * 1024  # larger bodies are sent in pieces, so that they do not block the loop
 _CHUNK_BYTES = 256 * 1024
 
-_SAME_MINIMUM = "larger parts travel as BLOBs: set rpc.offload.min-size to the same value everywhere"
-
-_log = structlog.get_logger(__name__)
+SAME_MINIMUM = "larger parts travel as BLOBs: set rpc.offload.min-size to the same value everywhere"
 
 
 class _Answer(NamedTuple):
@@ -111,12 +83,12 @@ class HttpRpcClient:
         self._tls = tls
         self._scheme = "http" if tls is None else "https"
         self._offload = offload
-        self._inline_limit = _inline_limit(offload)
+        self._inline_limit = inline_limit_of(offload)
         self._connections_per_peer = connections_per_peer
         self._headers = {
             "Authorization": f"Bearer {token}",
             VERSION_HEADER: str(PROTOCOL_VERSION),
-            **_LENIENT,
+            **LENIENT,
             "Content-Type": CONTENT_TYPE,
             "Accept-Encoding": "identity",
         }
@@ -201,7 +173,7 @@ class HttpRpcClient:
         if self._offload is None:
             return data
         try:
-            async with asyncio.timeout(_REPLY_SECONDS):
+            async with asyncio.timeout(REPLY_SECONDS):
                 return await self._offload.unpack(data)
         except (EmberkeepError, TimeoutError) as error:
             raise UnknownOutcome(f"the reply of {address} did not arrive completely: {error}") from error
@@ -226,10 +198,10 @@ class HttpRpcClient:
         async with self._session.post(
             url, data=data, headers=headers, ssl=True if verified is None else verified, allow_redirects=False
         ) as response:
-            answer = await _read_limited(response.content, response.content_length, self._inline_limit)
+            answer = await read_limited(response.content, response.content_length, self._inline_limit)
             if answer is None:
                 response.close()
-                raise Fatal(f"the answer from {url} is larger than {self._inline_limit} bytes", hint=_SAME_MINIMUM)
+                raise Fatal(f"the answer from {url} is larger than {self._inline_limit} bytes", hint=SAME_MINIMUM)
             return _Answer(response.status, response.content_type, answer, LENIENT_HEADER in response.headers)
 
     async def close(self) -> None:
@@ -275,7 +247,7 @@ async def pack(offload: Offload | None, message: Message, *, seconds: float, ans
     """
     if offload is not None:
         return await offload.pack(message, seconds=seconds, answers=answers)
-    body, limit = encode_message(message), _inline_limit(None)
+    body, limit = encode_message(message), inline_limit_of(None)
     if len(body) > limit:
         raise InvalidInput(
             f"{type(message).__name__} is too large: {len(body)} bytes, at most {limit} without off-loading"
@@ -283,11 +255,11 @@ async def pack(offload: Offload | None, message: Message, *, seconds: float, ans
     return Packed(body)
 
 
-def _inline_limit(offload: Offload | None) -> int:
+def inline_limit_of(offload: Offload | None) -> int:
     return inline_limit(OFFLOAD_MIN_SIZE.default) if offload is None else offload.inline_limit
 
 
-async def _read_limited(stream: aiohttp.StreamReader, announced: int | None, limit: int) -> bytes | None:
+async def read_limited(stream: aiohttp.StreamReader, announced: int | None, limit: int) -> bytes | None:
     """Return the whole body; None if it is, or is announced to be, larger than ``limit`` bytes."""
     if announced is not None and announced > limit:
         return None
@@ -297,106 +269,3 @@ async def _read_limited(stream: aiohttp.StreamReader, announced: int | None, lim
         if len(body) > limit:
             return None
     return bytes(body)
-
-
-_STATUS: tuple[tuple[type[EmberkeepError], HTTPStatus], ...] = (
-    (NotUploaded, HTTPStatus.FAILED_DEPENDENCY),  # before its base class
-    (InvalidInput, HTTPStatus.BAD_REQUEST),
-    (Forbidden, HTTPStatus.FORBIDDEN),
-    (Absent, HTTPStatus.NOT_FOUND),
-    (Conflict, HTTPStatus.CONFLICT),
-    (OverQuota, HTTPStatus.TOO_MANY_REQUESTS),
-    (RetryLater, HTTPStatus.SERVICE_UNAVAILABLE),
-    (UnknownOutcome, HTTPStatus.GATEWAY_TIMEOUT),
-    (CannotStore, HTTPStatus.INSUFFICIENT_STORAGE),
-)
-
-
-def http_status(error: EmberkeepError) -> HTTPStatus:
-    """Return the HTTP status for an error, in RPC and REST alike."""
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return status
-    return HTTPStatus.INTERNAL_SERVER_ERROR
-
-
-def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.RouteDef]:
-    """Return the server's routes, to be added to an application.
-
-    ``adapters.http.security`` checks access. Without ``offload``, only small messages can be sent and received.
-    """
-    limit = _inline_limit(offload)
-
-    async def handle(request: web.Request) -> web.Response:
-        kind, driver = request.match_info["kind"], _calling_driver(request)
-        try:
-            if driver is not None:
-                check_driver_kind(kind, driver)
-            body = await _checked_body(request, limit)
-            message = decode_request(kind, body if offload is None else await offload.unpack(body))
-            if driver is not None:
-                check_driver_request(message, driver)
-            if kind in AUDITED_RPC:
-                name_target(request, **_about(message))
-            reply = await service.serve(message)
-            if LENIENT_HEADER not in request.headers:
-                reply = for_first_release(reply)
-            packed = await _pack_reply(offload, reply, message)
-        except EmberkeepError as error:
-            if http_status(error) == HTTPStatus.INTERNAL_SERVER_ERROR:
-                _log.error("rpc_failed", kind=kind, error=str(error))
-            return _error_answer(error)
-        except Exception:  # noqa: BLE001 - the boundary: the peer learns that we failed, the log learns why
-            _log.exception("rpc_failed", kind=kind)
-            return _error_answer(internal_error())
-        if offload is not None:
-            offload.sent(packed)
-        return web.Response(body=packed.body, content_type=CONTENT_TYPE, headers=_LENIENT)
-
-    return [web.post(RPC_ROUTE, handle)]
-
-
-def _calling_driver(request: web.Request) -> AttemptScope | None:
-    """Return the attempt whose driver sends the request; None if it comes from a daemon."""
-    identity = request.get(REQUEST_IDENTITY)
-    return None if identity is None else identity.attempt
-
-
-def _about(message: Message) -> dict[str, str]:
-    """Return what a message is about, for the audit log."""
-    if isinstance(message, RegisterTaskManager):
-        return {"taskmanagerid": message.info.id}
-    if isinstance(message, RegisterJobMaster | ReportOutcome):
-        return {"jobid": message.job_id, "attempt": str(message.attempt)}
-    return {}
-
-
-async def _pack_reply(offload: Offload | None, reply: Message, request: Message) -> Packed:
-    """Pack a reply. The request was served, so a reply that cannot be stored is an UnknownOutcome for the caller."""
-    try:
-        return await pack(offload, reply, seconds=_REPLY_SECONDS, answers=request)
-    except RetryLater as error:
-        raise UnknownOutcome(f"cannot store the reply: {error.message}", hint=error.hint) from error
-
-
-async def _checked_body(request: web.Request, limit: int) -> bytes:
-    version = request.headers.get(VERSION_HEADER)
-    if version != str(PROTOCOL_VERSION):
-        shown = ascii(version or "none")[1:-1][:32]
-        raise InvalidInput(
-            f"protocol version {shown} is not supported, this process speaks version {PROTOCOL_VERSION}",
-            hint="use the same release everywhere",
-        )
-    try:
-        body = await _read_limited(request.content, request.content_length, limit)
-    except (OSError, web.RequestPayloadError, aiohttp.ClientPayloadError, HttpProcessingError):
-        raise InvalidInput("the request is incomplete or malformed") from None
-    if body is None:
-        raise InvalidInput(f"the request is larger than {limit} bytes", hint=_SAME_MINIMUM)
-    return body
-
-
-def _error_answer(error: EmberkeepError) -> web.Response:
-    return web.Response(
-        status=http_status(error), body=encode_error(error), content_type=CONTENT_TYPE, headers=_LENIENT
-    )

@@ -30,6 +30,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from emberkeep.adapters.http.driver_access import DriverAccess
+from emberkeep.adapters.http.http_status import http_status
 from emberkeep.adapters.http.login_page import (
     ENDED,
     LOGIN_PATH,
@@ -39,7 +40,6 @@ from emberkeep.adapters.http.login_page import (
     login_page,
 )
 from emberkeep.adapters.http.node_access import RPC_ROUTE, no_node
-from emberkeep.adapters.http.rpc import http_status
 from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.http.sessions import WebAccess, session_of
 from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput, OverQuota

@@ -20,7 +20,8 @@ from aiohttp import web
 
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.offload import Offload
-from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_token

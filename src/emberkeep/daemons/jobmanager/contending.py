@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
-from emberkeep.adapters.http.rpc import rpc_routes
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import check_bind_address
 from emberkeep.adapters.http.server import bind_port
 from emberkeep.adapters.http.switch import SwitchedPort

@@ -26,7 +26,8 @@ from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.offload import Offload
-from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import BoundPort
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions

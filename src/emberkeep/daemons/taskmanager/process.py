@@ -21,7 +21,8 @@ from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.offload import Offload
-from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
 from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from emberkeep.adapters.http.offload import Offload
-from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.system import real_system

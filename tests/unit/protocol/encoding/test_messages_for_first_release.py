@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, web
 
-from emberkeep.adapters.http.rpc import CONTENT_TYPE, LENIENT_HEADER, HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import CONTENT_TYPE, LENIENT_HEADER, HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.login_page import LOGIN_PATH
-from emberkeep.adapters.http.rpc import rpc_routes
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.audit.refusals import FIRST, INTERVAL

@@ -14,7 +14,8 @@ from aiohttp.typedefs import Handler
 
 from emberkeep.adapters.http.driver_access import CalledDrivers
 from emberkeep.adapters.http.login_page import LOGIN_PATH, LOGOUT_PATH
-from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient
+from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.configuration.layout import TlsFiles
