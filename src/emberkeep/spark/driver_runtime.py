@@ -26,6 +26,7 @@ from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 from emberkeep.spark.functions.hooks import FunctionHooks
 from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.functions.user_functions import DriverFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 from emberkeep.spark.jvm.context_hook import ContextHook, TakeJvm
 from emberkeep.spark.model import (
     ApplicationListener,
@@ -248,8 +249,8 @@ def install(
     guard_checkpoints(may_commit, plans.planning)
     restored = _function_states(contexts, restore)
     seconds = settings.function_seconds
-    encryption = link_encryption(settings.tls)
-    executors = ExecutorFunctions(settings.host, attempt, restored, seconds, encryption=encryption)
+    port = WorkerPort(settings.host, attempt, link_encryption(settings.tls))
+    executors = ExecutorFunctions(port, restored, seconds)
     functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
     FunctionHooks(functions, REGISTRY).install()
     functions.follow()

@@ -8,8 +8,6 @@ get a deadline even while their connections look intact: a node without power se
 
 from __future__ import annotations
 
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -25,18 +23,15 @@ from emberkeep.api.function_link import (
     Hello,
     Link,
     Reply,
-    recognise,
     refuse,
     welcome,
 )
-from emberkeep.base.connections import Connections
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
-from emberkeep.spark.functions.encryption import LinkEncryption
-from emberkeep.spark.functions.handshakes import LIMITS, Handshake
 from emberkeep.spark.functions.instance_losses import InstanceLosses
 from emberkeep.spark.functions.remote_instance import RemoteInstance
 from emberkeep.spark.functions.waiting_states import WaitingStates, numbered
+from emberkeep.spark.functions.worker_port import WorkerPort
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +40,6 @@ _SILENT_SECONDS = 20.0  # a worker that still runs reconnects within this time
 _FAREWELL_SECONDS = 10.0  # a worker hands over its state within this time after its executor has gone
 _UNSEEN_LOOKS = 2  # consecutive checks without the executor: the first may have begun before it registered
 _LOOK_SECONDS = 0.5
-_ACCEPT_PAUSE = 0.2  # seconds before the next connection is accepted after an error
 _MOST_INSTANCES = 4_096
 _SNAPSHOT = "snapshot_state"
 
@@ -58,50 +52,33 @@ class ExecutorFunctions:
 
     def __init__(
         self,
-        host: str,
-        attempt: int,
+        port: WorkerPort,
         restored: Callable[[], Mapping[str, bytes]],
         seconds: float = 600.0,
         silent_seconds: float = _SILENT_SECONDS,
         farewell_seconds: float = _FAREWELL_SECONDS,
-        encryption: LinkEncryption | None = None,
     ) -> None:
         """Create the registry, without listening yet.
 
-        - ``host``: address at which executors reach this process.
         - ``restored``: returns the states that the job's functions begin with, by instance.
         - ``seconds``: time limit for the replies of all instances to one call.
         - ``silent_seconds``: an instance whose connection breaks is lost unless it reconnects within this time.
         - ``farewell_seconds``: an instance whose executor has gone is lost unless it leaves within this time.
-        - ``encryption``: of the connections; None: they are not encrypted.
         """
-        self._encryption = encryption
+        self._port = port
         self._seconds = seconds
         self._silent_seconds = silent_seconds
         self._farewell_seconds = farewell_seconds
-        self._host = host
-        self._attempt = attempt
         self._changed = threading.Condition()
         self._remotes: list[RemoteInstance] = []
         self._waiting = WaitingStates(restored)
         self._in_snapshot: list[RemoteInstance] = []  # instances whose state the newest snapshot contains
         self._losses = InstanceLosses()
         self._numbers = 0
-        self._link: Link | None = None
-        self._handshakes = Connections(LIMITS)
 
     def link(self) -> Link:
         """Return the address at which workers connect; start listening at the first call. Raises OSError."""
-        with self._changed:
-            if self._link is None:
-                listening = socket.create_server((self._host, 0), backlog=256)
-                port = int(listening.getsockname()[1])
-                plain = Link(self._host, port, self._attempt, secrets.token_hex(32))
-                self._link = plain if self._encryption is None else self._encryption.link(plain)
-                arguments = (listening, self._link)
-                name = "emberkeep-executor-functions"
-                threading.Thread(target=self._accept, args=arguments, name=name, daemon=True).start()
-            return self._link
+        return self._port.open(self._serve)
 
     def instances(self) -> list[str]:
         """Return a text for each instance, including silent ones."""
@@ -236,41 +213,9 @@ class ExecutorFunctions:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _accept(self, listening: socket.socket, link: Link) -> None:
-        """Give each connection a thread of its own."""
-        while True:
-            try:
-                connection, (address, *_) = listening.accept()
-            except OSError as error:  # no descriptor is free, or the peer has gone already
-                log.warning("cannot accept the connection of a worker", reason=str(error))
-                self._handshakes.displace_one()
-                time.sleep(_ACCEPT_PAUSE)
-                continue
-            handshake = Handshake(connection, address)
-            self._handshakes.admit(handshake)
-            name = "emberkeep-executor-function"
-            threading.Thread(target=self._serve, args=(handshake, link), name=name, daemon=True).start()
-
-    def _recognise(self, handshake: Handshake, link: Link) -> tuple[Channel, Hello]:
-        """Return the channel and the greeting of a connection that proves to come from a worker of this attempt.
-
-        Raises Conflict (it comes from another process), RetryLater.
-        """
-        try:
-            context = None if self._encryption is None else self._encryption.context
-            return recognise(handshake.connection, link, context)
-        finally:
-            self._handshakes.end(handshake)
-
-    def _serve(self, handshake: Handshake, link: Link) -> None:
-        connection = handshake.connection
-        try:
-            channel, hello = self._recognise(handshake, link)
-            remote, states = self._let_in(channel, hello, link)
-        except EmberkeepError as error:
-            log.warning("refused the connection of a worker", reason=str(error))
-            connection.close()
-            return
+    def _serve(self, channel: Channel, hello: Hello, link: Link) -> None:
+        """Serve an instance until it leaves or its connection breaks. Raises what ``_let_in`` raises."""
+        remote, states = self._let_in(channel, hello, link)
         try:
             welcome(channel, hello, link, states)
             self._welcomed(remote, channel)

@@ -18,6 +18,7 @@ from emberkeep.blobs.model import transient
 from emberkeep.daemons.message_blobs import read
 from emberkeep.protocol.encoding.wire import decode_request
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 from tests.campaign import examples
 from tests.unit.security.hostile_input import messages
 from tests.unit.security.hostile_input.bytes_of import NESTED_MSGPACK
@@ -76,7 +77,7 @@ def test_a_hostile_frame_ends_its_own_connection_only(monkeypatch: pytest.Monkey
     """At the port of a driver for functions on executors, from a peer without a proof."""
     failed: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
-    driver = ExecutorFunctions("127.0.0.1", 3, dict, silent_seconds=0.5)
+    driver = ExecutorFunctions(WorkerPort("127.0.0.1", 3), dict, silent_seconds=0.5)
 
     @settings(_BOUNDED, max_examples=examples(20))
     @given(frame=messages.FRAMES)

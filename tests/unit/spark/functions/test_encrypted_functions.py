@@ -20,6 +20,7 @@ from emberkeep.api.function_channel import LARGEST, Channel
 from emberkeep.api.function_link import EncryptedLink, FunctionCall, Link, Reply, State, join_driver
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 from tests.unit.spark.functions.encrypted_links import encryption_in
 
 pytestmark = pytest.mark.req("SEC-9")
@@ -31,7 +32,8 @@ STATE = b'j"a state that nobody else may read"'
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[ExecutorFunctions]:
     encryption = encryption_in(tmp_path)
-    driver = ExecutorFunctions("127.0.0.1", 3, lambda: {"counter@0": STATE}, silent_seconds=0.5, encryption=encryption)
+    port = WorkerPort("127.0.0.1", 3, encryption)
+    driver = ExecutorFunctions(port, lambda: {"counter@0": STATE}, silent_seconds=0.5)
     yield driver
     driver.close()
 

@@ -20,6 +20,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.functions.encryption import LinkEncryption
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 from tests.unit.spark.functions.encrypted_links import encryption_in
 
 _DEADLINE_SECONDS = 240.0
@@ -109,9 +110,8 @@ def workers() -> Iterator[Workers]:
 
 def driver_with(restored: Mapping[str, bytes] | None = None, seconds: float = _DEADLINE_SECONDS) -> ExecutorFunctions:
     """A worker that is killed has closed its connection, as one that was only cut off: it is waited for in vain."""
-    return ExecutorFunctions(
-        "127.0.0.1", 3, lambda: restored or {}, seconds, silent_seconds=0.5, encryption=_encryption
-    )
+    port = WorkerPort("127.0.0.1", 3, _encryption)
+    return ExecutorFunctions(port, lambda: restored or {}, seconds, silent_seconds=0.5)
 
 
 _encryption: LinkEncryption | None = None

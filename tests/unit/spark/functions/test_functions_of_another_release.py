@@ -16,6 +16,7 @@ from emberkeep.api import function_link
 from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import WITHOUT_RETURN, Link, join_driver
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 from tests.unit.spark.functions.test_instances_that_are_cut_off import Worker, counter
 
 _DEADLINE_SECONDS = 240.0
@@ -132,7 +133,9 @@ def old_worker(link: Link) -> Channel:
 
 @pytest.mark.req("SAFE-14", "SAFE-20")
 def test_a_driver_knows_a_worker_of_the_release_before_and_loses_it_with_its_connection() -> None:
-    driver = ExecutorFunctions("127.0.0.1", 3, lambda: {"counter@0": b"j5"}, silent_seconds=_DEADLINE_SECONDS)
+    driver = ExecutorFunctions(
+        WorkerPort("127.0.0.1", 3), lambda: {"counter@0": b"j5"}, silent_seconds=_DEADLINE_SECONDS
+    )
     channel = old_worker(driver.link())
 
     def answer() -> None:

@@ -23,6 +23,7 @@ from emberkeep.api.executor_functions import ExecutorFunction
 from emberkeep.api.function_link import EXECUTOR_VARIABLE, Link
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 
 _DEADLINE_SECONDS = 240.0
 _LONG = 240.0
@@ -187,7 +188,9 @@ class Scene:
     def driver(
         self, silent: float = _LONG, farewell: float = _LONG, restored: Mapping[str, bytes] | None = None
     ) -> ExecutorFunctions:
-        driver = ExecutorFunctions("127.0.0.1", 3, lambda: restored or {}, _DEADLINE_SECONDS, silent, farewell)
+        driver = ExecutorFunctions(
+            WorkerPort("127.0.0.1", 3), lambda: restored or {}, _DEADLINE_SECONDS, silent, farewell
+        )
         self.proxy = Proxy(driver.link())
         self._proxies.append(self.proxy)
         return driver

@@ -17,8 +17,9 @@ from emberkeep.api import function_link
 from emberkeep.api.function_channel import LARGEST
 from emberkeep.api.function_link import join_driver
 from emberkeep.base.connections import ConnectionLimits
-from emberkeep.spark.functions import executor_functions
+from emberkeep.spark.functions import worker_port
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 
 _DEADLINE_SECONDS = 240.0
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.req("SEC-6")
 
 @pytest.fixture
 def driver() -> Iterator[ExecutorFunctions]:
-    driver = ExecutorFunctions("127.0.0.1", 3, dict, silent_seconds=0.5)
+    driver = ExecutorFunctions(WorkerPort("127.0.0.1", 3), dict, silent_seconds=0.5)
     yield driver
     driver.close()
 
@@ -90,8 +91,8 @@ def test_the_oldest_silent_connection_makes_room_for_a_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = ConnectionLimits(open=8, unproven=8, unproven_of_address=3)
-    monkeypatch.setattr(executor_functions, "LIMITS", limits)
-    driver = ExecutorFunctions("127.0.0.1", 3, dict, silent_seconds=0.1)
+    monkeypatch.setattr(worker_port, "LIMITS", limits)
+    driver = ExecutorFunctions(WorkerPort("127.0.0.1", 3), dict, silent_seconds=0.1)
     with ExitStack() as stack:
         stack.callback(driver.close)
         silent = [stack.enter_context(connected(driver)) for _ in range(3)]

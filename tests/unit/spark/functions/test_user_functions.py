@@ -19,6 +19,7 @@ from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.functions import calls as function_calls
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 from emberkeep.spark.functions.user_functions import DriverFunctions
+from emberkeep.spark.functions.worker_port import WorkerPort
 
 _DEADLINE_SECONDS = 240.0
 
@@ -98,7 +99,7 @@ def functions_of(
     seconds: float = _DEADLINE_SECONDS,
 ) -> DriverFunctions:
     registry = Registry()
-    executors = ExecutorFunctions("127.0.0.1", 1, restored, seconds)
+    executors = ExecutorFunctions(WorkerPort("127.0.0.1", 1), restored, seconds)
     driver = DriverFunctions(registry, restored, executors, stopped, seconds=seconds)
     driver.follow()
     for function in functions:
