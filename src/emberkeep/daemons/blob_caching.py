@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,18 +51,16 @@ async def blob_link(
     system: System,
     configuration: Configuration,
     places: BlobPlaces,
-    token: str,
+    threads: BlobThreads,
     services: Services,
-    *,
-    tls: ssl.SSLContext | None = None,
-    thread_name: str = "emberkeep-blob-transfer",
 ) -> AsyncIterator[BlobLink]:
     """Open a cache. On leaving, delete all its BLOBs (BLOB-16), unless ``cache.leave`` was called.
 
-    Raises Fatal if its directory cannot be used.
+    ``threads`` make the transfers, and are closed on leaving.
+
+    Raises Fatal if the cache's directory cannot be used.
     """
     async with contextlib.AsyncExitStack() as stack:
-        threads = BlobThreads(token, tls=tls, thread_name=thread_name)
         stack.callback(threads.close)
         ha = _open_storage(places.ha)
         if ha is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from emberkeep.adapters.blobs.client import BlobThreads
 from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
@@ -76,7 +77,8 @@ async def cache(cluster: Cluster, number: int, *, ha: bool = False) -> AsyncIter
         server=lambda: cluster.address,
         own_address=port.address,
     )
-    async with blob_link(real_system(), cluster.configuration, places, cluster.token, cluster.services) as link:
+    threads = BlobThreads(cluster.token)
+    async with blob_link(real_system(), cluster.configuration, places, threads, cluster.services) as link:
         app = web.Application()
         secure(app, AccessPolicy(cluster.token))
         app.add_routes(task_manager_blobs.routes(link.cache.serve))

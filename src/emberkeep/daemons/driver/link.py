@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
+from emberkeep.adapters.blobs.client import BlobThreads
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient
@@ -351,17 +352,8 @@ class JobMasterThread:
     ) -> Offload:
         """Return the Offload for large messages. Their BLOBs come only from the BLOB server, not from the HA store."""
         places = BlobPlaces(Path(self._spec.directory) / "blobs", ha="", server=self._job_manager)
-        link = await stack.enter_async_context(
-            blob_link(
-                system,
-                self._configuration,
-                places,
-                token,
-                services,
-                tls=tls,
-                thread_name=f"{OWN_THREAD_PREFIX}-blob-transfer",
-            )
-        )
+        threads = BlobThreads(token, tls=tls, thread_name=f"{OWN_THREAD_PREFIX}-blob-transfer")
+        link = await stack.enter_async_context(blob_link(system, self._configuration, places, threads, services))
         offload = Offload(
             CacheMessageBlobs(link.cache, link.uploads), system, minimum=self._configuration[OFFLOAD_MIN_SIZE]
         )

@@ -17,6 +17,7 @@ import psutil
 import structlog
 from aiohttp import web
 
+from emberkeep.adapters.blobs.client import BlobThreads
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.node_access import RPC_ROUTE
@@ -215,7 +216,7 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
         own_address=port.address,
     )
     blobs = await stack.enter_async_context(
-        blob_link(site.system, configuration, places, site.token, site.services, tls=site.client_tls)
+        blob_link(site.system, configuration, places, BlobThreads(site.token, tls=site.client_tls), site.services)
     )
     libraries = await _libraries(blobs.cache, site, stack)
     users = JobUsers(site.users, site.token)

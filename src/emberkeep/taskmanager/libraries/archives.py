@@ -132,11 +132,49 @@ class UnpackedArchives:
         await asyncio.shield(flight)
 
     async def _fly(self, sha256: str, archive: Path, name: str) -> None:
-        await asyncio.to_thread(
-            _unpack_aside, self._directory, sha256, archive, name, self._limits, self._stop, self._user
-        )
+        await asyncio.to_thread(self._unpack_aside, sha256, archive, name)
         self._present.add(sha256)
         log.info("archive unpacked", archive=name, sha256=sha256)
+
+    def _unpack_aside(self, sha256: str, archive: Path, name: str) -> None:
+        directory, user = self._directory, self._user
+        temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        target = directory / sha256
+        try:
+            temporary.mkdir(mode=0o700)
+            if user is None:
+                unpack_apart(archive, name, temporary / CONTENT, self._limits, self._stop)
+            else:
+                self._unpack_as(user, archive, name, temporary)
+            write_record(temporary / RECORD_FILE, RECORD_KIND, RECORD_VERSION, boot_id().encode())
+            if target.exists():  # part of it was deleted by hand
+                remove_tree(target)
+            temporary.rename(target)
+            sync_directory(directory)
+        except BaseException as error:
+            remove_tree(temporary)
+            if isinstance(error, OSError) and not isinstance(error, EmberkeepError):
+                raise Fatal(
+                    f"cannot unpack {name} below {directory}: {error.strerror}",
+                    hint="check that disk: space and permissions",
+                ) from error
+            raise
+
+    def _unpack_as(self, user: OsUser, archive: Path, name: str, directory: Path) -> None:
+        """Let ``user`` unpack a copy of the archive into ``directory``, which is this process's again afterwards."""
+        copy = directory / _COPY
+        shutil.copyfile(archive, copy)
+        copy.chmod(0o600)
+        hand_over(directory, user)
+        unpack_apart(copy, name, directory / CONTENT, self._limits, self._stop, user)
+        os.chown(directory, os.geteuid(), os.getegid())
+        directory.chmod(_PASSABLE)
+        copy.unlink()
+        content = os.open(directory / CONTENT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(content, 0o500)
+        finally:
+            os.close(content)
 
     def _landed(self, sha256: str) -> None:
         flight = self._flights.pop(sha256)
@@ -190,57 +228,6 @@ def _is_complete(path: Path) -> bool:
         return read_record(path / RECORD_FILE, RECORD_KIND, RECORD_VERSION) == boot_id().encode()
     except EmberkeepError:
         return False
-
-
-def _unpack_aside(
-    directory: Path,
-    sha256: str,
-    archive: Path,
-    name: str,
-    limits: UnpackLimits,
-    stop: threading.Event,
-    user: OsUser | None,
-) -> None:
-    temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-    target = directory / sha256
-    try:
-        temporary.mkdir(mode=0o700)
-        if user is None:
-            unpack_apart(archive, name, temporary / CONTENT, limits, stop)
-        else:
-            _unpack_as(user, archive, name, temporary, limits, stop)
-        write_record(temporary / RECORD_FILE, RECORD_KIND, RECORD_VERSION, boot_id().encode())
-        if target.exists():  # part of it was deleted by hand
-            remove_tree(target)
-        temporary.rename(target)
-        sync_directory(directory)
-    except BaseException as error:
-        remove_tree(temporary)
-        if isinstance(error, OSError) and not isinstance(error, EmberkeepError):
-            raise Fatal(
-                f"cannot unpack {name} below {directory}: {error.strerror}",
-                hint="check that disk: space and permissions",
-            ) from error
-        raise
-
-
-def _unpack_as(
-    user: OsUser, archive: Path, name: str, directory: Path, limits: UnpackLimits, stop: threading.Event
-) -> None:
-    """Let ``user`` unpack a copy of the archive into ``directory``, which is this process's again afterwards."""
-    copy = directory / _COPY
-    shutil.copyfile(archive, copy)
-    copy.chmod(0o600)
-    hand_over(directory, user)
-    unpack_apart(copy, name, directory / CONTENT, limits, stop, user)
-    os.chown(directory, os.geteuid(), os.getegid())
-    directory.chmod(_PASSABLE)
-    copy.unlink()
-    content = os.open(directory / CONTENT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fchmod(content, 0o500)
-    finally:
-        os.close(content)
 
 
 def _remove_all(paths: list[Path]) -> None:

@@ -66,7 +66,7 @@ class StateGateway:
         self._named = NamedRoots(self._own_state, self.fences)
         self._journal = journal
         self._spool = spool
-        self._reads = GatewayReads(self.disk, self.counters)
+        self._reads = GatewayReads(self.disk, self.counters, self._is_kept)
         # Allocations for which copies are kept. The upkeep decides this and replaces the whole set.
         self.held: frozenset[tuple[JobId, AllocationId]] = frozenset()
 
@@ -118,7 +118,7 @@ class StateGateway:
         self, caller: Caller, path: StatePath, offset: int, length: int | None, *, seen: str = ""
     ) -> OpenedFile:
         durable = self._admitted(caller, path)
-        return self._reads.open_file(caller, path, durable, offset, length, seen=seen, keep=self._is_kept(caller))
+        return self._reads.open_file(caller, path, durable, offset, length, seen=seen)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import structlog
 
@@ -24,7 +24,9 @@ class GatewayReads:
     A unique name (``is_unique``) is never written twice, so its local copy cannot be stale.
     """
 
-    def __init__(self, disk: LocalDisk, counters: StateCounters) -> None:
+    def __init__(self, disk: LocalDisk, counters: StateCounters, is_kept: Callable[[Caller], bool]) -> None:
+        """``is_kept``: returns True if the caller's allocation keeps local copies."""
+        self._is_kept = is_kept
         self._disk = disk
         self._counters = counters
 
@@ -63,12 +65,8 @@ class GatewayReads:
         length: int | None,
         *,
         seen: str,
-        keep: bool,
     ) -> OpenedFile:
-        """See StateFiles, whose parameters these are, with the opened ``durable`` store.
-
-        ``keep``: True if the caller's allocation keeps local copies.
-        """
+        """See StateFiles, whose parameters these are, with the opened ``durable`` store."""
         record = self._current(caller, path, durable, seen)
         if record is not None:
             wanted = _wanted(path, record.length, offset, length)
@@ -78,7 +76,7 @@ class GatewayReads:
         status, pieces = self._remote(path, durable, offset, length)
         wanted = _wanted(path, status.length, offset, length)
         self._counters.add("misses")
-        staged = self._disk.stage() if keep and wanted == status.length else None
+        staged = self._disk.stage() if wanted == status.length and self._is_kept(caller) else None
         if staged is None:
             return OpenedFile(wanted, self._counted(pieces))
         return OpenedFile(wanted, self._filling(self._counted(pieces), staged, status, path, caller))
