@@ -18,7 +18,6 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.ports import DurableState
 from tests.support.state_slots import begin_slot
@@ -39,9 +38,7 @@ async def _serve(directory: Path, far: bool) -> None:
         store = open_state_store(location)
         return ThrottledState(store, link) if far else store
 
-    async with state_gateway_link(
-        real_system(), configuration, place, layout, services, JobUsers({}, ""), open_state
-    ) as gateway:
+    async with state_gateway_link(real_system(), configuration, place, layout, services, open_state) as gateway:
         assert gateway is not None
         own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
         print(gateway.port.address, begin_slot(gateway, JOB, own_state), flush=True)

@@ -17,9 +17,8 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
-from tests.support.state_slots import begin_slot
+from tests.support.state_slots import begin_slot, own_states
 from tests.support.working_places import working_place
 
 JOB = JobId("b" * 32)
@@ -33,7 +32,9 @@ async def _serve(directory: Path) -> None:
     configuration = Configuration().with_texts(texts, "the measurement")
     services = Services()
     layout, place = StateLayout(directory, configuration), working_place(directory / "tm")
-    async with state_gateway_link(real_system(), configuration, place, layout, services, JobUsers({}, "")) as link:
+    async with state_gateway_link(
+        real_system(), configuration, place, layout, services, own_states(configuration, layout, place)
+    ) as link:
         assert link is not None
         own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
         print(link.port.address, begin_slot(link, JOB, own_state), flush=True)

@@ -18,7 +18,6 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.credential import credential
 from emberkeep.local_state.model import Caller
@@ -33,7 +32,7 @@ from emberkeep.spark.jvm.state_gateway_conf import (
     process_environment,
 )
 from tests.integration.conditions import until
-from tests.support.state_slots import SLOT, begin_slot
+from tests.support.state_slots import SLOT, begin_slot, own_states
 from tests.support.working_places import working_place
 
 JOB = JobId("0123456789abcdef" * 2)
@@ -49,7 +48,9 @@ async def _serve(directory: Path) -> None:
     wanted = configuration(directory)
     layout = StateLayout(directory, wanted)
     place = working_place(directory / "tm")
-    async with state_gateway_link(real_system(), wanted, place, layout, services, JobUsers({}, "")) as link:
+    async with state_gateway_link(
+        real_system(), wanted, place, layout, services, own_states(wanted, layout, place)
+    ) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
         (directory / "address.new").write_text(link.port.address)

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emberkeep.adapters.state.spool import FileSpool
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.os_user import OsUser
-from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink
+from emberkeep.daemons.taskmanager.run_as import JobUsers
+from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, durable_states
+from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from emberkeep.taskmanager.state_gateway.named_roots import NamedRoots
+from emberkeep.taskmanager.state_gateway.roots import OpenState
 
 SLOT = AllocationId("a" * 32)
+
+
+def own_states(configuration: Configuration, layout: StateLayout, place: WorkingPlace) -> OpenState:
+    """Return what opens the stores of jobs that run as this process's user."""
+    return durable_states(configuration, layout, place.directory, JobUsers({}, ""))
 
 
 def begin_slot(

@@ -24,7 +24,7 @@ from emberkeep.base.os_user import OsUser
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.run_as import JobUsers
-from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
+from emberkeep.daemons.taskmanager.state_gateways import durable_states, state_gateway_link
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.protocol.hadoop_token import KIND, encode
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
@@ -84,7 +84,14 @@ async def attacked(
     layout.token_file.write_bytes(SECRET)
     place, services = working_place(directory / "tm"), Services()
     users = JobUsers({} if user is None else {"*": user}, "")
-    async with state_gateway_link(real_system(), configuration, place, layout, services, users) as link:
+    async with state_gateway_link(
+        real_system(),
+        configuration,
+        place,
+        layout,
+        services,
+        durable_states(configuration, layout, place.directory, users),
+    ) as link:
         assert link is not None
         own = open_state_store(f"{layout.checkpoints}/{JOB}")
         attacker = Attacker(

@@ -75,7 +75,7 @@ from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_
 from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.run_as import JobUsers, job_users, open_working_directory
-from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
+from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, durable_states, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.protocol.transport import RpcService
@@ -220,8 +220,9 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
     )
     libraries = await _libraries(blobs.cache, site, stack)
     users = JobUsers(site.users, site.token)
+    states = durable_states(configuration, site.layout, directory, users)
     gateway = await stack.enter_async_context(
-        state_gateway_link(site.system, configuration, site.place, site.layout, site.services, users)
+        state_gateway_link(site.system, configuration, site.place, site.layout, site.services, states)
     )
     files = None if site.tls is None else site.tls.files
     node = LaunchNode(

@@ -78,6 +78,13 @@ def _open_state(closed: ReservedPlaces, users: JobUsers, location: str, user_id:
     return UserState(state, users.with_id(user_id, "the job has the rights of"))
 
 
+def durable_states(
+    configuration: Configuration, layout: StateLayout, directory: WorkingDirectory, users: JobUsers
+) -> OpenState:
+    """Return what opens the durable stores of jobs. Places of the cluster and the system stay closed."""
+    return partial(_open_state, closed_places(configuration, layout, directory), users)
+
+
 def closed_places(configuration: Configuration, layout: StateLayout, directory: WorkingDirectory) -> ReservedPlaces:
     """Return the places that the gateway must not open to jobs.
 
@@ -139,14 +146,12 @@ async def state_gateway_link(
     place: WorkingPlace,
     layout: StateLayout,
     services: Services,
-    users: JobUsers,
-    open_state: OpenState | None = None,
+    open_state: OpenState,
 ) -> AsyncIterator[StateGatewayLink | None]:
     """Open the gateway with the copies on the disk and serve it. Yield None if local recovery is off.
 
-    Copies in places where this task manager no longer keeps any are deleted in the background. ``open_state``
-    opens the durable store of a location; the default keeps places of the cluster and the system closed to jobs, and
-    opens directories as the job's user, one of ``users``.
+    Copies in places where this task manager no longer keeps any are deleted in the background. ``open_state`` opens the
+    durable store of a location: see ``durable_states``.
 
     Raises Fatal (the port cannot be used), Conflict (the directory of its copies is in use or belongs to another
     cluster).
@@ -175,7 +180,7 @@ async def state_gateway_link(
         stack.callback(journal.close)
         gateway = StateGateway(
             copies,
-            open_state or partial(_open_state, closed_places(configuration, layout, directory), users),
+            open_state,
             lambda job_id: f"{layout.checkpoints}/{job_id}",
             journal,
             FileSpool,

@@ -27,7 +27,6 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.driver.storage import open_state_of
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.spark import availability
 from emberkeep.spark.files.state_locations import DirectLocations
@@ -36,7 +35,7 @@ from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries import checkpoint_places
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
-from tests.support.state_slots import begin_slot
+from tests.support.state_slots import begin_slot, own_states
 from tests.support.working_places import working_place
 from tests.unit.formats.golden_samples import CHECKPOINT, DRIVER_SPEC
 from tests.unit.spark.files.files_on_disk import FilesOnDisk, files_on_disk
@@ -94,7 +93,7 @@ async def test_an_executor_whose_mount_is_away_is_to_ask_again(tmp_path: Path) -
     own_state.make_directory("q/state")
     elsewhere = tmp_path / "elsewhere"
     async with state_gateway_link(
-        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+        real_system(), configuration, place, layout, services := Services(), own_states(configuration, layout, place)
     ) as link:
         assert link is not None
         credential = begin_slot(link, JOB, own_state)

@@ -31,13 +31,13 @@ from emberkeep.daemons.taskmanager.local_state_roots import (
     share_of,
     take_over,
 )
-from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.slots.table.record import SlotRecord, TableRecord
 from emberkeep.slots.table.slot import SlotState
 from emberkeep.taskmanager.agent_record import AgentRecord
 from tests.support.contracts.local_copies import keep
+from tests.support.state_slots import own_states
 from tests.support.working_places import working_place
 
 JOB = JobId("1" * 32)
@@ -116,7 +116,9 @@ async def test_a_second_task_manager_neither_adopts_nor_deletes_what_the_first_o
         layout, services = StateLayout(tmp_path, configuration), Services()
         place = working_place(tmp_path / "second", "second")
         place.directory.root.mkdir()
-        async with state_gateway_link(real_system(), configuration, place, layout, services, JobUsers({}, "")) as link:
+        async with state_gateway_link(
+            real_system(), configuration, place, layout, services, own_states(configuration, layout, place)
+        ) as link:
             if link is not None:
                 link.upkeep.sweep()
                 assert link.upkeep.report().copies == 0
@@ -142,7 +144,9 @@ async def test_of_the_release_before_each_takes_over_what_is_of_its_slots_and_le
     SlotsFile(place.directory.slots_record).store(record_of(OWN))
     configuration = configured(shared, recovery=recovery)
     layout, services = StateLayout(tmp_path, configuration), Services()
-    async with state_gateway_link(real_system(), configuration, place, layout, services, JobUsers({}, "")) as link:
+    async with state_gateway_link(
+        real_system(), configuration, place, layout, services, own_states(configuration, layout, place)
+    ) as link:
         left = contents(shared / "copies")
         assert [Path(name).parts[1] for name in left] == [OTHER]
         assert contents(shared / "staging") == {"half": b"of another one"}

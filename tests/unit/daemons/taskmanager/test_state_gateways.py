@@ -18,12 +18,11 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.local_state_roots import local_state_root
-from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed
 from tests.support.contracts.local_copies import keep
-from tests.support.state_slots import SLOT, begin_slot
+from tests.support.state_slots import SLOT, begin_slot, own_states
 from tests.support.working_places import working_place
 
 JOB = JobId("1" * 32)
@@ -34,7 +33,9 @@ async def test_it_is_off_by_default_and_leaves_no_file(tmp_path: Path) -> None:
     configuration = Configuration()
     place = working_place(tmp_path / "tm")
     layout = StateLayout(tmp_path, configuration)
-    async with state_gateway_link(real_system(), configuration, place, layout, Services(), JobUsers({}, "")) as link:
+    async with state_gateway_link(
+        real_system(), configuration, place, layout, Services(), own_states(configuration, layout, place)
+    ) as link:
         assert link is None
     assert list(tmp_path.iterdir()) == []
 
@@ -74,7 +75,7 @@ async def test_copies_go_where_none_are_kept_any_more(tmp_path: Path, switched_o
     if switched_on:
         going -= {other if elsewhere else default}
     async with state_gateway_link(
-        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+        real_system(), configuration, place, layout, services := Services(), own_states(configuration, layout, place)
     ) as link:
         for root in going:
             await until_gone(root, services)
@@ -94,7 +95,7 @@ async def test_a_directory_that_cannot_be_used_keeps_no_task_manager_from_starti
     configuration, layout = recovery(tmp_path, True, tmp_path / "no directory" / "state")
     place = working_place(tmp_path / "tm")
     async with state_gateway_link(
-        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+        real_system(), configuration, place, layout, services := Services(), own_states(configuration, layout, place)
     ) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
@@ -118,7 +119,12 @@ async def test_the_next_life_in_the_working_directory_has_the_copies_the_port_an
     known = set()
     for _ in range(2):
         async with state_gateway_link(
-            real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+            real_system(),
+            configuration,
+            place,
+            layout,
+            services := Services(),
+            own_states(configuration, layout, place),
         ) as link:
             assert link is not None
             known.add((link.port.address, begin_slot(link, JOB, own_state)))
@@ -137,7 +143,12 @@ async def test_it_shows_the_certificate_that_its_processes_know_in_its_next_life
     shown = []
     for _ in range(2):
         async with state_gateway_link(
-            real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+            real_system(),
+            configuration,
+            place,
+            layout,
+            services := Services(),
+            own_states(configuration, layout, place),
         ) as link:
             assert link is not None
             host, port = link.port.address.rsplit(":", 1)
@@ -157,7 +168,7 @@ async def test_without_encryption_there_is_no_truststore(tmp_path: Path) -> None
     configuration = Configuration().with_texts(texts, "the test")
     place, layout = working_place(tmp_path / "tm"), StateLayout(tmp_path, configuration)
     async with state_gateway_link(
-        real_system(), configuration, place, layout, services := Services(), JobUsers({}, "")
+        real_system(), configuration, place, layout, services := Services(), own_states(configuration, layout, place)
     ) as link:
         assert link is not None
         assert "EMBERKEEP_STATE_TRUST" not in link.environ(Caller(job_id=JOB, attempt=1, allocation_id=SLOT))
