@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import WITHOUT_RETURN, FunctionCall, Hello, Reply
+
+
+class Contact(Enum):
+    """The driver's contact with an instance."""
+
+    GREETING = auto()  # connected, but the handshake on the current channel is not complete
+    OPEN = auto()  # takes calls
+    SILENT = auto()  # its connection is broken
+    GONE = auto()  # it has left, or is lost
 
 
 @dataclass(eq=False)
@@ -25,12 +35,18 @@ class RemoteInstance:
     taken: list[bytes]
     replies: dict[int, Reply] = field(default_factory=dict)
     asked: FunctionCall | None = None
-    is_welcome: bool = False  # the handshake on its current channel is complete, so it takes calls
+    contact: Contact = Contact.GREETING
     farewell: Reply | None = None  # its last reply, with its state, once it has left
-    is_silent: bool = False  # its connection is broken
     until: float | None = None
     unseen: int = 0
-    is_gone: bool = False
+
+    @property
+    def is_silent(self) -> bool:
+        return self.contact is Contact.SILENT
+
+    @property
+    def is_gone(self) -> bool:
+        return self.contact is Contact.GONE
 
     @property
     def name(self) -> str:
@@ -57,8 +73,7 @@ class RemoteInstance:
     def exchange(self, channel: Channel) -> Channel:
         """Replace the channel after a reconnection, before the handshake is complete. Return the old channel."""
         before, self.channel = self.channel, channel
-        self.is_welcome = False
-        self.is_silent, self.until = False, None
+        self.contact, self.until = Contact.GREETING, None
         return before
 
     def note_seen(self) -> None:
