@@ -89,7 +89,7 @@ class _Layout:
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
         await self.step("listing")
         found = {
-            owner: tuple(StoredBlob(key=key, size=len(content)) for key, content in blobs.items())
+            owner: tuple(StoredBlob(key=key, size=len(content), modified_ms=0) for key, content in blobs.items())
             for owner, blobs in self.files.blobs(self.root).items()
         }
         await self.step("listing done")

@@ -81,7 +81,7 @@ class StoredBlob(msgspec.Struct, frozen=True, kw_only=True):
 
     key: BlobKey
     size: int
-    modified_ms: int = 0
+    modified_ms: int
 
 
 def key_of(content: BlobContent) -> BlobKey:

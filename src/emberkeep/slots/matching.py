@@ -205,7 +205,7 @@ class PlaceRound:
         return not any(self._heaps.values())
 
     def choose(self, job: JobAccount, need: DriverNeed) -> Member | None:
-        """Return the best fit, or None. After assigning the place, pass the member to ``put_back``."""
+        """Return the best fit, or None."""
         return self._elsewhere(need) or self._home(job, need) or self._freest(need)
 
     def _elsewhere(self, need: DriverNeed) -> Member | None:
@@ -241,10 +241,6 @@ class PlaceRound:
             if wanted and (best is None or heap[0] < best[0]):
                 best = heap
         return best[0][2] if best else None
-
-    def put_back(self, member: Member) -> None:
-        """Re-sort a member after one of its places was assigned, because it now has less room."""
-        _settle(self._heaps[member.info.runtime.python])
 
 
 def takes_drivers(member: Member) -> bool:

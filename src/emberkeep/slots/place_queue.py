@@ -10,6 +10,7 @@ seconds at most, and no new claim is made for the next ``patience`` seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +33,12 @@ class DriverPlaceGranted(msgspec.Struct, frozen=True):
     job_id: JobId
     info: TaskManagerInfo
     only_node: bool = False
+
+
+class _Claim(NamedTuple):
+    job: JobAccount
+    member: Member
+    ends: float
 
 
 class PlaceQueue:
@@ -57,8 +64,7 @@ class PlaceQueue:
         self._due = due
         self._quotas = quotas
         self._patience = patience
-        self._claim: tuple[JobAccount, Member] | None = None
-        self._claim_ends = 0.0
+        self._claim: _Claim | None = None
         self._no_claim_before = float("-inf")
 
     def request(self, job: JobAccount, need: DriverNeed, attempt: int, now: float) -> None:
@@ -72,7 +78,7 @@ class PlaceQueue:
         """Cancel the request, or release the place if no report lists its driver yet."""
         job.need = None
         self.waiting.pop(job, None)
-        if self._claim is not None and self._claim[0] is job:
+        if self._claim is not None and self._claim.job is job:
             self._drop_claim()
         self.unreserve(job)
         if job.namespace and self._quotas.limits.drivers:
@@ -88,7 +94,7 @@ class PlaceQueue:
 
     def member_closed(self, member: Member) -> None:
         """Drop the claim on a member that no longer accepts anything new."""
-        if self._claim is not None and self._claim[1] is member:
+        if self._claim is not None and self._claim.member is member:
             self._drop_claim()
 
     def match(self, now: float) -> list[DriverPlaceGranted]:
@@ -96,10 +102,9 @@ class PlaceQueue:
         places: list[DriverPlaceGranted] = []
         room = self._quotas.driver_room()
         if self._claim is not None:
-            job, member = self._claim
+            job, member = self._claim.job, self._claim.member
             fits = job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb
             if fits and room.left(job):
-                self._drop_claim()
                 places.append(self._grant(job, member))
                 room.take(job)
         rounds = PlaceRound(self._members.values(), self._state)
@@ -113,7 +118,6 @@ class PlaceQueue:
             if found is not None:
                 places.append(self._grant(job, found))
                 room.take(job)
-                rounds.put_back(found)
             elif self._may_claim(job, now):
                 self._make_claim(job, need, now)
         return places
@@ -122,7 +126,7 @@ class PlaceQueue:
         need = job.need
         if need is None:
             raise AssertionError(f"job {job.job_id} asks for no driver place")
-        if self._claim is not None and self._claim[0] is job:
+        if self._claim is not None and self._claim.job is job:
             self._drop_claim()
         job.need = None
         del self.waiting[job]
@@ -154,21 +158,19 @@ class PlaceQueue:
         ]
         if able:
             member = max(able, key=lambda member: (member.free_memory, -member.ordinal))
-            self._claim = (job, member)
-            self._claim_ends = now + self._patience
+            self._claim = _Claim(job, member, ends=now + self._patience)
             member.claimed_by, member.claimed_memory = job.job_id, need.memory_mb
             self._shelves.update(member)
 
     def _drop_claim(self) -> None:
         if self._claim is not None:
-            _, member = self._claim
-            self._claim = None
+            member, self._claim = self._claim.member, None
             member.claimed_by, member.claimed_memory = None, 0
             self._shelves.reopen(member)
 
     def expire(self, now: float) -> None:
         """Drop an expired claim, and make a round due once a waiting job may make a claim."""
-        if self._claim is not None and now >= self._claim_ends:
+        if self._claim is not None and now >= self._claim.ends:
             self._no_claim_before = now + self._patience
             self._drop_claim()
         room = self._quotas.driver_room()

@@ -155,7 +155,7 @@ class BlobWorld:
     def listing(self, places: set[Place]) -> dict[JobId, list[StoredBlob]]:
         found: dict[JobId, list[StoredBlob]] = {}
         for owner, key in sorted(places):
-            found.setdefault(owner, []).append(StoredBlob(key=key, size=SIZE))
+            found.setdefault(owner, []).append(StoredBlob(key=key, size=SIZE, modified_ms=0))
         return found
 
     def restart_server(self, written: int) -> None:

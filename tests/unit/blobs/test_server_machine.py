@@ -45,6 +45,13 @@ def test_nothing_is_remembered_of_a_blob_that_is_deleted(machine: ServerMachine)
     assert (machine.state.owners, machine.state.owners_of, machine.state.deletions) == ({}, {}, [])
 
 
+def test_a_blob_that_arrives_after_the_end_of_its_attempt_is_deleted(machine: ServerMachine) -> None:
+    number = machine.uploads.begin(A, KEY, (), 1)
+    machine.restart(A, 1)
+    assert not machine.uploads.stored(number, 7)
+    assert machine.clean_up.take() == [Deletion(owner=A, keys=(KEY,), whole=False)]
+
+
 def test_a_blob_of_two_jobs_is_found_while_one_of_them_has_it(machine: ServerMachine) -> None:
     upload(machine, A)
     upload(machine, B)
@@ -61,7 +68,7 @@ def test_a_blob_of_two_jobs_is_found_while_one_of_them_has_it(machine: ServerMac
     ("listing", "left"),
     [
         ({A: []}, [Deletion(owner=A, keys=(), whole=True)]),
-        ({A: [StoredBlob(key=KEY, size=7)]}, [Deletion(owner=A, keys=(KEY,), whole=True)]),
+        ({A: [StoredBlob(key=KEY, size=7, modified_ms=0)]}, [Deletion(owner=A, keys=(KEY,), whole=True)]),
     ],
     ids=["empty", "with a BLOB"],
 )
@@ -76,7 +83,7 @@ def test_a_directory_that_an_earlier_process_left_is_deleted(
 @pytest.mark.req("BLOB-17")
 def test_blobs_of_unknown_jobs_in_the_ha_store_are_kept_until_a_submission_names_them_or_they_are_given_up() -> None:
     machine = ServerMachine()
-    machine.found_ha({owner: [StoredBlob(key=KEY, size=7)] for owner in (A, B)})
+    machine.found_ha({owner: [StoredBlob(key=KEY, size=7, modified_ms=0)] for owner in (A, B)})
     assert deletions(machine, turns=3) == []
     assert machine.state.unknown_owners == {A, B}
     machine.claim(A, [CONTENT])
@@ -141,9 +148,11 @@ def test_the_oldest_ends_are_forgotten() -> None:
 def test_a_recovered_job_is_wanted_and_so_is_one_with_a_referenced_blob() -> None:
     machine = ServerMachine()
     machine.recover([A], [])
-    machine.found_local({B: [StoredBlob(key=MESSAGE, size=7), StoredBlob(key=KEY, size=7)]})
+    machine.found_local(
+        {B: [StoredBlob(key=MESSAGE, size=7, modified_ms=0), StoredBlob(key=KEY, size=7, modified_ms=0)]}
+    )
     machine.hold(B, MESSAGE, ["receiver"])
-    machine.found_ha({owner: [StoredBlob(key=KEY, size=7)] for owner in (A, B)})
+    machine.found_ha({owner: [StoredBlob(key=KEY, size=7, modified_ms=0)] for owner in (A, B)})
     assert machine.state.unknown_owners == set()
 
 

@@ -155,10 +155,11 @@ def test_a_standby_ends_at_once(before: tuple[Event, ...], effects: list[object]
     assert machine.standing is Standing.CLOSED
 
 
-def test_a_service_that_ends_unasked_is_an_error_with_history() -> None:
-    machine = after(*TO_LEADING)
+@pytest.mark.parametrize(("before", "epoch"), [(TO_LEADING, 5), ((*TO_LEADING, Shutdown()), 4)])
+def test_a_service_that_ends_unasked_is_an_error_with_history(before: tuple[Event, ...], epoch: int) -> None:
+    machine = after(*before)
     with pytest.raises(IllegalTransition, match="EpochWritten"):
-        machine.handle(ServiceEnded(5))
+        machine.handle(ServiceEnded(epoch))
 
 
 @pytest.mark.parametrize("event", [Suspended(), Lost()])

@@ -66,6 +66,12 @@ def test_what_no_gateway_can_keep_is_refused(location: str) -> None:
         gateway_uri(GATEWAY, JOB, location, OWN_ROOT)
 
 
+@pytest.mark.parametrize("surrogate", [0xD800, 0xDFFF])
+def test_a_location_that_is_not_utf_8_is_refused(surrogate: int) -> None:
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        gateway_uri(GATEWAY, JOB, f"/a{chr(surrogate)}", OWN_ROOT)
+
+
 @pytest.mark.parametrize(
     "path",
     [

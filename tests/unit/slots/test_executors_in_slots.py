@@ -81,7 +81,7 @@ def test_a_reply_shows_the_process_of_an_executor() -> None:
 
 
 def test_a_reply_shows_that_an_executor_has_ended(pool: SlotPool) -> None:
-    effects = answer(pool, FoundExecutor(SLOT, EXECUTOR, None, exit_code=-9, detail="out of memory"))
+    effects = answer(pool, FoundExecutor(SLOT, EXECUTOR, None, pid=77, exit_code=-9, detail="out of memory"))
     assert removals(effects) == ["executor 0 on tm0 was killed by signal 9: out of memory"]
     assert pool.state.held == {}
 
@@ -160,6 +160,16 @@ def test_an_executor_that_spark_does_not_list_any_more_is_removed_after_a_while(
     assert removals(saw(pool, now=late)) == ["executor 0 on tm0 is not known to Spark any more"]
 
 
+def test_an_executor_that_spark_vouches_for_outlives_a_silent_task_manager_for_the_orphan_timeout(
+    pool: SlotPool,
+) -> None:
+    saw(pool, EXECUTOR, now=LIMITS.orphan_timeout)
+    assert removals(pool.handle(Tick(), LIMITS.orphan_timeout)) == []
+    assert removals(pool.handle(Tick(), LIMITS.orphan_timeout + 0.5)) == [
+        "executor 0 on tm0 is lost: its task manager has been silent for 40 s"
+    ]
+
+
 # --- instances of a task manager --------------------------------------------------------------------------------------
 
 
@@ -183,14 +193,24 @@ def test_an_executor_that_a_restarted_task_manager_has_taken_over_continues(pool
     assert (slot.task_manager, slot.executor.id, slot.executor.pid) == (SECOND, EXECUTOR, 77)
 
 
-@pytest.mark.parametrize("found", [(), (FoundExecutor(SLOT, EXECUTOR, None, exit_code=1, detail="killed"),)])
+ENDED = FoundExecutor(SLOT, EXECUTOR, None, pid=77, exit_code=1, detail="killed")
+
+
+@pytest.mark.parametrize(
+    ("found", "registered", "orderly"), [((), False, True), ((), True, False), ((ENDED,), False, False)]
+)
 def test_an_executor_that_ended_while_its_task_manager_was_away_is_replaced_in_its_slot(
-    pool: SlotPool, found: tuple[FoundExecutor, ...]
+    pool: SlotPool, found: tuple[FoundExecutor, ...], registered: bool, orderly: bool
 ) -> None:
+    """Its end is no loss if nothing shows that it has ever started."""
+    if registered:
+        saw(pool, EXECUTOR, now=1.0)
     effects = pool.handle(SlotsOffered(SECOND, (slot_named("a"),), found), 1.0)
-    assert StartExecutorIn(SLOT) in effects
     detail = ": killed" if found else ""
-    assert removals(effects) == [f"executor 0 ended while its task manager tm0 was away{detail}"]
+    assert [effect for effect in effects if isinstance(effect, RemoveExecutor | StartExecutorIn)] == [
+        RemoveExecutor(EXECUTOR, FIRST.id, f"executor 0 ended while its task manager tm0 was away{detail}", orderly),
+        StartExecutorIn(SLOT),
+    ]
     assert pool.state.held[SLOT].executor.id == ExecutorId("1")
 
 

@@ -55,6 +55,13 @@ def test_what_is_free(found: Member, left: tuple[int, int, int, int]) -> None:
     assert free(found) == left
 
 
+def test_nothing_is_free_where_all_is_taken_or_promised_twice() -> None:
+    everything = ResourceProfile(cores=4, memory_mb=8192)
+    assert member(allocations={A.id: allocation("a", everything)}).free() == ResourceProfile(cores=0, memory_mb=0)
+    twice = {A.id: allocation("a", everything), B.id: allocation("b", everything)}
+    assert member(pending=twice).free() == ResourceProfile(cores=0, memory_mb=0)
+
+
 def test_a_promise_counts_like_a_recount_and_only_growth_is_told() -> None:
     found = member()
     found.promise(A)

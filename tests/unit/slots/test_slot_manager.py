@@ -432,6 +432,24 @@ class TestLocality:
         rig.ask(job_id, 1024)
         assert rig.places() == {job_id: "tm-2"}, "else to the one with the most state"
 
+    @pytest.mark.parametrize(
+        ("former", "memory_mb", "python"),
+        [({"driver_places": 0}, 1024, ""), ({}, 9000, ""), ({}, 1024, "3.12")],
+    )
+    def test_no_driver_goes_to_state_where_it_does_not_fit(
+        self, rig: Rig, former: dict[str, Any], memory_mb: int, python: str
+    ) -> None:
+        rig.add("tm-1", **former)
+        rig.state("tm-1", size=10)
+        rig.add(
+            "tm-2",
+            total=ResourceProfile(cores=4, memory_mb=16384),
+            runtime=RuntimeVersions(python="3.12", spark="4.3.0"),
+        )
+        job_id = rig.job()
+        rig.ask(job_id, memory_mb, python=python)
+        assert rig.places() == {job_id: "tm-2"}
+
 
 class TestDriverPlaces:
     def test_they_go_in_the_order_of_submission_to_the_freest(self, rig: Rig) -> None:
@@ -478,6 +496,16 @@ class TestDriverPlaces:
         assert rig.places(PATIENCE) == {}, "what becomes free is kept for the large one"
         rig.report(registered, drivers=(DriverUse(small, 2, 1000, live=True),), now=PATIENCE)
         assert rig.places(PATIENCE) == {large: "tm-1", later: "tm-1"}
+
+    def test_a_claim_counts_in_the_round_that_makes_it(self, rig: Rig) -> None:
+        registered = rig.add("tm-1", driver_places=4)
+        rig.report(registered, drivers=(DriverUse(rig.job(), 1, 3000, live=True),))
+        large, later = rig.job(), rig.job()
+        rig.ask(large, 6000)
+        rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 1, PATIENCE)
+        rig.slots.expire(PATIENCE)
+        rig.ask(later, 500, PATIENCE)
+        assert rig.places(PATIENCE) == {}
 
     def test_only_task_managers_with_the_job_s_python_count(self, rig: Rig) -> None:
         rig.add("tm-1")
@@ -545,7 +573,7 @@ class TestWords:
 class TestClaims:
     """A task manager that is kept for a driver which has waited for long."""
 
-    def claim(self, rig: Rig, memory_mb: int) -> tuple[TaskManagerInfo, JobId]:
+    def claim(self, rig: Rig, memory_mb: int) -> tuple[TaskManagerInfo, JobId, JobId]:
         """One that has its only driver place and one slot of it taken, claimed by a driver that needs so much."""
         registered = rig.add("tm-1", driver_places=1)
         running, waiting = rig.job(), rig.job()
@@ -554,20 +582,26 @@ class TestClaims:
         rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 0, PATIENCE)
         rig.slots.expire(PATIENCE)
         assert rig.places(PATIENCE) == {}
-        return registered, running
+        return registered, running, waiting
 
     def test_slots_may_use_what_the_driver_does_not_need(self, rig: Rig) -> None:
-        _, running = self.claim(rig, 512)
+        _, running, _ = self.claim(rig, 512)
         rig.want(running, 2)
         assert per_job(rig.match(PATIENCE)) == {running: 2}
 
     def test_slots_may_use_the_memory_that_becomes_free_with_the_place(self, rig: Rig) -> None:
-        _, running = self.claim(rig, 512)
+        _, running, _ = self.claim(rig, 512)
         rig.want(running, 1, profile=ResourceProfile(cores=1, memory_mb=8192 - 512))
         assert per_job(rig.match(PATIENCE)) == {running: 1}
 
+    def test_it_ends_with_the_request(self, rig: Rig) -> None:
+        _, running, waiting = self.claim(rig, 8192)
+        rig.slots.jobs.withdraw_place(waiting)
+        rig.want(running, 2)
+        assert per_job(rig.match(PATIENCE)) == {running: 2}
+
     def test_it_ends_so_that_what_the_driver_waits_for_can_end(self, rig: Rig) -> None:
-        registered, running = self.claim(rig, 8192)
+        registered, running, _ = self.claim(rig, 8192)
         rig.want(running, 2)
         assert rig.match(PATIENCE) == []
         rig.slots.task_managers.take_heartbeat(registered.id, registered.instance, 0, 2 * PATIENCE)

@@ -19,7 +19,7 @@ class FoundExecutor(msgspec.Struct, frozen=True):
     allocation_id: AllocationId
     executor_id: ExecutorId
     state: ExecutorState | None
-    pid: int = 0
+    pid: int
     exit_code: int | None = None
     detail: str = ""
     start: ProcessStart | None = None  # None if unknown

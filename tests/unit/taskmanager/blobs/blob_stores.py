@@ -94,7 +94,8 @@ class DirectoryStore:
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
         return {
             JobId(directory.name): tuple(
-                StoredBlob(key=parse_blob_key(path.name), size=path.stat().st_size) for path in directory.iterdir()
+                StoredBlob(key=parse_blob_key(path.name), size=path.stat().st_size, modified_ms=0)
+                for path in directory.iterdir()
             )
             for directory in self.root.iterdir()
             if directory.name != "tmp"
