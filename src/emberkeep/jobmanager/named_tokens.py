@@ -60,11 +60,6 @@ class TokenRegistry:
                 _log.error("holders of named tokens are refused", reason=str(error))
             self._unread.clear()
 
-    @property
-    def has_read(self) -> bool:
-        """True once the record has been read, or has been found unreadable."""
-        return not self._unread.is_set()
-
     def identify(self, credential: str) -> Identity | str:
         """Return the holder of a token. If there is none, return why the token is refused, "" if it is unknown.
 

@@ -36,7 +36,6 @@ _OF_AN_ATTEMPT = (
     ListLocalState,
 )
 FROM_DRIVERS: Final = frozenset(kind.__name__ for kind in (*_OF_AN_ATTEMPT, AskLeader))
-TO_DRIVERS: Final = frozenset(kind.__name__ for kind in (OfferSlots, ExecutorChanged, AskLeader, ReadSparkUi))
 
 
 def check_driver_kind(kind: str, scope: AttemptScope) -> None:

@@ -12,11 +12,21 @@ from pathlib import Path
 from emberkeep.adapters.http.sessions import WebSessions
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.base.clock import SystemClock
+from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import SystemIds
 from emberkeep.base.system import System
 from emberkeep.jobmanager.named_tokens import TokenRegistry
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.rest.server import eventually, running_site
+
+
+def has_read(tokens: TokenRegistry) -> bool:
+    """True once the registry answers."""
+    try:
+        tokens.identify("ek.")
+    except RetryLater:
+        return False
+    return True
 
 
 class ServedTokens:
@@ -51,7 +61,7 @@ class ServedTokens:
         reading = asyncio.create_task(tokens.run())
         sessions = WebSessions(is_valid=tokens.is_current)
         async with running_site(self._directory, self.gateway, tokens=tokens, sessions=sessions, system=system) as site:
-            await eventually(lambda: tokens.has_read)
+            await eventually(lambda: has_read(tokens))
             self.url = site.base
             self._ready.set()
             await self._done.wait()

@@ -86,11 +86,6 @@ class PlanGate:
             stood, self._stood = self._stood, {}
             return stood
 
-    def wait_until_held(self, query_id: str, seconds: float) -> bool:
-        """True if this query's bound holds it now, or does so within ``seconds``."""
-        with self._changed:
-            return self._changed.wait_for(lambda: query_id in self._waiting, seconds)
-
     def _is_beyond(self, query_id: str, batch: int) -> bool:
         bound = self._bounds.get(query_id)
         return bound is not None and batch > bound

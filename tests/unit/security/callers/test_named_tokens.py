@@ -21,6 +21,7 @@ from emberkeep.identities.model import NamedTokens
 from emberkeep.jobmanager.named_tokens import TokenRegistry
 from tests.support.seeded_ids import SeededIds
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
+from tests.unit.rest.served_tokens import has_read
 from tests.unit.rest.server import Answer, Site, eventually, running_site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-11")]
@@ -65,7 +66,7 @@ class Cluster:
         async with running_site(
             self.directory, self.gateway, tokens=registry, sessions=sessions, system=self.system
         ) as self.site:
-            await eventually(lambda: registry.has_read)
+            await eventually(lambda: has_read(registry))
             yield
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
@@ -204,10 +205,10 @@ async def test_an_unknown_outcome_is_settled_by_reading(cluster: Cluster) -> Non
     with pytest.raises(RetryLater):
         registry.all()
     running = asyncio.create_task(registry.run())
-    await eventually(lambda: registry.has_read)
+    await eventually(lambda: has_read(registry))
     with pytest.raises(UnknownOutcome):
         await registry.create("ana", Role.VIEWER, "", DAY)
-    await eventually(lambda: registry.has_read)
+    await eventually(lambda: has_read(registry))
     (made,) = registry.all()
     assert registry.is_current(Identity("ana", Role.VIEWER))
     assert await registry.revoke(made.id)

@@ -49,9 +49,17 @@ def test_a_query_may_go_as_far_as_spark_keeps_what_is_copied(retained: int, ahea
     assert last_allowed(41, retained) == 41 + ahead
 
 
+class WatchedGate(PlanGate):
+    """Tells whether a query stands at its bound."""
+
+    def wait_until_held(self, query_id: str, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: query_id in self._waiting, seconds)
+
+
 @pytest.mark.req("SAFE-18")
 def test_a_query_stands_at_its_bound_until_the_copy_is_done_and_others_go_on() -> None:
-    gate = PlanGate()
+    gate = WatchedGate()
     gate.retain({"slow": 7})
     with gate.planning("slow", 7), gate.planning("other", 1_000):
         pass
@@ -65,7 +73,7 @@ def test_a_query_stands_at_its_bound_until_the_copy_is_done_and_others_go_on() -
 
 @pytest.mark.req("SAFE-18")
 def test_a_closed_gate_holds_also_what_is_within_its_bound() -> None:
-    gate = PlanGate()
+    gate = WatchedGate()
     gate.retain({"q": 7})
     assert gate.close(Limit(time.monotonic() + _DEADLINE_SECONDS))
     with planner(gate, "q", 7) as planned:
