@@ -56,6 +56,7 @@ def check(root: Path, files: list[Path], generated: dict[str, str]) -> list[Prob
     problems += unlisted_decisions(root)
     problems += stale_references(root, generated)
     problems += long_lines(root)
+    problems += misshapen_pages(root)
     problems += [_problem(root, *finding) for finding in _facts(root, files)]
     return sorted(problems, key=lambda p: (p.path, p.line))
 
@@ -121,6 +122,17 @@ def long_lines(root: Path) -> Iterator[Problem]:
         for paragraph in wrap_docs.long_paragraphs(page.read_text()):
             what = f"this paragraph has a line over {wrap_docs.WIDTH} columns: `make format` wraps it"
             yield _problem(root, page, paragraph.first + 1, what)
+
+
+def misshapen_pages(root: Path) -> Iterator[Problem]:
+    """Pages that do not open with an example, or do not end with what to read next."""
+    for page in sorted((root / "docs").glob("*.md")):
+        sections = [number for number, line in _prose(page) if line.startswith("## ")]
+        example = min((number for number, _ in _code(page)), default=None)
+        if example is None or (sections and example > sections[0]):
+            yield _problem(root, page, 1, "no example in a code block stands before the first section")
+        if not sections or page.read_text().splitlines()[sections[-1] - 1] != "## Read next":
+            yield _problem(root, page, sections[-1] if sections else 1, "the last section is not `## Read next`")
 
 
 def _facts(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:

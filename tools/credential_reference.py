@@ -59,7 +59,9 @@ Unless `security.run-as` names others, drivers and executors run as the task man
 read the files of that user, the cluster's token and the key of the node's certificate among them. See
 [security](security.md).
 
-Next: [threat model](threat-model.md)
+## Read next
+
+[Threat model](threat-model.md): what an attacker could do with these credentials, and what protects against it.
 """
 
 

@@ -12,6 +12,13 @@ _HEAD = """# Configuration
 
 <!-- Written by `python -m tools.check_docs --write` from the declared options. Do not edit. -->
 
+This page is for those who configure a cluster or a job. It lists every option. To see the values in effect, and where
+each one comes from:
+
+```console
+$ emberkeep config show --origin
+```
+
 Settings have flat dotted keys, with Flink's names where Flink has the same setting. They come from three sources. If
 several of them set a key, the last one in this list wins:
 
@@ -19,17 +26,24 @@ several of them set a key, the last one in this list wins:
 2. the environment: `EMBERKEEP_` and the key in upper case, with `__` for each dot and `_` for each dash;
 3. `-D key=value` on the command line.
 
-An unknown key is an error that names the nearest known one. `emberkeep config check` checks a file, and `emberkeep
-config show --origin` shows where each value comes from. `emberkeep run -D key=value` sets options of that job alone,
+An unknown key is an error that names the nearest known one. `emberkeep config check` checks a file. `emberkeep
+run -D key=value` sets options of that job alone,
 such as its restart strategy and the time-outs of its executors and slots.
 
 Durations are written `500ms`, `10s`, `5min`, `2h` or `1d`, sizes `64k`, `512m` or `2g` (powers of 1024).
 """
 
+_TAIL = """
+## Read next
+
+[Clusters](clusters.md): what to set for one machine, and for several. [Security](security.md) and [several
+JobManagers](high-availability.md) explain the options of these two subjects.
+"""
+
 
 def render() -> str:
     """Return the whole page."""
-    return _HEAD + "".join(_section(option) for option in options())
+    return _HEAD + "".join(_section(option) for option in options()) + _TAIL
 
 
 def _section(option: Option[Any]) -> str:

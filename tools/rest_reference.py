@@ -51,6 +51,14 @@ $ curl --cacert ~/.local/state/emberkeep/tls/ca.pem \\
 """
 
 
+_TAIL = """
+
+## Read next
+
+[Clusters](clusters.md): where the API listens. [Security](security.md): roles, tokens and certificates.
+"""
+
+
 def render() -> str:
     """Return the text of docs/rest.md."""
     described = document(ROUTES)
@@ -63,7 +71,7 @@ def render() -> str:
     lines.append("## Bodies\n")
     for name, schema in sorted(described["components"]["schemas"].items()):
         lines.extend(_body(name, schema))
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines).rstrip() + _TAIL
 
 
 def _section(route: Route) -> Iterator[str]:

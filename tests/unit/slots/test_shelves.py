@@ -34,7 +34,7 @@ def test_driver_places_are_counted_as_they_are_taken_and_given_back() -> None:
     shelves.add(first)
     shelves.add(second)
     shelf = shelves.by_runtime[RUNTIME]
-    assert (shelf.places, shelf.free_places) == (3, 3)
+    assert (shelf.slots, shelf.places, shelf.free_places) == (4, 3, 3)
 
     first.reservations[JobId("j")] = Reservation(attempt=1, memory_mb=1024)
     shelves.update(first)
@@ -45,7 +45,7 @@ def test_driver_places_are_counted_as_they_are_taken_and_given_back() -> None:
     shelves.remove(second)
     first.reservations.clear()
     shelves.update(first)
-    assert (shelf.places, shelf.free_places) == (2, 2)
+    assert (shelf.slots, shelf.places, shelf.free_places) == (2, 2, 2)
 
 
 def test_task_managers_that_are_away_give_nothing_and_are_counted() -> None:

@@ -15,7 +15,9 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "docs" / "adr").mkdir(parents=True)
     (tmp_path / "docs" / "adr" / "README.md").write_text("[First](0001-first.md)\n")
     (tmp_path / "docs" / "adr" / "0001-first.md").write_text("# First\n")
-    (tmp_path / "docs" / "guide.md").write_text("# The `guide`\n## How to …\n## Again\n## Again\n")
+    (tmp_path / "docs" / "guide.md").write_text(
+        "# The `guide`\n```\nrun\n```\n## How to …\n## Again\n## Again\n## Read next\n"
+    )
     return tmp_path
 
 
@@ -23,6 +25,23 @@ def problems(root: Path, page: str = "", generated: dict[str, str] | None = None
     (root / "README.md").write_text(page)
     files = [path for path in root.rglob("*") if path.is_file()]
     return [str(problem) for problem in check_docs.check(root, files, generated or {})]
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ("# A\n```\nrun\n```\n## B\n## Read next\n[C](c)\n", []),
+        ("# A\n## B\n```\nrun\n```\n## Read next\n", ["docs/x.md:1: no example"]),
+        ("# A\n## Read next\n", ["docs/x.md:1: no example"]),
+        ("# A\n```\nrun\n```\n## Read next\n## B\n", ["docs/x.md:6: the last section"]),
+        ("# A\n```\nrun\n```\n", ["docs/x.md:1: the last section"]),
+    ],
+)
+def test_pages_open_with_an_example_and_end_with_what_to_read_next(root: Path, page: str, found: list[str]) -> None:
+    (root / "docs" / "x.md").write_text(page)
+    told = [str(problem) for problem in check_docs.misshapen_pages(root)]
+    assert len(told) == len(found)
+    assert all(text.startswith(start) for text, start in zip(told, found, strict=True)), told
 
 
 @pytest.mark.parametrize(
