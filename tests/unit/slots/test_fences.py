@@ -47,6 +47,9 @@ def test_an_attempt_is_refused_once_a_newer_one_was_seen_or_it_is_over() -> None
     with pytest.raises(Conflict, match="attempt 2 of job j is over"):
         fences.check(JOB, 2)
     fences.check(JOB, 3)
+    fences.end(JOB, 3)
+    with pytest.raises(Conflict, match="superseded by attempt 3"):
+        fences.check(JOB, 2)
     fences.see(JOB, 1)
     assert fences.is_refused(JOB, 2), "what was learned is not unlearned by a late message"
 

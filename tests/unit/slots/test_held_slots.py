@@ -10,6 +10,8 @@ from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.slots.table.driver_places import DriverState
 from emberkeep.slots.table.events import (
     AttemptsOver,
+    DecommissionExecutor,
+    Drain,
     DriverEnded,
     EndExecutor,
     ExecutorEnded,
@@ -95,6 +97,15 @@ def test_an_attempt_that_a_newer_one_has_followed_gets_nothing(
         table.handle(order, 1.0)
 
 
+@pytest.mark.parametrize("order", [ReserveDriver(JOB, 1, 50), reserve(OTHER_SLOT)])
+def test_a_task_manager_that_is_about_to_stop_takes_nothing_new(
+    table: SlotTable, order: ReserveDriver | ReserveSlot
+) -> None:
+    table.handle(Drain(moves=False), 0.0)
+    with pytest.raises(Conflict, match="shutting down"):
+        table.handle(order, 1.0)
+
+
 def test_a_newer_attempt_takes_the_place_of_what_older_ones_held(table: SlotTable) -> None:
     run(table)
     table.handle(reserve(AllocationId("c" * 32), job_id=OTHER_JOB), 0.0)
@@ -131,6 +142,17 @@ def test_the_next_executor_starts_when_the_one_before_has_ended_and_no_id_is_use
     table.handle(ExecutorEnded(SLOT, SECOND, 1, ""), 2.0)
     with pytest.raises(Conflict, match="has ended"):
         table.handle(StartWanted(JOB, 1, SLOT, FIRST), 2.0)
+
+
+def test_the_next_executor_in_a_slot_is_asked_to_hand_over_like_the_one_before(table: SlotTable) -> None:
+    handing_over = JobMasterHeard(JOB, 1, (SLOT,), decommissioned=(SLOT,))
+    run(table)
+    assert table.handle(handing_over, 1.0) == [DecommissionExecutor(JOB, 1, SLOT, FIRST)]
+    assert table.handle(handing_over, 2.0) == [], "it is asked once"
+    table.handle(ExecutorEnded(SLOT, FIRST, 0, ""), 3.0)
+    table.handle(StartWanted(JOB, 1, SLOT, SECOND), 3.0)
+    table.handle(ExecutorStarted(SLOT, SECOND, 78), 3.0)
+    assert table.handle(handing_over, 4.0) == [DecommissionExecutor(JOB, 1, SLOT, SECOND)]
 
 
 def test_an_executor_starts_only_in_a_slot_of_its_attempt(table: SlotTable) -> None:

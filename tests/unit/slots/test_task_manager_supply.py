@@ -76,6 +76,12 @@ def test_as_many_are_missing_as_the_demand_fills(demand: Demand, wanted: int) ->
     assert missing_task_managers(demand, [], SPEC, 100) == wanted
 
 
+def test_a_task_manager_takes_as_many_drivers_as_it_has_places() -> None:
+    drivers = Demand(drivers=(DriverNeed(1000, ""),) * 3)
+    assert missing_task_managers(drivers, [], replace(SPEC, driver_places=3), 100) == 1
+    assert missing_task_managers(drivers, [], replace(SPEC, driver_places=2), 100) == 2
+
+
 def test_what_is_coming_counts_and_is_left_as_it_was() -> None:
     spare = Room(slots=1, places=0, cores=2, memory_mb=4000, runtime=RUNTIME)
     for _ in range(2):
