@@ -249,16 +249,22 @@ def test_another_request_waits_for_the_end_of_the_first_and_comes_after_a_failur
     assert [effect.step for effect in effects if isinstance(effect, Run)] == [Step.CHECK]
 
 
+def shown(machine: ProcedureMachine) -> tuple[object, ...] | None:
+    told = machine.progress
+    if told is None:
+        return None
+    return (told.detail, told.files_done, told.files_total, told.bytes_done, told.bytes_total)
+
+
 def test_progress_is_told_in_words_and_numbers() -> None:
     driver = Driver(Procedure.SAVEPOINT)
     machine = driver.machine
     machine.handle(Requested(driver.request), 1)
 
     machine.handle(Noted(TRIGGER, "copying 3 files", files_done=1, files_total=3, bytes_done=10, bytes_total=30), 2)
-
-    progress = machine.progress
-    assert progress is not None
-    assert (progress.detail, progress.files_done, progress.bytes_total) == ("copying 3 files", 1, 30)
+    assert shown(machine) == ("copying 3 files", 1, 3, 10, 30)
+    machine.handle(Noted(TRIGGER, "starting the queries"), 3)
+    assert shown(machine) == ("starting the queries", 0, 0, 0, 0)
 
 
 @pytest.mark.req("END-6")
