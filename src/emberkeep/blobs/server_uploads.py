@@ -70,7 +70,7 @@ class ServerUploads:
     def stored(self, number: int, size: int) -> bool:
         """End an upload whose BLOB is now in every store where it belongs.
 
-        Returns False if the upload is refused, because its job, or the attempt for which it acts, has ended meanwhile.
+        Returns False if the upload is refused, because its job, or the attempt for which it acts, has ended.
         """
         upload = self._state.uploads[number]
         if self._fences.is_over(upload.owner, upload.attempt):

@@ -204,7 +204,7 @@ class Contender(Actor):
         self.take(Deposed(epoch))
 
     async def _confirm(self, epoch: int, turn: Turn) -> None:
-        """Retry until the epoch is confirmed or refused. Stop if the connection breaks: the next one checks anew."""
+        """Retry until the epoch is confirmed or refused. Stop if the connection breaks: the next one checks again."""
         failures = 0
         while self._machine.standing is Standing.CONFIRMING and self.epoch == epoch:
             try:

@@ -19,7 +19,7 @@ from emberkeep.base.os_user import OsUser
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_BYTES = 64 * 1024**2  # of a file that is read whole: a sparse file has any size
 _PLANTED = frozenset({errno.ELOOP, errno.EINVAL, errno.EPERM, errno.ENXIO})
-_MOST_ROUNDS = 100_000  # a directory is not emptied against somebody who fills it
+_MOST_ROUNDS = 100_000  # a directory is not emptied against another process that fills it
 
 
 def open_to_read(path: Path) -> int:
@@ -40,8 +40,8 @@ def open_to_read(path: Path) -> int:
 def read_bytes(path: Path, size: int | None = None) -> bytes:
     """Return the first ``size`` bytes of a file; None: all. See ``open_to_read``.
 
-    Raises OSError, Damaged (all of more than MOST_BYTES; or another user, who owns the directory, has put a link, a
-    pipe, a directory or a file of somebody else there: waiting does not help).
+    Raises OSError, Damaged (the file has more than MOST_BYTES; or another user, who owns the directory, has put a link,
+    a pipe, a directory or a third user's file there: waiting does not help).
     """
     try:
         descriptor = open_to_read(path)
@@ -86,7 +86,7 @@ def _check_owner(path: Path, status: os.stat_result, owner: int) -> None:
 def hand_over(directory: Path, user: OsUser) -> None:
     """Make ``user`` the owner of a directory and of everything in it. Raises OSError.
 
-    Until then, nobody but this process's user may be able to enter the directory: its content must not be hostile.
+    Until then, no other user may be able to enter the directory: its content must not be hostile.
     """
     for _, folders, files, descriptor in os.fwalk(directory):
         for name in (*folders, *files):

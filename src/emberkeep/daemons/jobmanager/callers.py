@@ -24,7 +24,7 @@ from emberkeep.jobmanager.named_tokens import TokenRegistry
 
 
 class Callers:
-    """Recognises a caller by its token, whoever has issued it."""
+    """Recognises a caller by its token, which any of the issuers may have issued."""
 
     def __init__(self, configuration: Configuration, named: TokenRegistry, clock: Clock) -> None:
         """Raises InvalidInput (the settings of the issuer)."""

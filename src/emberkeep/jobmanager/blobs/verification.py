@@ -38,7 +38,7 @@ class Verification:
         self._findings: list[BlobFinding] = []
 
     async def run(self, owner: JobId | None) -> BlobVerification:
-        """Verify all BLOBs, or those of ``owner``, one after the other, so that other work continues meanwhile."""
+        """Verify all BLOBs, or those of ``owner``, one after the other, so that other work can continue."""
         owners = self._core.machine.state.owners
         wanted = sorted(owners if owner is None else owners.keys() & {owner})
         for place in [(one, key) for one in wanted for key in sorted(owners[one].records)]:
