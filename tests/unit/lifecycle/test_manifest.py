@@ -65,6 +65,12 @@ def example(**changed: object) -> Manifest:
     return msgspec.structs.replace(manifest, **changed)
 
 
+def test_a_query_that_was_not_drained_says_so() -> None:
+    (drained,) = example().queries
+    fields = {name: getattr(drained, name) for name in drained.__struct_fields__ if name != "drained_from"}
+    assert QuerySavepoint(**fields).drained_from == -1
+
+
 def test_what_was_written_is_read() -> None:
     data = encode_manifest(example())
 
