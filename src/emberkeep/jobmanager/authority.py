@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import structlog
 
@@ -22,6 +23,11 @@ PROBE_PAUSE = 0.5  # seconds between two tries to get a confirmation
 REMINDER_PAUSE = 60.0  # seconds between two log lines while in doubt
 
 log = structlog.get_logger(__name__)
+
+
+class _Doubt(NamedTuple):
+    since: float
+    reason: str
 
 
 class Authority:
@@ -50,8 +56,7 @@ class Authority:
         self._forgiving = forgiving
         self._confirmed_at = float("-inf")
         self._paused = False
-        self._doubted_at: float | None = None
-        self._reason = ""
+        self._doubt_now: _Doubt | None = None
         self._doubted = asyncio.Event()
         self._sure = asyncio.Event()
         self._sure.set()
@@ -61,17 +66,18 @@ class Authority:
     @property
     def in_doubt(self) -> bool:
         """True if nothing may be decided now."""
-        return self._doubted_at is not None
+        return self._doubt_now is not None
 
     @property
     def problem(self) -> str:
         """Why nothing is decided now, and what to do about it; "" if not in doubt."""
-        if self._doubted_at is None:
+        doubt = self._doubt_now
+        if doubt is None:
             return ""
-        seconds = self._clock.monotonic() - self._doubted_at
+        seconds = self._clock.monotonic() - doubt.since
         return (
             f"nothing has been decided for {seconds:.0f} s, as the job store does not confirm that this JobManager "
-            f"is the leader: {self._reason}; running jobs continue, and nothing new starts until the store (ZooKeeper, "
+            f"is the leader: {doubt.reason}; running jobs continue, and nothing new starts until the store (ZooKeeper, "
             "or the disk of jobs.sqlite) can be reached and written again"
         )
 
@@ -162,21 +168,21 @@ class Authority:
         return True
 
     def _doubt(self, reason: str) -> None:
-        if self._doubted_at is None:
+        if self._doubt_now is None:
             log.warning(
                 "nothing is decided until the job store confirms that this JobManager is the leader", reason=reason
             )
-            self._doubted_at, self._reason = self._clock.monotonic(), reason
+            self._doubt_now = _Doubt(self._clock.monotonic(), reason)
             self._doubted.set()
             self._steady.hold()
             self._sure.clear()
 
     def _believe(self) -> None:
-        if self._doubted_at is None:
+        if self._doubt_now is None:
             return
-        lasted = self._clock.monotonic() - self._doubted_at
+        lasted = self._clock.monotonic() - self._doubt_now.since
         log.warning("the job store has confirmed that this JobManager is the leader", seconds=round(lasted, 1))
-        self._doubted_at = None
+        self._doubt_now = None
         self._doubted.clear()
         self._steady.release()
         if lasted >= self._forgiving:

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog
 
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.jobmanager.authority import FRESH, PROBE_PAUSE, Authority
+from emberkeep.jobmanager.authority import FRESH, PROBE_PAUSE, REMINDER_PAUSE, Authority
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop
@@ -120,6 +121,27 @@ def test_a_suspicion_makes_the_leader_ask_at_once_although_the_last_confirmation
             await asyncio.sleep(0.01)
             assert leader.confirmations == 2
             assert not leader.authority.in_doubt
+
+    leading(scenario)
+
+
+@pytest.mark.parametrize("doubted_before", [False, True])
+def test_a_leader_in_doubt_says_so_again_a_pause_after_the_doubt_began(doubted_before: bool) -> None:
+    async def scenario(leader: Leader) -> None:
+        reminding = asyncio.create_task(leader.authority.remind())
+        if doubted_before:
+            leader.authority.pause()
+            await asyncio.sleep(1.0)
+            leader.authority.resume()
+        await asyncio.sleep(1.5 * REMINDER_PAUSE)
+        leader.authority.pause()
+        with structlog.testing.capture_logs() as logs:
+            await asyncio.sleep(REMINDER_PAUSE - 1.0)
+            assert logs == []
+            await asyncio.sleep(2.0)
+        assert [entry["event"] for entry in logs] == ["still nothing is decided"]
+        reminding.cancel()
+        await asyncio.gather(reminding, return_exceptions=True)
 
     leading(scenario)
 
