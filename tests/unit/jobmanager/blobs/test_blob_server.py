@@ -602,6 +602,22 @@ async def test_a_deletion_waits_for_a_copy_and_an_upload_for_a_deletion(bench: B
         await server.path(A, key_of(SCRIPT))
 
 
+@virtual
+async def test_an_upload_that_waits_for_a_deletion_is_refused_once_the_server_ends(bench: Bench) -> None:
+    async with bench.serving() as server:
+        await put(server, SCRIPT)
+        deleting = bench.at_ha.hold("delete")
+        await pass_intervals(2)
+        upload = asyncio.create_task(put(server, SCRIPT))
+        await asyncio.sleep(1)
+        closing = asyncio.create_task(server.close())
+        await asyncio.sleep(1)
+        deleting.set()
+        with pytest.raises(RetryLater, match="shutting down"):
+            await upload
+        await closing
+
+
 # --- verification, clean-up, statistics -------------------------------------------------------------------------------
 
 
