@@ -29,7 +29,7 @@ from emberkeep.api.function_link import (
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.functions.instance_losses import InstanceLosses
-from emberkeep.spark.functions.remote_instance import Contact, RemoteInstance
+from emberkeep.spark.functions.remote_instance import InstanceContact, RemoteInstance
 from emberkeep.spark.functions.waiting_states import WaitingStates, numbered
 from emberkeep.spark.functions.worker_port import WorkerPort
 
@@ -138,7 +138,7 @@ class ExecutorFunctions:
         with self._changed:
             closed, self._remotes = self._remotes, []
             for remote in closed:
-                remote.contact = Contact.GONE
+                remote.contact = InstanceContact.GONE
         for remote in closed:
             remote.channel.close()
 
@@ -187,7 +187,7 @@ class ExecutorFunctions:
             for remote in remotes:
                 remote.asked = call
             reached = [
-                remote for remote in remotes if remote.contact is Contact.OPEN
+                remote for remote in remotes if remote.contact is InstanceContact.OPEN
             ]  # others get the call after the handshake
         for remote in reached:
             # If sending fails, the thread that reads from the instance gets its farewell, or finds the connection
@@ -250,7 +250,7 @@ class ExecutorFunctions:
         with self._changed:
             if remote.is_gone or remote.channel is not channel:
                 return  # it is lost, or has reconnected again
-            remote.contact = Contact.OPEN
+            remote.contact = InstanceContact.OPEN
             asked = remote.asked
             self._changed.notify_all()
         if asked is not None:
@@ -313,7 +313,7 @@ class ExecutorFunctions:
         with self._changed:
             if remote.is_gone or remote.channel is not channel:
                 return  # the instance has already reconnected
-            remote.contact = Contact.SILENT
+            remote.contact = InstanceContact.SILENT
             remote.set_deadline(time.monotonic() + (self._silent_seconds if remote.comes_again else 0.0))
         log.warning("lost the connection to a function on an executor", function=remote.place, reason=str(error))
 
@@ -334,7 +334,7 @@ class ExecutorFunctions:
         )
 
     def _remove(self, remote: RemoteInstance) -> None:
-        remote.contact = Contact.GONE
+        remote.contact = InstanceContact.GONE
         self._remotes = [other for other in self._remotes if other is not remote]
         self._changed.notify_all()
 

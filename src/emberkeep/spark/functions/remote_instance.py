@@ -9,7 +9,7 @@ from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import WITHOUT_RETURN, FunctionCall, Hello, Reply
 
 
-class Contact(Enum):
+class InstanceContact(Enum):
     """The driver's contact with an instance."""
 
     GREETING = auto()  # connected, but the handshake on the current channel is not complete
@@ -35,18 +35,18 @@ class RemoteInstance:
     taken: list[bytes]
     replies: dict[int, Reply] = field(default_factory=dict)
     asked: FunctionCall | None = None
-    contact: Contact = Contact.GREETING
+    contact: InstanceContact = InstanceContact.GREETING
     farewell: Reply | None = None  # its last reply, with its state, once it has left
     until: float | None = None
     unseen: int = 0
 
     @property
     def is_silent(self) -> bool:
-        return self.contact is Contact.SILENT
+        return self.contact is InstanceContact.SILENT
 
     @property
     def is_gone(self) -> bool:
-        return self.contact is Contact.GONE
+        return self.contact is InstanceContact.GONE
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class RemoteInstance:
     def exchange(self, channel: Channel) -> Channel:
         """Replace the channel after a reconnection, before the handshake is complete. Return the old channel."""
         before, self.channel = self.channel, channel
-        self.contact, self.until = Contact.GREETING, None
+        self.contact, self.until = InstanceContact.GREETING, None
         return before
 
     def note_seen(self) -> None:
