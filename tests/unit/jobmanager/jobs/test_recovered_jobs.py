@@ -6,9 +6,11 @@ import asyncio
 
 import msgspec
 import pytest
+import structlog
 
+from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.protocol.messages import DriverReport, ProcessState
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
@@ -79,5 +81,36 @@ def test_a_newer_attempt_than_the_stores_is_recorded_once_and_continues() -> Non
             assert (view.attempt, view.status, view.waiting) == (5, JobStatus.RUNNING, "")
             assert store.attempts == [(JOB, 1), (JOB, 5)]
             assert store.calls["record_attempt"] == 2
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-6")
+def test_the_end_of_an_attempt_that_only_its_driver_knows_is_the_end_of_the_job() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading():
+            await cluster.add()
+            await cluster.run_job(1)
+            newer = FakeJobMaster(cluster.service, JOB, 2)
+            with structlog.testing.capture_logs() as logs:
+                with pytest.raises(RetryLater, match="to record attempt 2"):
+                    await newer.ends(AttemptOutcome(exit_code=0))
+                await asyncio.sleep(1.0)
+                await newer.ends(AttemptOutcome(exit_code=0))
+            ended = await cluster.view(JOB)
+            assert (ended.status, ended.attempt) == (JobStatus.FINISHED, 2)
+        told = [entry for entry in logs if "was put back from an older copy" in entry["event"]]
+        assert [(entry["job"], entry["attempt"], entry["stored"]) for entry in told] == [(JOB, 2, 1)]
+
+    in_virtual_time(scenario)
+
+
+def test_a_job_that_has_ended_has_no_requests() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            reports = service._seat.leader.dispatcher.job_masters
+            assert await reports.orders(OTHER, None) == (None, "")
 
     in_virtual_time(scenario)
