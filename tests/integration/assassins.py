@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.zookeeper.access.encrypted_connections import EncryptedHandler
-from emberkeep.adapters.zookeeper.access.settings import Encryption
+from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles
 from emberkeep.adapters.zookeeper.access.signatures import content_of
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, decode_node
 from emberkeep.base.errors import Fatal
@@ -82,7 +82,7 @@ def member_of(record: ClusterRecord) -> KazooClient:
     login = (Path(zookeeper.server.directory).parent / "login").read_text().strip()
     tls = zookeeper.server.tls
     assert tls is not None, "the cluster encrypts"
-    handler = EncryptedHandler(Encryption(tls.ca, None, None))
+    handler = EncryptedHandler(EncryptionFiles(tls.ca, None, None))
     return KazooClient(hosts=zookeeper.server.connect, auth_data=[tuple(login.split(":", 1))], handler=handler)
 
 

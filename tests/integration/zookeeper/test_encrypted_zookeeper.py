@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.zookeeper.access.settings import Encryption, Login, SessionSettings
+from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles, SessionSettings, ZooKeeperLogin
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.base.configuration.layout import TlsFiles
-from emberkeep.base.tls.authority import Authority
+from emberkeep.base.tls.authority import CertificateAuthority
 from emberkeep.base.tls.links import client_context
 from tests.integration.sites import holds
 from tests.integration.zookeepers import Ensemble, connected, eventually, settings
@@ -26,13 +26,13 @@ PASSWORD = "hunter2"
 
 
 def certificates(directory: Path) -> TlsFiles:
-    Authority(directory).ensure(())
+    CertificateAuthority(directory).ensure(())
     return files_in(directory)
 
 
 def encrypted(hosts: str, ca: str) -> SessionSettings:
-    login = Login(f"digest:emberkeep:{PASSWORD}")
-    return dataclasses.replace(settings(hosts), login=login, creator_only=True, tls=Encryption(ca, None, None))
+    login = ZooKeeperLogin(f"digest:emberkeep:{PASSWORD}")
+    return dataclasses.replace(settings(hosts), login=login, creator_only=True, tls=EncryptionFiles(ca, None, None))
 
 
 @contextlib.asynccontextmanager
@@ -75,7 +75,7 @@ async def test_a_renewed_certificate_is_used_for_the_next_connection(tmp_path: P
         async with session(encrypted(ensemble.hosts, tls.ca)) as client:
             await connected(client)
             first, begun = await served(ensemble, tls), client.id
-            Authority(tmp_path / "tls").ensure(["another-name"])
+            CertificateAuthority(tmp_path / "tls").ensure(["another-name"])
             await holds(lambda: serves_another(ensemble, tls, first), "the renewed certificate is used")
             assert client.id == begun
     finally:

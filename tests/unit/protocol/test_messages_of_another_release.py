@@ -10,6 +10,7 @@ import pytest
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.jobs.recovery_trace import TraceReport
+from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error
 from emberkeep.protocol.messages import (
     DriverReport,
     JobMasterHeartbeat,
@@ -18,7 +19,6 @@ from emberkeep.protocol.messages import (
     ReleaseSlot,
     SlotsReply,
 )
-from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error
 
 pytestmark = pytest.mark.req("SAFE-14")
 

@@ -70,10 +70,10 @@ class ZooKeeperAccess:
         configuration = self._configuration
         if configuration[ENCRYPTION] != "tls" or any(configuration[option] for option in _OTHERS_CERTIFICATES):
             return None
-        from emberkeep.base.tls.authority import Authority
+        from emberkeep.base.tls.authority import CertificateAuthority
 
         reached = (configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS])
-        Authority(self._layout.tls).ensure((), may_make_ca=all(map(is_loopback, reached)))
+        CertificateAuthority(self._layout.tls).ensure((), may_make_ca=all(map(is_loopback, reached)))
         return self._layout.tls_files
 
     def signed(self) -> None:

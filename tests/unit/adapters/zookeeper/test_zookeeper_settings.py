@@ -154,7 +154,7 @@ def test_tls_checks_the_servers_certificate_and_name(tmp_path: Path, monkeypatch
     ZooKeeperSession(session_settings(enabled, TOKEN))
     handler = given["handler"]
     assert isinstance(handler, EncryptedHandler)
-    assert handler.encryption == Encryption(*(str(path) for path in files.values()))
+    assert handler.encryption == EncryptionFiles(*(str(path) for path in files.values()))
     files["key-file"].chmod(0o644)
     with pytest.raises(Fatal, match="key-file can be read or written by others"):
         session_settings(enabled, TOKEN)

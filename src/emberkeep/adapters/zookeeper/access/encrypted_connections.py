@@ -13,13 +13,13 @@ from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from emberkeep.adapters.zookeeper.access.settings import Encryption
+from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles
 
 
 class EncryptedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Connects with TLS to servers that prove their host name by a configured CA, or by one of the system."""
 
-    def __init__(self, encryption: Encryption) -> None:
+    def __init__(self, encryption: EncryptionFiles) -> None:
         super().__init__()
         self.encryption = encryption
 
