@@ -25,7 +25,7 @@ from bench.measure import Figure, ratios
 from bench.plan import Plan
 from bench.state_gateway_server import JOB
 from emberkeep.base.files.durable import sync_directory
-from emberkeep.protocol.hadoop_token import ENCRYPTED_KIND, encode
+from emberkeep.protocol.encoding.hadoop_token import ENCRYPTED_KIND, encode
 
 _AT_ONCE = 12  # tasks of a node
 _SMALL = 10 * 1024  # bytes: a delta of a small micro-batch

@@ -22,7 +22,7 @@ import psutil
 
 from emberkeep.base.configuration.options import JOB_ENVIRONMENT
 from emberkeep.base.configuration.sources import environment_variable
-from emberkeep.base.process_identity import ProcessIdentity, identify
+from emberkeep.base.processes.process_identity import ProcessIdentity, identify
 
 # Not one of ours (EMBERKEEP_…): those are not handed on to jobs.
 VARIABLE = "LEAK_CHECK_RUN"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from tests.integration.conditions import until
 from tests.integration.leaks import Seen, Traces
 

@@ -22,6 +22,7 @@ from emberkeep.jobs.model import (
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import FixedDelay, RestartStrategy
 from emberkeep.jobs.state import JobState
+from emberkeep.jobs.traces.moment import Moment
 from emberkeep.jobs.transitions import Phase
 
 POLICY = JobPolicy(
@@ -133,7 +134,7 @@ class JobWorld:
 
     def tell(self, event: ev.Event, chance: float = 0.5) -> list[ev.Effect]:
         undecided = self.machine.state.phase is Phase.WITHOUT_GRAPH and not isinstance(event, DECIDE_WITHOUT_GRAPH)
-        effects = self.machine.handle(event, ev.Moment(self.now, int(self.now * 1000), chance, self.hears_since))
+        effects = self.machine.handle(event, Moment(self.now, int(self.now * 1000), chance, self.hears_since))
         for effect in effects:
             if isinstance(effect, ev.RecordAttempt):
                 granted = self.machine.state.place

@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from emberkeep.base.errors import IllegalTransition
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.jobs.recovery_trace import TraceReport
 from emberkeep.jobs.restart import ExponentialDelay, FixedDelay
+from emberkeep.jobs.traces.moment import Moment
+from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
 from tests.campaign import examples
 from tests.property.job_world import KILLED, MOVED, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
@@ -366,7 +367,7 @@ def test_an_impossible_event_names_state_event_and_history() -> None:
     world = JobWorld()
     world.to_running()
     with pytest.raises(IllegalTransition) as error:
-        world.machine.handle(ev.ResultRecorded(), ev.Moment(1.0, 1))
+        world.machine.handle(ev.ResultRecorded(), Moment(1.0, 1))
     assert "ResultRecorded is illegal in state RUNNING" in str(error.value)
     assert any("JobMasterRegistered: STARTING → RUNNING" in step for step in error.value.history)
 

@@ -30,7 +30,7 @@ from emberkeep.adapters.webhdfs.port import bind_gateway_port, remembered_port
 from emberkeep.base.errors import Absent
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.base.ids import InstanceId, JobId
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.records.agent_files import AgentLife, read_agent_life, write_agent_life
 from emberkeep.daemons.records.bound_files import read_artefacts, write_artefacts
 from emberkeep.jobs.model import Artefact, ArtefactRole

@@ -24,6 +24,7 @@ from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
 from emberkeep.jobs.state import JobState
+from emberkeep.jobs.traces.moment import Moment
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.slots.job_accounts import JobAccounts
@@ -59,7 +60,7 @@ def claims_only(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def restart_at_recovery(original: Callable[..., Any]) -> Callable[..., Any]:
-    def begin(self: JobMachine, event: ev.Begin, now: ev.Moment) -> None:
+    def begin(self: JobMachine, event: ev.Begin, now: Moment) -> None:
         original(self, event, now)
         if self.state.driver is not None:
             self._newest.request_place(now)
@@ -68,7 +69,7 @@ def restart_at_recovery(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_everything_as_success(original: Callable[..., Any]) -> Callable[..., Any]:
-    def ended(self: AttemptEnd, outcome: AttemptOutcome, now: ev.Moment) -> None:
+    def ended(self: AttemptEnd, outcome: AttemptOutcome, now: Moment) -> None:
         succeeded = outcome if outcome.kind is not FailureKind.SCRIPT else AttemptOutcome(exit_code=0)
         original(self, succeeded, now)
 

@@ -8,7 +8,7 @@ from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, durable_states
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace

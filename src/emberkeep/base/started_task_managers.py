@@ -16,7 +16,7 @@ from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.base.process_identity import ProcessIdentity, identify, is_alive, read_stat
+from emberkeep.base.processes.process_identity import ProcessIdentity, identify, is_alive, read_stat
 
 MARK_VARIABLE = "EMBERKEEP_TASK_MANAGER_START"
 

@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from emberkeep.base.background import end_with_parent, give_way
+from emberkeep.base.processes.background import end_with_parent, give_way
 
 EXIT_BUSY = 75  # another process is building: EX_TEMPFAIL
 LIMIT_SECONDS = 4 * 3600.0

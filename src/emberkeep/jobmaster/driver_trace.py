@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.jobmaster.ports import FirstTimes
-from emberkeep.jobs.recovery_trace import Milestone, TraceReport
+from emberkeep.jobs.traces.recovery_trace import Milestone, TraceReport
 
 _FROM_SPARK = frozenset(
     {

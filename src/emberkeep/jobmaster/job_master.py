@@ -42,7 +42,7 @@ from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.spark_watch import SparkWatch
 from emberkeep.jobmaster.status import AttemptStatus
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
-from emberkeep.jobs.recovery_trace import Milestone
+from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.machine import StepDone, StepFailed
 from emberkeep.protocol.messages import (
     Ack,

@@ -9,7 +9,7 @@ import msgspec
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
-from emberkeep.jobs.recovery_trace import Milestone
+from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.slots.model import SlotRequirement
 

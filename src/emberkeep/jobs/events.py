@@ -12,22 +12,9 @@ import msgspec
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, JobGraph, JobResult
 from emberkeep.jobs.policy import JobPolicy
-from emberkeep.jobs.recovery_trace import TraceReport
 from emberkeep.jobs.restart import RestartStrategy
+from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.slots.model import ProcessStart
-
-
-class Moment(msgspec.Struct, frozen=True):
-    """The time of an event, and a random number for decisions about it.
-
-    ``at``: monotonic seconds. ``ms``: Unix milliseconds. ``chance``: a random number in [0, 1). ``hears_since``:
-    monotonic seconds since which this leader has had contact with most of its peers; None while it has not.
-    """
-
-    at: float
-    ms: int
-    chance: float = 0.5
-    hears_since: float | None = 0.0
 
 
 class DriverPlace(msgspec.Struct, frozen=True):

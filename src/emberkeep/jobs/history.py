@@ -9,8 +9,8 @@ import msgspec
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, ExceptionEntry, JobStatus
-from emberkeep.jobs.recovery_trace import RecoveryTrace
-from emberkeep.jobs.trace_recorder import TraceRecorder
+from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
+from emberkeep.jobs.traces.trace_recorder import TraceRecorder
 
 ATTEMPTS_KEPT = 100
 TRACES_KEPT = 10

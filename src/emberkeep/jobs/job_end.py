@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.events import Moment
 from emberkeep.jobs.model import AttemptOutcome, JobResult, JobStatus
 from emberkeep.jobs.state import JobState, Verdict
+from emberkeep.jobs.traces.moment import Moment
 from emberkeep.jobs.transitions import Phase
 
 

@@ -21,12 +21,13 @@ from emberkeep.jobs.attempts.driver_stop import DriverStop
 from emberkeep.jobs.attempts.driver_watch import DriverWatch
 from emberkeep.jobs.attempts.end import AttemptEnd
 from emberkeep.jobs.attempts.newest import NewestAttempt
-from emberkeep.jobs.events import Effect, Event, Moment
+from emberkeep.jobs.events import Effect, Event
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
-from emberkeep.jobs.recovery_trace import RecoveryCause
 from emberkeep.jobs.state import STOPPED, JobState, Verdict
-from emberkeep.jobs.trace_recorder import TraceRecorder
+from emberkeep.jobs.traces.moment import Moment
+from emberkeep.jobs.traces.recovery_trace import RecoveryCause
+from emberkeep.jobs.traces.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
 
 CANCELED_EXIT_CODE = 130

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from emberkeep.base.ids import InstanceId
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.driver import Driver, DriverEnd
-from emberkeep.jobs.events import Effect, Moment
+from emberkeep.jobs.events import Effect
 from emberkeep.jobs.history import JobHistory
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import RestartStrategy
 from emberkeep.jobs.start_failures import StartFailures
-from emberkeep.jobs.trace_recorder import TraceRecorder
+from emberkeep.jobs.traces.moment import Moment
+from emberkeep.jobs.traces.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import Phase
 
 STEPS_REMEMBERED = 50

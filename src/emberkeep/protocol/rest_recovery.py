@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.jobs.recovery_trace import RecoveryCause
+from emberkeep.jobs.traces.recovery_trace import RecoveryCause
 from emberkeep.protocol.rest import Duration, Kebab, Millis
 from emberkeep.slots.model import ProcessStart
 

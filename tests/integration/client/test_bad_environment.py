@@ -20,7 +20,7 @@ import pytest
 
 from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.client.clusters.cluster_file import read_cluster, write_cluster
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient

@@ -10,7 +10,7 @@ import pytest
 
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from emberkeep.client.clusters import daemon_process, embedded
 from emberkeep.client.clusters.embedded import EmbeddedCluster, EmbeddedOptions
 from emberkeep.client.clusters.leftovers import wait_gone

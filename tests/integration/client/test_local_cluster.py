@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.configuration.layout import state_layout
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from emberkeep.client.clusters import cluster_end, daemon_process, daemon_starts
 from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape
 from emberkeep.client.clusters.leftovers import wait_gone

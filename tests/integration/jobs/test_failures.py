@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from emberkeep.jobs.model import FailureKind, JobStatus
-from emberkeep.jobs.recovery_trace import Milestone, RecoveryCause
+from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol.rest_checkpoints import CheckpointInfo
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from emberkeep.slots.model import ProcessStart

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from emberkeep.base.tls.seeded_certificate import java_truststore, seeded_certificate
-from emberkeep.protocol.hadoop_token import decode
+from emberkeep.protocol.encoding.hadoop_token import decode
 from emberkeep.spark.distribution import class_path
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.state_gateway_conf import (

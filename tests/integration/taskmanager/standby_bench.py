@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from emberkeep.daemons.taskmanager.standby_takes import TakeOver
 from emberkeep.daemons.taskmanager.standbys import Standbys
 from emberkeep.slots.standbys.events import Look, StandbyKind, StandbyProfile

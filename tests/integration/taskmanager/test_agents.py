@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.configuration.layout import WorkingDirectory
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from emberkeep.client.clusters.leftovers import processes_below
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.jobs.model import FailureKind, JobStatus

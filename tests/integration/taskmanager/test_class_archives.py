@@ -16,7 +16,7 @@ from emberkeep.adapters.processes.family import become_subreaper
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.options import BUILD_CLASS_ARCHIVE
 from emberkeep.base.configuration.sources import environment_variable
-from emberkeep.base.process_identity import read_stat
+from emberkeep.base.processes.process_identity import read_stat
 from emberkeep.daemons.archive_builder import EXIT_BUSY
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager import class_archives

@@ -14,7 +14,7 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.base.process_identity import is_alive
+from emberkeep.base.processes.process_identity import is_alive
 from emberkeep.base.started_task_managers import read_started
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary

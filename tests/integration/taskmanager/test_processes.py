@@ -17,7 +17,7 @@ import pytest
 from emberkeep.adapters.processes.start import ProcessRecord, record_path, write_process_record
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor, StartRequest
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput, RetryLater
-from emberkeep.base.process_identity import ProcessIdentity, boot_id, identify, read_stat
+from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, identify, read_stat
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

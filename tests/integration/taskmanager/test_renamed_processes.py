@@ -15,7 +15,7 @@ from emberkeep.adapters.processes import supervisor as supervisor_module
 from emberkeep.adapters.processes.start import ProcessRecord, write_process_record
 from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import Absent, Conflict, Fatal
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from tests.integration.taskmanager.test_processes import DEADLINE, SLEEP, Bench, ended, until, watching
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

@@ -16,7 +16,7 @@ import pytest
 from emberkeep.adapters.processes.supervisor import ProcessSupervisor
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from emberkeep.daemons.records.late_variables import VARIABLES_FILE, read_late_variables
 from emberkeep.daemons.taskmanager import standby_starts, standbys
 from emberkeep.daemons.taskmanager.launcher import ProcessLauncher

@@ -16,7 +16,7 @@ import pytest
 from emberkeep.adapters.processes import supervisor as supervisor_module
 from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import Fatal
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from emberkeep.daemons.taskmanager import standby_starts, standbys
 from emberkeep.daemons.taskmanager.standby_takes import TakeOver
 from tests.integration.taskmanager.standby_bench import (

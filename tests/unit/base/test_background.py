@@ -11,7 +11,7 @@ from pathlib import Path
 GIVES_WAY = """
 import json, os
 from pathlib import Path
-from emberkeep.base.background import give_way
+from emberkeep.base.processes.background import give_way
 give_way()
 own = Path("/proc/self")
 print(json.dumps([
@@ -31,7 +31,7 @@ os._exit(0)
 """
 CHILD = """
 import signal, sys
-from emberkeep.base.background import end_with_parent
+from emberkeep.base.processes.background import end_with_parent
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(sys.stderr.write("told to end\\n") and 1))
 end_with_parent(int(sys.argv[1]))
 print("bound", flush=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from emberkeep.base.process_identity import (
+from emberkeep.base.processes.process_identity import (
     boot_id,
     identify,
     is_alive,

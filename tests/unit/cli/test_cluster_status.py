@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.cli.application import main
 from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape, DaemonRecord, write_cluster
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager

@@ -27,7 +27,7 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId
-from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster, write_cluster
 from emberkeep.daemons.records.agent_files import SlotsFile

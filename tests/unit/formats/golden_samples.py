@@ -16,7 +16,7 @@ from emberkeep.adapters.processes.start import ProcessRecord
 from emberkeep.adapters.zookeeper.layout import Cleaning, KeyNode, LatchRecord, LeaderRecord, ResultNode
 from emberkeep.api.file_sink.model import PartFile, Piece, SinkState, SinkWriter
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
-from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.base.started_task_managers import StartedRecord
 from emberkeep.blocklist.model import (
     BlockAction,

@@ -259,7 +259,7 @@ def test_every_kind_of_record_has_a_golden_file_of_its_version() -> None:
             if name.endswith("KIND") and name.removesuffix("KIND") + "VERSION" in named:
                 present.add((str(kind), int(str(named[name.removesuffix("KIND") + "VERSION"]))))
             elif name.endswith("KIND"):
-                assert module == "protocol/hadoop_token.py", f"{module}: {name} has no version beside it"
+                assert module == "protocol/encoding/hadoop_token.py", f"{module}: {name} has no version beside it"
     assert present - _golden_records() == set()
 
 

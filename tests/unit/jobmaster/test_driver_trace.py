@@ -6,7 +6,7 @@ import pytest
 
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import NO_TIMES, FirstTimes
-from emberkeep.jobs.recovery_trace import Milestone, TraceReport
+from emberkeep.jobs.traces.recovery_trace import Milestone, TraceReport
 
 ZERO, NOW, NOW_MS = 1000.0, 1010.0, 7_000_010_000  # ten seconds after the zero
 FIRST_MS = 7_000_000_000  # the zero, on the clock of Spark's times

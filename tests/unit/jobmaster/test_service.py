@@ -27,7 +27,7 @@ from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application, FirstTimes
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.jobs.recovery_trace import TraceReport
+from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.local_state.model import Holding
 from emberkeep.protocol.messages import (
     Ack,

@@ -9,17 +9,18 @@ import pytest
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.history import TRACES_KEPT
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.jobs.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace, TraceReport
 from emberkeep.jobs.restart import FixedDelay
-from emberkeep.jobs.trace_recorder import TEXT_LIMIT, TraceRecorder
+from emberkeep.jobs.traces.moment import Moment
+from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace, TraceReport
+from emberkeep.jobs.traces.trace_recorder import TEXT_LIMIT, TraceRecorder
 from emberkeep.slots.model import ProcessStart
 from tests.property.job_world import KILLED, MOVED, POLICY, SUCCESS, JobWorld, TrueDriver, job_graph
 
 M = Milestone
 
 
-def moment(at: float, ms: int | None = None) -> ev.Moment:
-    return ev.Moment(at, round(at * 1000) if ms is None else ms)
+def moment(at: float, ms: int | None = None) -> Moment:
+    return Moment(at, round(at * 1000) if ms is None else ms)
 
 
 def reached(trace: RecoveryTrace) -> dict[str, float]:

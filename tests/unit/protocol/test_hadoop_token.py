@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.protocol.hadoop_token import ENCRYPTED_KIND, KIND, decode, encode, with_credential
+from emberkeep.protocol.encoding.hadoop_token import ENCRYPTED_KIND, KIND, decode, encode, with_credential
 
 
 def test_a_token_is_what_hadoop_itself_writes() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
-from emberkeep.jobs.recovery_trace import TraceReport
+from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error
 from emberkeep.protocol.messages import (
     DriverReport,

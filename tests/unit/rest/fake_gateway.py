@@ -26,7 +26,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
-from emberkeep.jobs.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
+from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
 from emberkeep.protocol.messages import (
     DriverReport,

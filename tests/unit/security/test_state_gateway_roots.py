@@ -20,13 +20,13 @@ from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import durable_states, state_gateway_link
 from emberkeep.local_state.model import DRIVER, Caller
-from emberkeep.protocol.hadoop_token import KIND, encode
+from emberkeep.protocol.encoding.hadoop_token import KIND, encode
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from tests.integration.security.other_users import place_for_all
 from tests.support.state_slots import begin_slot

@@ -13,7 +13,7 @@ from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.adapters.state.directory_tree import FirstStart
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.files.acting_user import acting_as, acting_as_itself
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.local_state.model import FileKind
 from emberkeep.taskmanager.state_gateway.user_state import UserState
 from tests.integration.security.other_users import place_for_all

@@ -15,7 +15,7 @@ import structlog
 from emberkeep.adapters.processes.start import LEADERS, REAPING
 from emberkeep.adapters.processes.table import Members, Table, carries_marker, select_members, send_signal
 from emberkeep.base.errors import Fatal
-from emberkeep.base.process_identity import ProcessIdentity, read_stat
+from emberkeep.base.processes.process_identity import ProcessIdentity, read_stat
 
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -14,7 +14,7 @@ import structlog
 from emberkeep.adapters.processes.start import RECORD_SUFFIX, read_process_record, remove_record
 from emberkeep.adapters.processes.table import Members, Table, carries_marker, select_members, take_table
 from emberkeep.base.errors import Absent, Fatal
-from emberkeep.base.process_identity import ProcessIdentity, boot_id
+from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id
 
 _log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Conflict, Unavailable
-from emberkeep.base.process_identity import ProcessIdentity, own_identity
+from emberkeep.base.processes.process_identity import ProcessIdentity, own_identity
 
 _LONGEST = 4096  # bytes of a lock file, which holds one short record
 

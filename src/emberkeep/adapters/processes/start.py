@@ -27,8 +27,8 @@ from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.files.hostile import open_to_append
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
-from emberkeep.base.os_user import OsUser, credentials_of
-from emberkeep.base.process_identity import ProcessIdentity, boot_id, read_stat
+from emberkeep.base.processes.os_user import OsUser, credentials_of
+from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, read_stat
 
 RECORD_KIND, RECORD_VERSION = "process", 1
 RECORD_SUFFIX = ".process"

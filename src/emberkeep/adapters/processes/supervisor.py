@@ -36,7 +36,7 @@ from emberkeep.adapters.processes.table import (
     take_table,
 )
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
-from emberkeep.base.process_identity import is_alive
+from emberkeep.base.processes.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
 """Seconds for which a session may outlive its leader, in which a JVM runs its shutdown hooks."""

@@ -18,7 +18,7 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from emberkeep.base.process_identity import ProcessIdentity, ProcessStat, read_stat
+from emberkeep.base.processes.process_identity import ProcessIdentity, ProcessStat, read_stat
 
 MARKER_VARIABLE = "EMBERKEEP_PROCESS"
 

@@ -12,7 +12,7 @@ from emberkeep.adapters.http.served_connection import prove
 from emberkeep.adapters.webhdfs.errors import NotAllowed
 from emberkeep.base.errors import InvalidInput
 from emberkeep.local_state.model import Caller
-from emberkeep.protocol.hadoop_token import decode
+from emberkeep.protocol.encoding.hadoop_token import decode
 
 PREFIX = "/webhdfs/v1"
 _LARGEST = 2**63 - 1

@@ -36,7 +36,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.durable import decode_record
 from emberkeep.base.files.kept_fields import encode_over
 from emberkeep.base.ids import JobId
-from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers

@@ -19,7 +19,7 @@ from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ZooKeeperLayo
 from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
 from emberkeep.base.configuration.options import REST_ADDRESS
 from emberkeep.base.errors import Absent, Fatal, RetryLater
-from emberkeep.base.process_identity import is_alive, own_identity
+from emberkeep.base.processes.process_identity import is_alive, own_identity
 
 PATIENCE = 1.5  # session timeouts after which a registration that remains must belong to a live process
 

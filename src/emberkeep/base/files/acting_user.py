@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 
 from emberkeep.base.errors import Fatal
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 
 from emberkeep.base.errors import Damaged
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_BYTES = 64 * 1024**2  # of a file that is read whole: a sparse file has any size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_table
-from emberkeep.jobs.recovery_trace import BEGINNINGS, RecoveryCause
+from emberkeep.jobs.traces.recovery_trace import BEGINNINGS, RecoveryCause
 from emberkeep.protocol.rest_jobs import AttemptInfo, JobDetailsInfo
 from emberkeep.protocol.rest_recovery import RecoveryInfo
 

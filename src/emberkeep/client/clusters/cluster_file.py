@@ -12,7 +12,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
-from emberkeep.base.process_identity import ProcessIdentity, is_alive
+from emberkeep.base.processes.process_identity import ProcessIdentity, is_alive
 from emberkeep.client.clusters.zookeeper_ensemble import ZooKeeperServer
 
 _FORMAT, _VERSION = "emberkeep-cluster", 1

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from emberkeep.base.process_identity import ProcessIdentity, identify, is_alive
+from emberkeep.base.processes.process_identity import ProcessIdentity, identify, is_alive
 
 _MARKER = b"SPARK_LOCAL_DIRS="
 _POLL = 0.05

@@ -13,7 +13,7 @@ import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import NewerFormat, Unavailable
-from emberkeep.base.process_identity import is_alive
+from emberkeep.base.processes.process_identity import is_alive
 from emberkeep.daemons.records.agent_files import read_agent_life
 
 log = structlog.get_logger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from emberkeep.jobmaster.ports import FirstTimes
-from emberkeep.jobs.recovery_trace import Milestone
+from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.model import FirstBatch
 

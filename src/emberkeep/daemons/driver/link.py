@@ -57,7 +57,7 @@ from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.jobmaster.ports import NO_TIMES, Application, Asked, FirstTimes, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.jobs.recovery_trace import Milestone
+from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.transport import RpcService

@@ -17,7 +17,7 @@ from emberkeep.base.errors import Absent, Fatal, NewerFormat
 from emberkeep.base.files.durable import read_record, remove_leftovers, write_record
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.base.ids import InstanceId
-from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.taskmanager import agent_record
 from emberkeep.taskmanager.agent_record import AgentRecord
 

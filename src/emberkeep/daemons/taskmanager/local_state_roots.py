@@ -32,7 +32,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.ownership import OWNER_FILE, OwnedPlaceKind, Owner, PlaceStanding, adopt, check, read_owner
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.base.process_identity import is_alive
+from emberkeep.base.processes.process_identity import is_alive
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.local_state.ports import LocalCopies
 

@@ -55,8 +55,8 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import InstanceId, TaskManagerId
-from emberkeep.base.os_user import OsUser
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.os_user import OsUser
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.base.system import System
 from emberkeep.base.tls.links import TlsLinks
 from emberkeep.blobs.ports import BlobAccess

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.errors import EmberkeepError, Fatal
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.records.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.run_as import JobUsers

@@ -15,7 +15,7 @@ from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, read_outcome
 from emberkeep.daemons.records.record_versions import write_versions
 from emberkeep.daemons.taskmanager.newer_records import can_be_newer

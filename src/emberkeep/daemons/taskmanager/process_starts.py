@@ -18,7 +18,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.files.hostile import hand_over
 from emberkeep.base.identity import AttemptScope
 from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
 from emberkeep.daemons.taskmanager.attempt_files import write_attempt_files

@@ -22,7 +22,7 @@ from emberkeep.base.files.acting_user import check_acting_users
 from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId
-from emberkeep.base.os_user import OsUser, credentials_of, find_user
+from emberkeep.base.processes.os_user import OsUser, credentials_of, find_user
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.protocol.messages import StartDriver
 

@@ -14,6 +14,7 @@ from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
 from emberkeep.jobmanager.jobs.milestone_log import log_milestones
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
+from emberkeep.jobs.traces.moment import Moment
 from emberkeep.jobs.transitions import Phase
 
 log = structlog.get_logger(__name__)
@@ -50,7 +51,7 @@ class JobMachines:
         before = job.state.status
         clock = self._term.clock
         now = clock.now()
-        moment = ev.Moment(now, clock.now_ms(), self._rng.random(), self._term.hearing.since(now))
+        moment = Moment(now, clock.now_ms(), self._rng.random(), self._term.hearing.since(now))
         effects = job.machine.handle(event, moment)
         if job.state.status is not before:
             log.info(

@@ -18,7 +18,7 @@ from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import merged
-from emberkeep.jobs.recovery_trace import TraceReport
+from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterHeartbeat, JobMasterStatus, RegisterJobMaster, ReportOutcome

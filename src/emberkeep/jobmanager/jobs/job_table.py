@@ -17,8 +17,8 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.driver_move import Leaving, MoveMachine
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
-from emberkeep.jobs.recovery_trace import RecoveryTrace
 from emberkeep.jobs.state import JobState
+from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.protocol.messages import JobMasterStatus

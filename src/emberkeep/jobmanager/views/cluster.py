@@ -11,7 +11,7 @@ from emberkeep.jobmanager.views.blocklist import BlocklistGateway
 from emberkeep.jobmanager.views.procedures import ProcedureGateway, ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
-from emberkeep.jobs.recovery_trace import RecoveryTrace
+from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 

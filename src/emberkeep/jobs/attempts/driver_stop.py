@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.driver import Driver
-from emberkeep.jobs.events import Moment
 from emberkeep.jobs.state import JobState
+from emberkeep.jobs.traces.moment import Moment
 
 
 class DriverStop:

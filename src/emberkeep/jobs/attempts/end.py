@@ -9,13 +9,13 @@ from __future__ import annotations
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.attempts.driver_stop import DriverStop
 from emberkeep.jobs.driver import DriverEnd
-from emberkeep.jobs.events import Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
-from emberkeep.jobs.recovery_trace import Milestone, RecoveryCause
 from emberkeep.jobs.restart import GiveUp
 from emberkeep.jobs.state import STOPPED, JobState, Verdict
-from emberkeep.jobs.trace_recorder import TraceRecorder
+from emberkeep.jobs.traces.moment import Moment
+from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
+from emberkeep.jobs.traces.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import Phase
 
 

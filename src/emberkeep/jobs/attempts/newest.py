@@ -12,12 +12,12 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.attempts.driver_stop import DriverStop
 from emberkeep.jobs.attempts.end import AttemptEnd
 from emberkeep.jobs.driver import Driver
-from emberkeep.jobs.events import Moment
 from emberkeep.jobs.job_end import JobEnd
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
-from emberkeep.jobs.recovery_trace import Milestone
 from emberkeep.jobs.state import JobState
-from emberkeep.jobs.trace_recorder import TraceRecorder
+from emberkeep.jobs.traces.moment import Moment
+from emberkeep.jobs.traces.recovery_trace import Milestone
+from emberkeep.jobs.traces.trace_recorder import TraceRecorder
 from emberkeep.jobs.transitions import Phase
 
 _ADOPTS = frozenset(

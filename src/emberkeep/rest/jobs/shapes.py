@@ -8,7 +8,7 @@ from emberkeep.base.configuration.options import RESTART_STRATEGY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
-from emberkeep.jobs.recovery_trace import RecoveryTrace
+from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress
 from emberkeep.protocol.rest_jobs import (
     AttemptInfo,

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.views.cluster import JobView
-from emberkeep.jobs.recovery_trace import Milestone, RecoveryCause, RecoveryTrace
+from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause, RecoveryTrace
 from emberkeep.slots.model import ProcessStart
 
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0)

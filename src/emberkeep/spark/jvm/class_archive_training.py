@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from emberkeep.base.background import end_with_parent
+from emberkeep.base.processes.background import end_with_parent
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.driver_command import plan_jvm
 from emberkeep.spark.jvm.driver_jvm import start_jvm

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emberkeep.base.process_identity import read_stat
+from emberkeep.base.processes.process_identity import read_stat
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import JvmStartFailed
 from emberkeep.spark.jvm.driver_command import (

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emberkeep.local_state.gateway_paths import AUTHORITY
-from emberkeep.protocol.hadoop_token import ENCRYPTED_KIND, KIND, TOKENS_VARIABLE, with_credential
+from emberkeep.protocol.encoding.hadoop_token import ENCRYPTED_KIND, KIND, TOKENS_VARIABLE, with_credential
 from emberkeep.spark.errors import InvalidSparkConfiguration
 
 GATEWAY_VARIABLE = "EMBERKEEP_STATE_GATEWAY"  # host:port, set by the task manager for each process that it starts

@@ -22,8 +22,8 @@ import structlog
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.files.hostile import hand_over, remove_tree
-from emberkeep.base.os_user import OsUser
-from emberkeep.base.process_identity import boot_id
+from emberkeep.base.processes.os_user import OsUser
+from emberkeep.base.processes.process_identity import boot_id
 from emberkeep.blobs.staging import Staging
 from emberkeep.taskmanager.libraries.unpack_process import unpack_apart
 from emberkeep.taskmanager.libraries.unpacking import UnpackLimits

@@ -19,7 +19,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.blobs.model import permanent
 from emberkeep.blobs.ports import BlobAccess
 from emberkeep.jobs.archives import is_unpacked, is_wheel, packed_interpreter

@@ -11,7 +11,7 @@ from pathlib import Path
 from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import Damaged, Fatal
 from emberkeep.base.files.hostile import read_bytes
-from emberkeep.base.os_user import OsUser, credentials_of, environment_for
+from emberkeep.base.processes.os_user import OsUser, credentials_of, environment_for
 from emberkeep.jobs.archives import PACKING_HINT
 
 START_SECONDS = 120.0

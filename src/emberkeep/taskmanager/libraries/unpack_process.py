@@ -19,7 +19,7 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
-from emberkeep.base.os_user import OsUser, credentials_of, environment_for
+from emberkeep.base.processes.os_user import OsUser, credentials_of, environment_for
 from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, unpack
 
 _POLL_SECONDS = 0.2

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emberkeep.base.files.acting_user import acting_as
-from emberkeep.base.os_user import OsUser
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.local_state.model import FileStatus
 from emberkeep.local_state.ports import DurableState
 

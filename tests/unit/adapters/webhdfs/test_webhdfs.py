@@ -25,7 +25,7 @@ from emberkeep.base.errors import Absent
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.local_state.model import StatePath
-from emberkeep.protocol.hadoop_token import KIND, encode
+from emberkeep.protocol.encoding.hadoop_token import KIND, encode
 from tests.campaign import examples
 from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, Node
 

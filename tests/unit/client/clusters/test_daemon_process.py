@@ -7,7 +7,7 @@ PROGRAM = """
 import subprocess
 import sys
 from pathlib import Path
-from emberkeep.base.process_identity import identify
+from emberkeep.base.processes.process_identity import identify
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand
 
 # It ends when the test closes its input.

@@ -5,7 +5,7 @@ import pytest
 
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.errors import Fatal, InvalidInput
-from emberkeep.base.process_identity import ProcessIdentity, own_identity
+from emberkeep.base.processes.process_identity import ProcessIdentity, own_identity
 from emberkeep.client.clusters.cluster_file import (
     ClusterRecord,
     ClusterShape,

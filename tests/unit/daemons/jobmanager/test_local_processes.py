@@ -17,7 +17,7 @@ from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.base.process_identity import ProcessIdentity, is_alive, own_identity
+from emberkeep.base.processes.process_identity import ProcessIdentity, is_alive, own_identity
 from emberkeep.base.started_task_managers import read_started, write_started
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.blocklist.places import BlockedPlaces

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
 from emberkeep.jobs.model import AttemptOutcome, FailureKind

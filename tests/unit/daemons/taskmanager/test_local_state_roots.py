@@ -19,7 +19,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, Unavailable
 from emberkeep.base.files.ownership import OWNER_FILE, read_owner
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import SlotsFile

@@ -18,7 +18,7 @@ from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files import hostile
 from emberkeep.base.files.durable import write_record
 from emberkeep.base.ids import JobId
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
 from emberkeep.daemons.taskmanager import process_ends
 from emberkeep.daemons.taskmanager.launcher import ProcessLauncher

@@ -15,7 +15,7 @@ from emberkeep.base.errors import Unavailable
 from emberkeep.base.files import hostile
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.base.ids import InstanceId, JobId
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, write_outcome

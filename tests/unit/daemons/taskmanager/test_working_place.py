@@ -18,7 +18,7 @@ from emberkeep.base.errors import Conflict, Damaged, EmberkeepError, NewerFormat
 from emberkeep.base.files.durable import write_record
 from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import InstanceId
-from emberkeep.base.process_identity import own_identity
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.records.agent_files import AgentLife, write_agent_life
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace, held_working_place
 

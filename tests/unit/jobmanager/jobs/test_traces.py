@@ -8,7 +8,7 @@ import msgspec
 from structlog.testing import capture_logs
 
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.jobs.recovery_trace import RecoveryCause, RecoveryTrace, TraceReport
+from emberkeep.jobs.traces.recovery_trace import RecoveryCause, RecoveryTrace, TraceReport
 from emberkeep.slots.model import ProcessStart
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph

@@ -7,7 +7,7 @@ import pytest
 
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import ExceptionEntry, JobStatus
-from emberkeep.jobs.recovery_trace import RecoveryTrace
+from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view, recovery_trace

@@ -12,6 +12,7 @@ from emberkeep.api.function_link import Hello
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.model import Caller
+from emberkeep.protocol.encoding.hadoop_token import KIND, decode, encode
 from emberkeep.protocol.encoding.offload import (
     OffloadedMessage,
     OffloadedPart,
@@ -27,7 +28,6 @@ from emberkeep.protocol.encoding.wire import (
     encode_error,
     encode_message,
 )
-from emberkeep.protocol.hadoop_token import KIND, decode, encode
 from emberkeep.protocol.messages import REQUESTS, LogsListed
 from tests.unit.security.hostile_input.bytes_of import damaged, json_bytes, msgpack_bytes, structured
 

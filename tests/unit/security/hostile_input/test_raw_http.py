@@ -15,7 +15,7 @@ from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.local_state.credential import caller_of, credential
-from emberkeep.protocol.hadoop_token import KIND, encode
+from emberkeep.protocol.encoding.hadoop_token import KIND, encode
 from tests.support.certificates import cluster_tls
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import TOKEN, running_site

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from emberkeep.base.process_identity import read_stat
+from emberkeep.base.processes.process_identity import read_stat
 from emberkeep.spark.errors import ClassArchiveBusy, ClassArchiveFailed
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm import class_archive

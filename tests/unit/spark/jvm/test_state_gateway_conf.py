@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.protocol.hadoop_token import ENCRYPTED_KIND, KIND, decode, encode
+from emberkeep.protocol.encoding.hadoop_token import ENCRYPTED_KIND, KIND, decode, encode
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.jvm.state_gateway_conf import (
     PLACEMENT_DEFAULTS,

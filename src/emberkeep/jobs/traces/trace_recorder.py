@@ -15,8 +15,8 @@ import math
 from collections.abc import Mapping
 from typing import TypeVar
 
-from emberkeep.jobs.events import Moment
-from emberkeep.jobs.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace, TraceReport
+from emberkeep.jobs.traces.moment import Moment
+from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace, TraceReport
 from emberkeep.slots.model import ProcessStart
 
 TEXT_LIMIT = 200  # characters of ``why_cold``

@@ -1,0 +1,1 @@
+"""How the start of an attempt went: when it reached which milestone."""
