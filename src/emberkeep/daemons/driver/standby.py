@@ -99,11 +99,12 @@ def _prepare(directory: Path, host: str, heap_mb: int, java_options: list[str]) 
 
 
 def _become(order: Take) -> None:
-    """Take over the environment and the directory of a job's driver. The marker of this process stays."""
+    """Take over the environment, directory and command of a job's driver. The marker of this process stays."""
     marker = os.environ[MARKER_VARIABLE]
     os.environ.clear()
     os.environ.update({**order.environ, MARKER_VARIABLE: marker})
     os.chdir(order.directory)
+    sys.orig_argv[:] = [sys.executable, "-P", "-m", "emberkeep.daemons.driver", *order.arguments]
 
 
 if __name__ == "__main__":

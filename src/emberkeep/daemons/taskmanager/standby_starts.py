@@ -196,6 +196,7 @@ class StandbyExecutorProcess:
         self._shape = standby_shape(place.java, profile.heap_mb, profile.java_options, self._environ)
         self._reading, self._writing = os.pipe()
         self._standby: StandbyExecutor | None = None
+        self._marked: dict[str, str] = {}
 
     @property
     def _connection_file(self) -> Path:
@@ -219,9 +220,10 @@ class StandbyExecutorProcess:
         except TimeoutError:
             raise StandbyFailed(f"a standby JVM did not start within {_JVM_SECONDS:.0f} s") from None
         connection = await asyncio.to_thread(read_connection, self._connection_file)
-        # The marker makes the warm-up's process one of those that are killed together with the JVM.
+        # The marker makes everything that the JVM or its warm-up starts one of the processes that end together.
         marker = variable_of(pid, MARKER_VARIABLE)
-        environ = self._environ if marker is None else {**self._environ, MARKER_VARIABLE: marker}
+        self._marked = {} if marker is None else {MARKER_VARIABLE: marker}
+        environ = {**self._environ, **self._marked}
         await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", environ)
         self._standby = await asyncio.to_thread(StandbyExecutor, connection, pid)
 
@@ -238,7 +240,7 @@ class StandbyExecutorProcess:
         assert self._standby is not None, "only a warmed process is taken"  # noqa: S101
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                await asyncio.to_thread(self._standby.become, launch, request.environ)
+                await asyncio.to_thread(self._standby.become, launch, {**request.environ, **self._marked})
         except TimeoutError as error:
             raise StandbyFailed("the standby executor does not answer") from error
         except Fatal as error:

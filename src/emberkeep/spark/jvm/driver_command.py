@@ -23,11 +23,17 @@ from emberkeep.spark.model import DriverSettings
 
 # A cluster address for SparkSubmit: the embedded Master's real address is known only once the JVM runs.
 PLACEHOLDER_MASTER = "spark://emberkeep:0"
+MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
 LOG_CONFIGURATION = Path(__file__).with_name("log4j2-driver.properties")
 _LOOPBACK = "127.0.0.1"
 _INCUBATOR = "--add-modules=jdk.incubator.vector"
-# SparkSubmit fetches files, logs in, or loads classes for these before any SparkContext exists.
-_SUBMITTED = ("spark.jars", "spark.files", "spark.archives", "spark.submit.", "spark.kerberos.", "spark.repl.")
+# SparkSubmit fetches files, logs in, or loads classes for these before any SparkContext exists. A JVM reads the last
+# ones once, when it runs its first query.
+_SUBMITTED = (
+    *("spark.jars", "spark.files", "spark.archives", "spark.submit.", "spark.kerberos.", "spark.repl."),
+    *(f"spark.sql.{name}.maxThreadThreshold" for name in ("broadcastExchange", "resultQueryStage", "shuffleExchange")),
+    "spark.sql.codegen.cache.maxEntries",
+)
 _DEFAULTS_LINE = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?(.*)")
 
 
@@ -100,7 +106,7 @@ class JvmShape:
     - ``options``: Java options that the configuration asks for.
     - ``class_path``: without the job's own jars if these come last.
     - ``arguments``: further arguments of SparkSubmit, such as ``--packages``.
-    - ``submitted``: settings that SparkSubmit itself acts on.
+    - ``submitted``: settings that are read before the script's first query or at it, and then no more.
     - ``page``: address of the Spark UI.
     """
 
@@ -120,7 +126,7 @@ class JvmShape:
             "other Java options": self.options != other.options,
             "another class path": self.class_path != other.class_path,
             "arguments of spark-submit": self.arguments != other.arguments,
-            "settings that spark-submit acts on": self.submitted != other.submitted,
+            "settings that a JVM reads once": self.submitted != other.submitted,
             "another address of the Spark UI": self.page != other.page,
         }
         return tuple(word for word, differs in words.items() if differs)
@@ -184,7 +190,7 @@ def jvm_command(plan: JvmPlan, settings: DriverSettings, own_options: Sequence[s
         *own_options,
         *shape.options,
         "-Dderby.connection.requireAuthentication=false",
-        "org.apache.spark.deploy.SparkSubmit",
+        MAIN_CLASS,
         *shape.arguments,
         "--master",
         PLACEHOLDER_MASTER,

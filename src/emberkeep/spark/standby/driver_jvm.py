@@ -15,12 +15,14 @@ from typing import Any
 import structlog
 
 from emberkeep.spark.errors import SparkInternalsMissing, StandbyFailed
-from emberkeep.spark.jvm.driver_command import JvmPlan, plan_jvm
+from emberkeep.spark.jvm.driver_command import MAIN_CLASS, JvmPlan, jvm_command, plan_jvm
 from emberkeep.spark.jvm.driver_jvm import DriverJvm, jvm_environment, make_scratch, start_jvm
 from emberkeep.spark.model import DriverSettings
-from emberkeep.spark.standby.identity import LATE_OPTIONS, Identity
+from emberkeep.spark.standby.identity import COMMAND, LATE_OPTIONS, TEMPORARY, Identity
+from emberkeep.spark.standby.memory import release_memory
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
-from emberkeep.spark.standby.reset import forget_objects, reset_login
+from emberkeep.spark.standby.reflection import Reflection
+from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +43,10 @@ class StandbyJvm:
         self._plan = plan
         self._identity = Identity(jvm.gateway)
         self.why_cold = ""
+
+    @property
+    def reflection(self) -> Reflection:
+        return self._identity.reflection
 
     @property
     def pid(self) -> int | None:
@@ -80,13 +86,15 @@ class StandbyJvm:
     def _become(self, jvm: DriverJvm, plan: JvmPlan, settings: DriverSettings) -> None:
         make_scratch(settings)
         identity = self._identity
-        identity.set_environment(jvm_environment(os.environ, plan, settings))
+        # The shell that starts other drivers' JVMs sets PWD.
+        identity.set_environment({**jvm_environment(os.environ, plan, settings), "PWD": str(Path.cwd())})
         identity.set_directory(Path.cwd())
         before = {**self._plan.defaults, **self._plan.conf}
         after = {**plan.defaults, **plan.conf, _SUBMIT_TIME: str(time.time_ns() // 1_000_000)}
-        identity.change_properties(before.keys() - after.keys(), _of_spark(after))
+        identity.change_properties(before.keys() - after.keys(), {**_of_spark(after), **_of_java(plan, settings)})
         identity.append_to_class_path(plan.jars)
         reset_login(identity.reflection)
+        reset_warehouse(identity.reflection)
 
 
 def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
@@ -100,10 +108,12 @@ def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
     try:
         warm(jvm.gateway.gateway_parameters, warm_up, os.environ)
         forget_objects(jvm.gateway)
-        return StandbyJvm(jvm, plan)
+        standby = StandbyJvm(jvm, plan)
+        release_memory(standby.reflection)
     except BaseException:
         jvm.stop(_STOP_SECONDS)
         raise
+    return standby
 
 
 def warm(parameters: Any, directory: Path, environ: Mapping[str, str]) -> None:
@@ -137,6 +147,12 @@ def warm(parameters: Any, directory: Path, environ: Mapping[str, str]) -> None:
     if done.returncode != 0:
         last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it printed nothing")
         raise StandbyFailed(f"the warm-up ended with exit code {done.returncode}: {last}")
+
+
+def _of_java(plan: JvmPlan, settings: DriverSettings) -> dict[str, str]:
+    """Return the properties that Java derives from the command line of a JVM that is started for the job."""
+    command = jvm_command(plan, settings)
+    return {TEMPORARY: str(settings.scratch_dir / "tmp"), COMMAND: " ".join(command[command.index(MAIN_CLASS) :])}
 
 
 def _of_spark(settings: Mapping[str, str]) -> dict[str, str]:

@@ -26,10 +26,11 @@ from emberkeep.spark.jvm.executor_command import (
     backend_arguments,
     backend_options,
 )
-from emberkeep.spark.standby.identity import LATE_OPTIONS, Identity
+from emberkeep.spark.standby.identity import COMMAND, LATE_OPTIONS, TEMPORARY, Identity
+from emberkeep.spark.standby.memory import release_memory
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
 from emberkeep.spark.standby.priority import raise_to_normal
-from emberkeep.spark.standby.reset import forget_objects, reset_login
+from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
 
 _GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _CONNECTION_VARIABLE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
@@ -136,6 +137,7 @@ class StandbyExecutor:
         with _failures_of_py4j():
             forget_objects(self._gateway)
             self._identity = Identity(self._gateway)
+            release_memory(self._identity.reflection)
 
     def become(self, launch: ExecutorLaunch, environ: Mapping[str, str]) -> None:
         """Start the executor. ``environ``: all variables of its process. The JVM is not a standby any more."""
@@ -148,10 +150,13 @@ class StandbyExecutor:
         identity.set_environment(environ)
         identity.set_directory(launch.work_dir)
         late = [option[2:].partition("=") for option in backend_options(launch) if option.startswith(_LATE_OPTION)]
-        identity.change_properties((), {name: value for name, _, value in late})
+        properties = {name: value for name, _, value in late}
+        command = " ".join((BACKEND_CLASS, *backend_arguments(launch)))
+        identity.change_properties((), {**properties, TEMPORARY: str(launch.temporary_dir), COMMAND: command})
         if not launch.jars_first:
             identity.append_to_class_path(launch.jars)
         reset_login(identity.reflection)
+        reset_warehouse(identity.reflection)
         # A gateway server takes itself for a shell, and logs less.
         identity.reflection.set("org.apache.spark.internal.Logging$", "sparkShellThresholdLevel", None)
         jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(

@@ -12,6 +12,11 @@ from emberkeep.spark.standby.reflection import Reflection
 LATE_OPTIONS = ("--add-opens=java.base/jdk.internal.loader=ALL-UNNAMED", "--add-opens=java.base/sun.nio.fs=ALL-UNNAMED")
 """JVM options with which these changes are possible, beyond Spark's own."""
 
+TEMPORARY = "java.io.tmpdir"
+"""The property with the temporary directory. Java itself reads it once, and Spark each time."""
+COMMAND = "sun.java.command"
+"""The property with the main class and its arguments."""
+
 
 class Identity:
     """Changes a JVM's identity. All methods raise SparkInternalsMissing.

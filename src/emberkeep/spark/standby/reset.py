@@ -7,26 +7,40 @@ of the job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from emberkeep.spark.standby.reflection import Reflection
 
+_HOOKS = "org.apache.spark.util.ShutdownHookManager$"
 _STATE = "org.apache.spark.sql.execution.streaming.state"
+_STATIC_SETTINGS = "org.apache.spark.sql.internal.StaticSQLConf"
 _OBJECT = "o"  # py4j names the objects o0, o1, …
 _IDLE_WORKER_MONITOR = "Idle Worker Monitor"
 
 
-def reset(reflection: Reflection, properties: Mapping[str, str]) -> None:
-    """Reset the JVM after its SparkContext has stopped. ``properties``: its system properties before the warm-up.
+@dataclass(frozen=True)
+class Before:
+    """What a JVM had before its warm-up: system properties, and directories that Spark removes when the JVM ends."""
 
-    Raises SparkInternalsMissing.
-    """
+    properties: Mapping[str, str]
+    directories: Collection[str]
+
+
+def remember(reflection: Reflection) -> Before:
+    """Return what ``reset`` restores. Raises SparkInternalsMissing."""
+    return Before(properties_of(reflection), _temporary_directories(reflection))
+
+
+def reset(reflection: Reflection, before: Before) -> None:
+    """Reset the JVM after its SparkContext has stopped. Raises SparkInternalsMissing."""
     _reset_spark(reflection)
     _reset_hadoop(reflection)
     _interrupt(reflection, _IDLE_WORKER_MONITOR)
-    set_properties(reflection, properties)
-    reflection.jvm.java.lang.System.gc()
+    _forget_inherited(reflection)
+    _remove_temporary_directories(reflection, before.directories)
+    set_properties(reflection, before.properties)
 
 
 def properties_of(reflection: Reflection) -> dict[str, str]:
@@ -71,13 +85,77 @@ def _reset_spark(reflection: Reflection) -> None:
     reflection.call(cache, "resetForTesting", (), instance=reflection.singleton(cache))
     reflection.jvm.org.apache.spark.sql.SparkSession.clearActiveSession()
     reflection.jvm.org.apache.spark.sql.SparkSession.clearDefaultSession()
+    _forget_lazy(reflection, "org.apache.spark.sql.artifact.ArtifactManager$", "artifactRootDirectory")
+    _forget_lazy(reflection, "org.apache.spark.api.python.PythonRDD$", "authHelper")
+    accumulators = "org.apache.spark.util.AccumulatorContext$"
+    reflection.call(accumulators, "clear", (), instance=reflection.singleton(accumulators))
+    times = "org.apache.spark.sql.execution.WholeStageCodegenExec$"
+    reflection.call(times, "resetCodeGenTime", (), instance=reflection.singleton(times))
+    reflection.jvm.org.apache.spark.metrics.source.HiveCatalogMetrics.reset()
+    _reset_histograms(reflection, "org.apache.spark.metrics.source.CodegenMetrics$")
+    buffers = reflection.get("org.apache.spark.network.util.NettyUtils", "_sharedPooledByteBufAllocator")
+    for index in range(len(buffers)):
+        buffers[index] = None
+
+
+def _forget_lazy(reflection: Reflection, owner: str, name: str) -> None:
+    """Make a Scala object compute its only lazy value again when it next needs the value."""
+    reflection.set(owner, "bitmap$0", False)
+    reflection.set(owner, name, None)
+
+
+def _reset_histograms(reflection: Reflection, source: str) -> None:
+    """Reset the histograms of a source of metrics."""
+    kind, java = "com.codahale.metrics.Histogram", reflection.jvm.java.lang
+    handles = java.invoke.MethodHandles
+    adder = reflection.load("java.util.concurrent.atomic.LongAdder")
+    # py4j gives Python numbers instead of Java's counters, so these are reset without passing through Python.
+    reset_count = handles.filterReturnValue(
+        handles.publicLookup().unreflectGetter(reflection.field(kind, "count")),
+        handles.publicLookup().unreflect(adder.getMethod("reset", reflection.array(java.Class, ()))),
+    )
+    for entry in reflection.get(source, "metricRegistry").getHistograms().entrySet():
+        reservoir = reflection.jvm.com.codahale.metrics.ExponentiallyDecayingReservoir()
+        reflection.set(kind, "reservoir", reservoir, entry.getValue())
+        reflection.invoke(reset_count, entry.getValue())
+
+
+def _temporary_directories(reflection: Reflection) -> set[str]:
+    """Return the directories that Spark would remove when the JVM ends."""
+    paths = reflection.get(_HOOKS, "shutdownDeletePaths")
+    return {str(path) for path in reflection.jvm.scala.jdk.javaapi.CollectionConverters.asJava(paths)}
+
+
+def _remove_temporary_directories(reflection: Reflection, kept: Collection[str]) -> None:
+    hooks = reflection.singleton(_HOOKS)
+    for path in _temporary_directories(reflection).difference(kept):
+        directory = reflection.jvm.java.io.File(path)
+        hooks.removeShutdownDeleteDir(directory)
+        reflection.jvm.org.apache.spark.util.Utils.deleteRecursively(directory)
 
 
 def _reset_hadoop(reflection: Reflection) -> None:
     hadoop = reflection.jvm.org.apache.hadoop
     hadoop.fs.FileSystem.closeAll()
     hadoop.fs.FileSystem.clearStatistics()
+    reflection.get("org.apache.hadoop.fs.FileSystem", "statisticsTable").clear()
+    # Codecs keep the configuration of the job that used them first, and so does the handler of URLs, which Spark sets
+    # once in a JVM.
+    reflection.get("org.apache.parquet.hadoop.CodecFactory", "CODEC_BY_NAME").clear()
+    reflection.set("org.apache.spark.sql.internal.SharedState$", "fsUrlStreamHandlerFactoryInitialized", False)
+    reflection.set("java.net.URL", "factory", None)
+    reflection.get("java.net.URL", "handlers").clear()
     reset_login(reflection)
+
+
+def reset_warehouse(reflection: Reflection) -> None:
+    """Compute the default of the warehouse's directory again, which depends on the working directory."""
+    utils = reflection.jvm.org.apache.spark.util.Utils
+    entry = reflection.call(
+        f"{_STATIC_SETTINGS}$", "WAREHOUSE_PATH", (), instance=reflection.singleton(f"{_STATIC_SETTINGS}$")
+    )
+    default = utils.resolveURI("spark-warehouse").toString()
+    reflection.set("org.apache.spark.internal.config.ConfigEntryWithDefaultString", "_defaultValue", default, entry)
 
 
 def reset_login(reflection: Reflection) -> None:
@@ -89,6 +167,12 @@ def reset_login(reflection: Reflection) -> None:
     reflection.call(user, "reset", ())
     name = "org.apache.spark.deploy.SparkHadoopUtil"
     reflection.set(f"{name}$", "instance", reflection.jvm.org.apache.spark.deploy.SparkHadoopUtil())
+
+
+def _forget_inherited(reflection: Reflection) -> None:
+    """Remove from all threads what they have inherited: threads of pools keep the session of who started them."""
+    for thread in reflection.jvm.java.lang.Thread.getAllStackTraces().keySet():
+        reflection.set("java.lang.Thread", "inheritableThreadLocals", None, thread)
 
 
 def _interrupt(reflection: Reflection, name: str) -> None:

@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from emberkeep.spark.jvm.configuration import master_configuration
 from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
 from emberkeep.spark.jvm.link_security import authentication, encryption
 from emberkeep.spark.jvm.workload import ROUNDS, run_batch, run_streams
 from emberkeep.spark.standby.priority import lower
 from emberkeep.spark.standby.reflection import Reflection
-from emberkeep.spark.standby.reset import properties_of, reset
+from emberkeep.spark.standby.reset import remember, reset
 
 _LOOPBACK = "127.0.0.1"
 
@@ -29,10 +30,10 @@ def main() -> None:
     directory = Path(sys.argv[1])
     gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
     reflection = Reflection(gateway)
-    properties = properties_of(reflection)
+    before = remember(reflection)
     for number in range(ROUNDS):
         _work(gateway, directory / str(number))
-    reset(reflection, properties)
+    reset(reflection, before)
 
 
 def _work(gateway: Any, directory: Path) -> None:
@@ -41,7 +42,7 @@ def _work(gateway: Any, directory: Path) -> None:
 
     jvm = gateway.jvm
     secured = authentication("warm-up") | encryption({})
-    master = EmbeddedMaster(jvm, secured)
+    master = EmbeddedMaster(jvm, master_configuration(secured))
     conf = SparkConf(_jvm=jvm).setMaster("local[2]").setAppName("warm-up").setAll(list(secured.items()))
     for key, value in _settings(directory).items():
         conf.set(key, value)

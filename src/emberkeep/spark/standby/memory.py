@@ -1,0 +1,58 @@
+"""Give memory back that a JVM used during its warm-up only.
+
+A JVM keeps what its heap once needed, and the C library what native code once needed. Two flags that a running JVM can
+change make the next collections shrink the heap to what is in use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emberkeep.spark.standby.reflection import Reflection
+
+_SHRINKING = {"MinHeapFreeRatio": "5", "MaxHeapFreeRatio": "10"}
+_COLLECTIONS = 3  # cleaners run after the first one, and what they release goes with the next
+_FLAGS = "com.sun.management.HotSpotDiagnosticMXBean"
+_STRING = "java.lang.String"
+_TRIM = "systemTrimNativeHeap"
+
+
+def release_memory(reflection: Reflection) -> None:
+    """Collect all garbage of the JVM and return free memory to the system. Raises SparkInternalsMissing."""
+    usual = {name: _flag(reflection, name) for name in _SHRINKING}
+    _set_flags(reflection, _SHRINKING)
+    try:
+        for _ in range(_COLLECTIONS):
+            reflection.jvm.java.lang.System.gc()
+            reflection.jvm.java.lang.System.runFinalization()
+    finally:
+        _set_flags(reflection, dict(reversed(usual.items())))
+    _trim_native_heap(reflection)
+
+
+def _flag(reflection: Reflection, name: str) -> str:
+    option = reflection.call(_FLAGS, "getVMOption", (_STRING,), name, instance=_flags(reflection))
+    return str(option.getValue())
+
+
+def _set_flags(reflection: Reflection, values: dict[str, str]) -> None:
+    """Set flags, in an order in which the smaller one never exceeds the greater one."""
+    for name, value in values.items():
+        reflection.call(_FLAGS, "setVMOption", (_STRING, _STRING), name, value, instance=_flags(reflection))
+
+
+def _flags(reflection: Reflection) -> Any:
+    return reflection.jvm.java.lang.management.ManagementFactory.getPlatformMXBean(reflection.load(_FLAGS))
+
+
+def _trim_native_heap(reflection: Reflection) -> None:
+    """Let the C library return free memory; do nothing if this Java cannot tell it to."""
+    jvm = reflection.jvm
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    kind, name = "javax.management.MBeanServer", "javax.management.ObjectName"
+    about = reflection.call(kind, "getMBeanInfo", (name,), commands, instance=server)
+    if _TRIM in {str(operation.getName()) for operation in about.getOperations()}:
+        nothing = (reflection.array(jvm.java.lang.Object, ()), reflection.array(jvm.java.lang.String, ()))
+        parameters = (name, _STRING, "[Ljava.lang.Object;", f"[L{_STRING};")
+        reflection.call(kind, "invoke", parameters, commands, _TRIM, *nothing, instance=server)
