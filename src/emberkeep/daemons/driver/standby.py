@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import importlib
 import os
 import shlex
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from emberkeep import __version__
@@ -23,7 +25,7 @@ from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.daemons.driver.attempt import run_attempt
 from emberkeep.daemons.records.standby_messages import Begin, Ready, Take, Taken, encode, receive
-from emberkeep.spark.java import find_java
+from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.model import DriverSettings
 from emberkeep.spark.standby.driver_jvm import StandbyJvm, start_standby_jvm
@@ -84,18 +86,29 @@ def _prepare(directory: Path, host: str, heap_mb: int, java_options: list[str]) 
     for name in _IMPORTED:
         with contextlib.suppress(ImportError):  # pandas and pyarrow are optional
             importlib.import_module(name)
-    settings = DriverSettings(
+    archive = find_class_archive(java, default_directory(os.environ), os.environ)
+    settings = standby_settings(directory, host, java, heap_mb, java_options)
+    return start_standby_jvm(dataclasses.replace(settings, class_archive=archive), directory / "warm-up")
+
+
+def standby_settings(
+    directory: Path, host: str, java: JavaRuntime, heap_mb: int, java_options: Sequence[str]
+) -> DriverSettings:
+    """Return the settings of a JVM with exactly this heap and these options, whatever ``spark-defaults.conf`` says."""
+    return DriverSettings(
         host=host,
-        spark_conf={"spark.driver.extraJavaOptions": shlex.join(java_options)} if java_options else {},
+        spark_conf={
+            "spark.driver.memory": f"{heap_mb}m",
+            "spark.driver.defaultJavaOptions": "",
+            "spark.driver.extraJavaOptions": shlex.join(java_options),
+        },
         scratch_dir=directory,
         checkpoint_root="",
         secret=None,
         java=java,
         app_name="standby",
         driver_memory_mb=heap_mb,
-        class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
     )
-    return start_standby_jvm(settings, directory / "warm-up")
 
 
 def _become(order: Take) -> None:
