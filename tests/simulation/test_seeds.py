@@ -11,7 +11,7 @@ from tests.campaign import keep, seeds, seldom
 from tests.support.simulator.scenes import THEMES
 from tests.support.simulator.simulation import Batch, Report, simulate, simulate_many
 
-SEEDS = seeds(175)
+SEEDS = seeds(300)
 
 # What a batch must have met; otherwise it has shown nothing about it, and the run is void.
 SOMETIMES = {

@@ -98,14 +98,21 @@ async def served(ensemble: Ensemble, tls: TlsFiles) -> bytes:
 async def answer(port: int) -> bytes:
     """Return what a server replies to a question in clear; nothing if it does not listen."""
     try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return b""
+    found = b""
+    try:
         async with asyncio.timeout(30.0):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"srvr" * 20)
             writer.write_eof()
             found = await reader.read()
-            writer.close()
-    except ConnectionError:
-        return b""
+    except OSError:
+        pass  # it closes the connection, maybe before all is written
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
     return found if b"Zookeeper" in found else b""
 
 

@@ -24,11 +24,13 @@ def test_an_application_that_has_stopped_leaves_neither_pauses_nor_failures() ->
     replacements.clear()
     assert (replacements.pauses, replacements.recent_failures(1.0)) == ([], 0)
     replacements.executor_ended(1.0, failure=False)
+    assert replacements.pauses == [], "it is the first end again, which has no pause"
+    replacements.executor_ended(1.0, failure=False)
     assert replacements.pauses == [1.0 + LIMITS.backoff_initial]
 
 
 def test_pauses_end_one_by_one() -> None:
-    replacements = after(0.0, 0.0)
+    replacements = after(0.0, 0.0, 0.0)
     first = LIMITS.backoff_initial
     assert not replacements.expire(first - 0.1)
     assert replacements.expire(first)
