@@ -33,8 +33,11 @@ def test_a_paused_leader_acknowledges_no_end_and_lets_no_script_start() -> None:
                 await master.ends(SUCCESS)
             with pytest.raises(RetryLater, match="decides nothing"):
                 await master.register()
+            with pytest.raises(RetryLater):
+                await cluster.blobs.collect()
             assert (await master.beat()).known, "what it hears it takes note of"
             service.resume()
+            assert await cluster.blobs.collect() == 0
             await master.ends(SUCCESS)
             assert (await cluster.view(JOB)).status is JobStatus.FINISHED
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.jobs.ports import StoredJob, Trouble
@@ -100,6 +100,10 @@ def test_the_end_of_an_attempt_that_only_its_driver_knows_is_the_end_of_the_job(
                 await newer.ends(AttemptOutcome(exit_code=0))
             ended = await cluster.view(JOB)
             assert (ended.status, ended.attempt) == (JobStatus.FINISHED, 2)
+            await asyncio.sleep(60.0)
+            await newer.ends(AttemptOutcome(exit_code=0))  # the reply to its last report was lost
+            with pytest.raises(Conflict, match="no attempt 1 that could end"):
+                await FakeJobMaster(cluster.service, JOB, 1).ends(AttemptOutcome(exit_code=0))
         told = [entry for entry in logs if "was put back from an older copy" in entry["event"]]
         assert [(entry["job"], entry["attempt"], entry["stored"]) for entry in told] == [(JOB, 2, 1)]
 

@@ -99,6 +99,34 @@ def test_a_blocked_task_manager_gets_no_slots_and_its_own_ones_are_replaced_at_o
 
 
 @pytest.mark.req("BLK-18")
+@pytest.mark.parametrize(
+    ("known", "at_least"),
+    [
+        ({"shuffle_blocks": 3, "cached_blocks": 2}, False),
+        ({"shuffle_blocks": 3, "cached_blocks": 2, "at_least": True}, True),
+        ({"shuffle_blocks": 3}, True),
+    ],
+)
+def test_counts_of_blocks_that_may_be_too_low_say_so(known: dict[str, Any], at_least: bool) -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            there = await cluster.add()
+            master = await cluster.run_job(count=1)
+            await cluster.holds(lambda: there.allocations)
+            await service.gateway.block(node("tm-1", EVACUATE), merge=False)
+            (allocation,) = there.allocations.values()
+            leaving = executor_in(allocation, there.info)
+            leaving = msgspec.structs.replace(leaving, departure=Departure(begun=True, **known))
+            await master.beat(1, executors=(leaving,))
+            (view,) = await service.gateway.task_managers()
+            assert view.evacuation is not None
+            assert (view.evacuation.shuffle_blocks, view.evacuation.at_least) == (3, at_least)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-18")
 def test_what_leaves_is_told_of_the_task_manager_that_it_leaves() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())

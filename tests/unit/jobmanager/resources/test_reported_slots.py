@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from emberkeep.base.errors import RetryLater
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import DriverReport, ProcessState
@@ -113,5 +114,50 @@ def test_a_jobmanager_that_was_resumed_before_its_term_decides_from_the_begin() 
             assert service.problem == ""
             await cluster.add()
             await cluster.run_job()
+
+    in_virtual_time(scenario)
+
+
+def test_a_task_manager_with_everything_taken_or_away_has_nothing_free() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            assert (await cluster.view((await cluster.run_job(count=4)).job_id)).leaving is False
+            await asyncio.sleep(2.0)
+            view = await service.gateway.task_manager(task_manager.info.id)
+            assert (view.free_slots, view.away) == (0, False)
+            cluster.silent.add(task_manager.info.instance)
+            async with asyncio.timeout(600.0):
+                while not view.away:
+                    await asyncio.sleep(1.0)
+                    view = await service.gateway.task_manager(task_manager.info.id)
+            assert (view.free_slots, view.free_driver_places) == (0, 0)
+
+    in_virtual_time(scenario)
+
+
+def test_a_job_without_a_running_driver_counts_as_leaving() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await service.gateway.submit(graph(1))
+            assert (await cluster.view(JOB)).leaving is True
+
+    in_virtual_time(scenario)
+
+
+def test_a_cancelled_job_takes_no_place_even_if_its_result_cannot_be_stored_yet() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await service.gateway.submit(graph(1))
+            store.before["record_result"] = [RetryLater("no disk")] * 100
+            await service.gateway.cancel(JOB)
+            await service.gateway.submit(graph(2))
+            task_manager = await cluster.add(driver_places=1)
+            await cluster.holds(lambda: cluster.host(graph(2).job_id, 1), seconds=20.0)
+            assert [order.graph.job_id for order in task_manager.started] == [graph(2).job_id]
 
     in_virtual_time(scenario)
