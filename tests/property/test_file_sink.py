@@ -16,7 +16,7 @@ from emberkeep.api.file_sink.errors import BatchesMissing, OutputIsAhead, Output
 from emberkeep.api.file_sink.model import FileFormat, Limits, Piece, SinkState
 from emberkeep.api.file_sink.model import SinkWriter as Writer
 from emberkeep.api.file_sink.part_writer import PartWriter, SinkPlaces
-from emberkeep.api.file_sink.rolling import Merge, Take, due
+from emberkeep.api.file_sink.rolling import Merge, TakeAsPart, due
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from tests.campaign import examples
 from tests.property.sink_world import OUTPUT, WORK, Died, Failing, World, lost_answer
@@ -248,7 +248,7 @@ def state_of(*pieces: Piece) -> SinkState:
 def test_a_large_piece_is_not_written_twice_and_a_small_rest_waits() -> None:
     large, small, late = piece(0, 1_000), piece(1, 10), piece(2, 240)
     limits = Limits(max_bytes=1_000)
-    assert due(state_of(large, small), limits, FileFormat.PARQUET, 0, through=1) == (Take(piece=large),)
+    assert due(state_of(large, small), limits, FileFormat.PARQUET, 0, through=1) == (TakeAsPart(piece=large),)
     assert due(state_of(large, small), limits, FileFormat.JSON, 0, through=1) == (Merge(pieces=(large,), is_part=True),)
     assert due(state_of(small, late), limits, FileFormat.PARQUET, 0, through=2) == ()
     assert due(state_of(small, late), limits, FileFormat.PARQUET, 0, through=2, everything=True) == (
@@ -261,9 +261,9 @@ def test_pieces_of_a_quarter_of_the_size_are_parts_as_they_are_and_the_small_one
     limits = Limits(max_bytes=1_000)
     assert due(state_of(first, small, second), limits, FileFormat.PARQUET, 0, through=2) == ()
     work = due(state_of(first, small, second, third), limits, FileFormat.PARQUET, 0, through=3)
-    assert work == (Take(piece=first), Take(piece=second), Take(piece=third))
+    assert work == (TakeAsPart(piece=first), TakeAsPart(piece=second), TakeAsPart(piece=third))
     work = due(state_of(first, small, second), limits, FileFormat.PARQUET, 0, through=2, everything=True)
-    assert work == (Take(piece=first), Take(piece=second), Take(piece=small))
+    assert work == (TakeAsPart(piece=first), TakeAsPart(piece=second), TakeAsPart(piece=small))
 
 
 def test_what_is_not_committed_is_left_alone() -> None:
@@ -274,7 +274,7 @@ def test_what_is_not_committed_is_left_alone() -> None:
 def test_age_counts_for_each_bucket() -> None:
     old, young = piece(0, 1, bucket="day=1"), piece(1, 1, bucket="day=2", since=500)
     limits = Limits(max_bytes=1_000, max_age_ms=600)
-    assert due(state_of(old, young), limits, FileFormat.PARQUET, 700, through=1) == (Take(piece=old),)
+    assert due(state_of(old, young), limits, FileFormat.PARQUET, 700, through=1) == (TakeAsPart(piece=old),)
 
 
 def test_many_small_pieces_become_one_that_goes_on_waiting() -> None:

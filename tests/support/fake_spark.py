@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.jobmaster.ports import Asked, BlocksLeft, SparkView
+from emberkeep.jobmaster.ports import BlocksLeft, SparkQuestions, SparkView
 
 
 class FakeSpark:
@@ -23,7 +23,7 @@ class FakeSpark:
         self.failures: list[str] = []
         self.abandonments: list[str] = []
 
-    async def view(self, asked: Asked) -> SparkView | None:
+    async def view(self, asked: SparkQuestions) -> SparkView | None:
         await self._cross()
         self.cordoned = asked.cordoned & self.executors
         if not self.is_up:

@@ -89,7 +89,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     times: FirstTimes = NO_TIMES
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class SparkQuestions(msgspec.Struct, frozen=True, kw_only=True):
     """What a call of ``SparkDriver.view`` must report, and what it must change.
 
     - ``doubted``: report which of these executors have sent Spark no heartbeat for too long.
@@ -107,7 +107,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class SparkDriver(Protocol):
     """The driver's JVM. Calls can be slow, as they cross into the JVM; the adapter runs them in a thread."""
 
-    async def view(self, asked: Asked) -> SparkView | None:
+    async def view(self, asked: SparkQuestions) -> SparkView | None:
         """Cordon exactly ``asked.cordoned``, then return Spark's state; None while no SparkContext is up."""
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:

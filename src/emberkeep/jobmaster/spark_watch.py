@@ -10,7 +10,7 @@ import structlog
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmaster.driver_trace import DriverTrace
-from emberkeep.jobmaster.ports import Asked, SparkDriver, SparkView
+from emberkeep.jobmaster.ports import SparkDriver, SparkQuestions, SparkView
 from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.machine import SlotPool
 
@@ -39,10 +39,10 @@ class SparkWatch:
                 log.debug("Spark does not answer", reason=str(error))
             await asyncio.sleep(interval)
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> SparkQuestions:
         pool = self._pool.state
         doubted = pool.doubted(self._clock.monotonic())
-        return Asked(
+        return SparkQuestions(
             doubted=doubted, leaving=pool.leaving(), cordoned=pool.to_cordon(), milestones=self._trace.missing()
         )
 

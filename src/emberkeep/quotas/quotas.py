@@ -17,7 +17,7 @@ FAILED_LOGINS_PER_SECOND: Final = 1 / 3
 
 
 @dataclass(frozen=True)
-class Limits:
+class CallerLimits:
     """What one identity may use, on average. 0: as much as it likes."""
 
     requests_per_second: int = 0
@@ -39,7 +39,7 @@ class Quotas:
     Daemons, drivers and anyone else who holds the cluster's own token have no quota.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: CallerLimits) -> None:
         self._limits = limits
         requests, uploads = limits.requests_per_second, limits.upload_bytes_per_second
         self._requests = Buckets(requests, requests * BURST_SECONDS) if requests else None

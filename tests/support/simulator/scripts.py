@@ -20,7 +20,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
-from emberkeep.jobmaster.ports import Application, Asked, SparkView
+from emberkeep.jobmaster.ports import Application, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -123,7 +123,7 @@ class SimSpark:
         self._changed = asyncio.Event()
         self.released = asyncio.Event()  # set when the script may continue after its await
 
-    async def view(self, asked: Asked) -> SparkView | None:
+    async def view(self, asked: SparkQuestions) -> SparkView | None:
         await asyncio.sleep(0.005)  # time of a call into the JVM
         self.cordoned = asked.cordoned & self.executors.keys()
         if self.application is None:

@@ -16,7 +16,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import EvacuatedDrivers
 from emberkeep.cli.application import main
 from emberkeep.cli.nodes import wait as node_wait
-from emberkeep.cli.nodes.wait import Look, Quiet
+from emberkeep.cli.nodes.wait import PlaceLook, Quiet
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest_task_managers
 from emberkeep.protocol.messages import ProcessState
@@ -253,7 +253,7 @@ OLD = 3600.0  # seconds for which a JobManager has led that knows everybody
 def looks(*seen: tuple[float, int, float, dict[str, int], int]) -> list[bool]:
     quiet = Quiet(0.0)
     return [
-        quiet.is_certain(Look(at, epoch, led, {TaskManagerId(name): beat for name, beat in there.items()}, left))
+        quiet.is_certain(PlaceLook(at, epoch, led, {TaskManagerId(name): beat for name, beat in there.items()}, left))
         for at, epoch, led, there, left in seen
     ]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emberkeep.base.identity import CLUSTER, Identity, Role
 from emberkeep.quotas.buckets import MOST_NAMES, Buckets
-from emberkeep.quotas.quotas import BURST_SECONDS, FAILED_LOGINS, REQUESTS_KEY, UPLOADS_KEY, Limits, Quotas
+from emberkeep.quotas.quotas import BURST_SECONDS, FAILED_LOGINS, REQUESTS_KEY, UPLOADS_KEY, CallerLimits, Quotas
 
 pytestmark = pytest.mark.req("SEC-16")
 
@@ -20,7 +20,7 @@ def passed(quotas: Quotas, identity: Identity, count: int, now: float = 0.0) -> 
 
 
 def test_an_identity_has_its_rate_and_a_burst_and_takes_nothing_from_others() -> None:
-    quotas = Quotas(Limits(requests_per_second=5))
+    quotas = Quotas(CallerLimits(requests_per_second=5))
     assert passed(quotas, ALICE, 1000) == 5 * BURST_SECONDS
     assert passed(quotas, BOB, 10) == 10
     assert passed(quotas, ALICE, 1000, now=1.0) == 5
@@ -31,12 +31,12 @@ def test_an_identity_has_its_rate_and_a_burst_and_takes_nothing_from_others() ->
 
 
 def test_the_tokens_of_the_cluster_and_limits_of_zero_have_no_quota() -> None:
-    assert passed(Quotas(Limits(requests_per_second=1)), CLUSTER, 1000) == 1000
-    assert passed(Quotas(Limits()), ALICE, 1000) == 1000
+    assert passed(Quotas(CallerLimits(requests_per_second=1)), CLUSTER, 1000) == 1000
+    assert passed(Quotas(CallerLimits()), ALICE, 1000) == 1000
 
 
 def test_after_a_large_upload_further_ones_wait_and_reading_does_not() -> None:
-    quotas = Quotas(Limits(upload_bytes_per_second=1000))
+    quotas = Quotas(CallerLimits(upload_bytes_per_second=1000))
     assert quotas.request(ALICE, 0.0, uploads=True) is None
     quotas.received(ALICE, 30_000, 0.0)
     excess = quotas.request(ALICE, 0.0, uploads=True)
@@ -48,7 +48,7 @@ def test_after_a_large_upload_further_ones_wait_and_reading_does_not() -> None:
 
 
 def test_failed_logins_are_counted_by_network() -> None:
-    quotas = Quotas(Limits())
+    quotas = Quotas(CallerLimits())
     waits = [quotas.failed_login(f"2001:db8::{n:x}", 0.0) for n in range(FAILED_LOGINS + 5)]
     assert [bool(wait) for wait in waits] == [False] * FAILED_LOGINS + [True] * 5
     assert quotas.failed_login("10.0.0.1", 0.0) == 0

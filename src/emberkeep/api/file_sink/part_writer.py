@@ -21,7 +21,7 @@ from emberkeep.api.file_sink.model import FileFormat, Limits, PartFile, Piece, S
 from emberkeep.api.file_sink.ports import Frames, SinkFiles
 from emberkeep.api.file_sink.rolling import (
     FIRST_GROWTH,
-    Take,
+    TakeAsPart,
     Work,
     due,
     grown,
@@ -226,7 +226,7 @@ class PartWriter:
         return state
 
     def _done(self, state: SinkState, work: Work) -> SinkState:
-        if isinstance(work, Take):
+        if isinstance(work, TakeAsPart):
             part = self._part((work.piece,), work.piece.path)
             return rolled(state, (work.piece,), (), (part,))
         paths = [f"{self._places.work}/{piece.path}" for piece in work.pieces]

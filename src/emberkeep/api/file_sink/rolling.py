@@ -16,7 +16,7 @@ _LARGE = 0.25  # share of the target size from which a piece becomes a part as i
 _KEPT = 0.8  # weight of the growth learned so far, when a part shows a different one
 
 
-class Take(msgspec.Struct, frozen=True, kw_only=True):
+class TakeAsPart(msgspec.Struct, frozen=True, kw_only=True):
     """Make this piece a part as it is."""
 
     piece: Piece
@@ -29,7 +29,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     is_part: bool
 
 
-Work = Take | Merge
+Work = TakeAsPart | Merge
 
 
 def due(
@@ -132,7 +132,7 @@ def _parts(pieces: Sequence[Piece], limits: Limits, growth: float, form: FileFor
     groups = [group for alike in _by_schema(small) for group in _packed(alike, limits, growth)]
     if not whole and len(large) + len(groups) > 1 and groups and not _is_large(groups[-1], limits, growth):
         groups.pop()
-    return [*(Take(piece=piece) for piece in large), *(_part(group, form) for group in groups)]
+    return [*(TakeAsPart(piece=piece) for piece in large), *(_part(group, form) for group in groups)]
 
 
 def _told_apart(
@@ -146,7 +146,7 @@ def _told_apart(
 
 def _part(group: tuple[Piece, ...], form: FileFormat) -> Work:
     if len(group) == 1 and form is FileFormat.PARQUET:
-        return Take(piece=group[0])
+        return TakeAsPart(piece=group[0])
     return Merge(pieces=group, is_part=True)
 
 

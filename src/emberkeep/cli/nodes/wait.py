@@ -19,7 +19,7 @@ _POLL = 0.5  # seconds
 
 
 @dataclass(frozen=True)
-class Look:
+class PlaceLook:
     """A JobManager's view of a place (a node or a task manager).
 
     ``at``: when it was read, in monotonic seconds. ``led``: for how many seconds this JobManager has been the leader.
@@ -49,7 +49,7 @@ class Quiet:
         self._missed_since = {"": now}  # when each was last seen; "": the start, until one is seen
         self._heartbeats: dict[TaskManagerId, int] = {}  # newest heartbeats at the first look with nothing left
 
-    def is_certain(self, look: Look) -> bool:
+    def is_certain(self, look: PlaceLook) -> bool:
         """True if nothing is left at the place. Pass each look once, in order."""
         if look.epoch != self._epoch:
             self._epoch = look.epoch
@@ -88,7 +88,7 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, 
     while True:
         there = await there_now(client, name, task_manager=task_manager)
         leader = await client.leadership()  # asked last, so this leader is no older than the one that listed them
-        look = Look(
+        look = PlaceLook(
             at=time.monotonic(),
             epoch=leader.epoch,
             led=(leader.now_ms - leader.started_ms) / 1000,

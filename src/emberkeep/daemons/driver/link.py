@@ -54,7 +54,7 @@ from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobmaster.lease import AttemptLease
-from emberkeep.jobmaster.ports import NO_TIMES, Application, Asked, FirstTimes, SparkView
+from emberkeep.jobmaster.ports import NO_TIMES, Application, FirstTimes, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.jobs.traces.recovery_trace import Milestone
@@ -87,7 +87,7 @@ class SparkBridge:
         self.runtime: DriverRuntime | None = None
         self.functions: UserFunctions | None = None  # the user's functions, once the driver is set up
 
-    async def view(self, asked: Asked) -> SparkView | None:
+    async def view(self, asked: SparkQuestions) -> SparkView | None:
         self._missing = asked.milestones
         if self.runtime is None or not self.runtime.application_up():
             return None

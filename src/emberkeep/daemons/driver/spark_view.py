@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from emberkeep.base.ids import ExecutorId
 from emberkeep.daemons.driver.first_times import first_times
-from emberkeep.jobmaster.ports import Asked, BlocksLeft, SparkView
+from emberkeep.jobmaster.ports import BlocksLeft, SparkQuestions, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.spark import model as spark_model
@@ -14,7 +14,7 @@ from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.executors import blocks as spark_blocks
 
 
-def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
+def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
     """Return the current state of Spark, see ``SparkDriver.view``. Calls into the JVM. Raises SparkUnavailable."""
     cordoned = frozenset(ExecutorId(executor) for executor in runtime.cordon(asked.cordoned))
     times = first_times(runtime, asked.milestones)

@@ -72,7 +72,7 @@ from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.ports import JobStore
 from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.quotas.quotas import Limits, Quotas
+from emberkeep.quotas.quotas import CallerLimits, Quotas
 from emberkeep.rest.application import build_application
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogKind
@@ -134,7 +134,7 @@ class JobManagerSettings:
     def guard(self, app: web.Application, policy: AccessPolicy) -> None:
         """Put the access checks and quotas before the routes of ``app``, and the audit log before these checks."""
         quotas = Quotas(
-            Limits(
+            CallerLimits(
                 requests_per_second=self.configuration[QUOTA_REQUESTS],
                 upload_bytes_per_second=self.configuration[QUOTA_UPLOADS],
             )

@@ -17,7 +17,7 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.http_calls import HttpCalls, Request
 from emberkeep.client.rest_client import RestClient
-from emberkeep.quotas.quotas import BURST_SECONDS, FAILED_LOGINS, Limits, Quotas
+from emberkeep.quotas.quotas import BURST_SECONDS, FAILED_LOGINS, CallerLimits, Quotas
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
 from tests.unit.rest.jobs.test_submission import body
 from tests.unit.rest.server import TOKEN, Site, running_site
@@ -35,7 +35,7 @@ OTHER = {"Authorization": "Bearer token-of-operator"}
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     gateway = FakeGateway()
     gateway.add(job_view(job_id(1), "etl"))
-    quotas = Quotas(Limits(requests_per_second=RATE, upload_bytes_per_second=1000))
+    quotas = Quotas(CallerLimits(requests_per_second=RATE, upload_bytes_per_second=1000))
     async with running_site(tmp_path, gateway, tokens=TokenPerRole(), quotas=quotas) as running:
         yield running
 
@@ -115,7 +115,7 @@ async def test_a_client_waits_as_it_is_told(site: Site) -> None:
 
 
 async def test_a_client_whose_wait_would_be_long_says_why(tmp_path: Path) -> None:
-    quotas = Quotas(Limits(upload_bytes_per_second=1))
+    quotas = Quotas(CallerLimits(upload_bytes_per_second=1))
     async with running_site(tmp_path, FakeGateway(), tokens=TokenPerRole(), quotas=quotas) as site:
         upload = await site.request(
             "POST", "/v1/jobs", data=b"x" * 500, headers={"Authorization": "Bearer token-of-submitter"}
