@@ -6,18 +6,14 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import shutil
-import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import structlog
 from aiohttp import web
 
-from emberkeep.adapters.blobs.client import BlobThreads
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.node_access import RPC_ROUTE
@@ -25,15 +21,12 @@ from emberkeep.adapters.http.offload import Offload
 from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
-from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
+from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.processes.log_retention import prune_logs
-from emberkeep.adapters.processes.supervisor import ProcessSupervisor
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
-    BLOB_DIRECTORY,
-    BLOB_RETENTION,
     BUILD_CLASS_ARCHIVE,
     CANCELLATION_TIMEOUT,
     CORES,
@@ -45,22 +38,15 @@ from emberkeep.base.configuration.options import (
     REST_ADDRESS,
     REST_PORT,
     SLOTS,
-    STANDBY_DRIVERS,
-    STANDBY_EXECUTORS,
     TASK_MANAGER_HOST,
     TASK_MANAGER_NODE,
-    TASK_MANAGER_PORT,
     TOKEN_FILE,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, Fatal
-from emberkeep.base.ids import InstanceId, TaskManagerId
-from emberkeep.base.processes.os_user import OsUser
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import InstanceId
 from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.base.system import System
-from emberkeep.base.tls.links import TlsLinks
-from emberkeep.blobs.ports import BlobAccess
-from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.leader_following import (
     follow_leader,
@@ -70,12 +56,10 @@ from emberkeep.daemons.leader_following import (
 )
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
+from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
 from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_class_archive
-from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode
-from emberkeep.daemons.taskmanager.run_as import JobUsers, job_users, open_working_directory
-from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, durable_states, state_gateway_link
+from emberkeep.daemons.taskmanager.holdings import Holdings, Site, node_usage, open_holdings
+from emberkeep.daemons.taskmanager.run_as import job_users, open_working_directory
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.protocol.transport import RpcService
@@ -84,13 +68,9 @@ from emberkeep.rest.logs.uploads import LogUploads
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
-from emberkeep.slots.standbys.events import DEFAULT_HEAP_MB, StandbyKind, StandbyProfile
-from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.distribution import spark_version
-from emberkeep.spark.java import JavaRuntime, find_java
-from emberkeep.taskmanager.libraries.archives import UnpackedArchives
-from emberkeep.taskmanager.libraries.cache import LibraryCache
-from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
+from emberkeep.spark.java import find_java
+from emberkeep.taskmanager.ports import TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 
 log = structlog.get_logger(__name__)
@@ -142,9 +122,9 @@ async def task_manager_process(
     tls = await asyncio.to_thread(open_tls, configuration, layout, configuration[TASK_MANAGER_HOST], founds=False)
     if tls is not None:
         services.start("certificate", tls.keep())
-    site = _Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links, users)
+    site = Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links, users)
     async with contextlib.AsyncExitStack() as stack:
-        holdings = await _holdings(site, lambda: service.job_manager, stack)
+        holdings = await open_holdings(site, lambda: service.job_manager, stack)
         service = await _service(site, holdings, stack)
         if configuration[BUILD_CLASS_ARCHIVE]:
             build = ArchiveBuild(java, place.directory)
@@ -160,92 +140,7 @@ async def task_manager_process(
                 await _leave(holdings)
 
 
-@dataclass(frozen=True)
-class _Site:
-    """The place and identity of a task manager, with its settings."""
-
-    system: System
-    configuration: Configuration
-    layout: StateLayout
-    services: Services
-    place: WorkingPlace
-    java: JavaRuntime
-    token: str
-    tls: TlsLinks | None
-    users: Mapping[str, OsUser]  # of jobs, by namespace
-
-    @property
-    def client_tls(self) -> ssl.SSLContext | None:
-        return None if self.tls is None else self.tls.client
-
-    @property
-    def host(self) -> str:
-        return self.configuration[TASK_MANAGER_HOST]
-
-    @property
-    def identity(self) -> TaskManagerId:
-        return self.place.task_manager
-
-    @property
-    def directory(self) -> WorkingDirectory:
-        return self.place.directory
-
-
-@dataclass(frozen=True)
-class _Holdings:
-    """The things that a task manager keeps on its node: a port, BLOBs, unpacked libraries, local state, processes."""
-
-    port: BoundPort
-    blobs: BlobLink
-    libraries: LibraryCache
-    gateway: StateGatewayLink | None
-    launcher: ProcessLauncher
-
-
-async def _holdings(site: _Site, server: Callable[[], str | None], stack: contextlib.AsyncExitStack) -> _Holdings:
-    """Open what the task manager keeps on its node. ``server`` returns the current address of the BLOB server."""
-    configuration, directory = site.configuration, site.directory
-    supervisor = _supervisor(directory, site.services, stack)
-    earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)
-    port = _bind(site.host, configuration[TASK_MANAGER_PORT], earlier)
-    stack.callback(port.close)
-    places = BlobPlaces(
-        Path(configuration[BLOB_DIRECTORY] or directory.blobs),
-        site.layout.ha_blobs,
-        server=server,
-        own_address=port.address,
-    )
-    blobs = await stack.enter_async_context(
-        blob_link(site.system, configuration, places, BlobThreads(site.token, tls=site.client_tls), site.services)
-    )
-    libraries = await _libraries(blobs.cache, site, stack)
-    users = JobUsers(site.users, site.token)
-    states = durable_states(configuration, site.layout, directory, users)
-    gateway = await stack.enter_async_context(
-        state_gateway_link(site.system, configuration, site.place, site.layout, site.services, states)
-    )
-    files = None if site.tls is None else site.tls.files
-    node = LaunchNode(
-        site.identity,
-        site.host,
-        directory,
-        site.layout.token_file,
-        site.java,
-        configuration,
-        files,
-        users,
-        site.layout,
-    )
-    return _Holdings(
-        port,
-        blobs,
-        libraries,
-        gateway,
-        ProcessLauncher(node, supervisor, libraries, gateway, _standby_pool(configuration)),
-    )
-
-
-async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExitStack) -> TaskManagerService:
+async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitStack) -> TaskManagerService:
     """Start the service, its port included, and return it."""
     configuration, directory, gateway = site.configuration, site.directory, holdings.gateway
     cache, uploads = holdings.blobs.cache, holdings.blobs.uploads
@@ -262,7 +157,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         rpc=rpc,
         launcher=holdings.launcher,
         store=SlotsFile(directory.slots_record),
-        usage=lambda: _usage(holdings, directory.root),
+        usage=lambda: node_usage(holdings, directory.root),
         logs=LogUploads(site.identity, info.instance, reader, uploads, site.system.clock),
         listeners=() if gateway is None else (gateway.upkeep,),
         local_state=gateway,
@@ -306,15 +201,7 @@ def _job_manager(configuration: Configuration) -> str:
     return configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}"
 
 
-def _standby_pool(configuration: Configuration) -> StandbyPool:
-    sizes = {
-        StandbyKind.DRIVER: configuration[STANDBY_DRIVERS],
-        StandbyKind.EXECUTOR: configuration[STANDBY_EXECUTORS],
-    }
-    return StandbyPool(sizes, {kind: StandbyProfile(kind, DEFAULT_HEAP_MB) for kind in sizes})
-
-
-async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float) -> None:
+async def _retire(service: TaskManagerService, holdings: Holdings, grace: float) -> None:
     try:
         async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
             await service.shutdown(grace)
@@ -326,24 +213,11 @@ async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float
         await asyncio.to_thread(holdings.gateway.upkeep.clear)
 
 
-async def _leave(holdings: _Holdings) -> None:
+async def _leave(holdings: Holdings) -> None:
     log.info("drivers and executors continue; the next task manager process here takes them over")
     await holdings.launcher.leave()
     await holdings.libraries.leave()
     await holdings.blobs.cache.leave()
-
-
-def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
-    """Bind the configured port. For port 0, try the previous process's port first: JobMasters know it. Raises Fatal."""
-    if configured == 0 and earlier is not None:
-        try:
-            return bind_port(host, earlier.port, port_option=TASK_MANAGER_PORT.key)
-        except Fatal as error:
-            log.warning(
-                "the port of the previous task manager process is unavailable; JobMasters will learn of another port",
-                reason=str(error),
-            )
-    return bind_port(host, configured, port_option=TASK_MANAGER_PORT.key)
 
 
 async def _announce(directory: WorkingDirectory, info: TaskManagerInfo, port: BoundPort) -> None:
@@ -352,37 +226,7 @@ async def _announce(directory: WorkingDirectory, info: TaskManagerInfo, port: Bo
     await asyncio.to_thread(write_agent_life, directory.agent_record, life)
 
 
-async def _libraries(blobs: BlobAccess, site: _Site, stack: contextlib.AsyncExitStack) -> LibraryCache:
-    directory = site.directory
-    libraries = LibraryCache(
-        blobs,
-        UnpackedArchives(directory.unpacked),
-        retention=site.configuration[BLOB_RETENTION],
-        of_users={
-            user: UnpackedArchives(directory.unpacked_for(user.name), user=user) for user in set(site.users.values())
-        },
-    )
-    await libraries.start()
-    stack.push_async_callback(libraries.close)
-    site.services.start("library cache", libraries.run())
-    return libraries
-
-
-def _supervisor(directory: WorkingDirectory, services: Services, stack: contextlib.AsyncExitStack) -> ProcessSupervisor:
-    supervisor = ProcessSupervisor(directory.processes)
-    watching = asyncio.create_task(supervisor.run(), name="process supervisor")
-
-    async def end() -> None:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
-        await supervisor.close()
-
-    stack.push_async_callback(end)
-    services.watch(watching)
-    return supervisor
-
-
-def _info(site: _Site, address: str, checkpoints: str) -> TaskManagerInfo:
+def _info(site: Site, address: str, checkpoints: str) -> TaskManagerInfo:
     configuration = site.configuration
     memory = configuration[MEMORY] or int(psutil.virtual_memory().total * _MEMORY_SHARE)
     cores = configuration[CORES] or os.cpu_count() or 1
@@ -400,18 +244,4 @@ def _info(site: _Site, address: str, checkpoints: str) -> TaskManagerInfo:
         java_major=site.java.major,
         started_ms=site.system.clock.now_ms(),
         checkpoints=checkpoints,
-    )
-
-
-def _usage(holdings: _Holdings, directory: Path) -> NodeUsage:
-    memory, gateway = psutil.virtual_memory(), holdings.gateway
-    ports = (holdings.port,) if gateway is None else (holdings.port, gateway.port)
-    return NodeUsage(
-        disk_free_mb=shutil.disk_usage(directory).free // _MIB,
-        memory_used_mb=(memory.total - memory.available) // _MIB,
-        cpu_percent=psutil.cpu_percent(),
-        blobs=holdings.blobs.cache.report(),
-        local_state=() if gateway is None else gateway.upkeep.jobs,
-        state_gateway=None if gateway is None else gateway.upkeep.report(),
-        connections_rejected=sum(sum(port.connections.rejections().values()) for port in ports),
     )
