@@ -23,6 +23,7 @@ from emberkeep import __version__
 from emberkeep.adapters.logging_setup import close_logs
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.daemons.driver.attempt import run_attempt
 from emberkeep.daemons.records.standby_messages import Begin, Ready, Take, Taken, encode, receive
 from emberkeep.spark.java import JavaRuntime, find_java
@@ -30,7 +31,6 @@ from emberkeep.spark.jvm.class_archive import default_directory, find_class_arch
 from emberkeep.spark.model import DriverSettings
 from emberkeep.spark.standby.driver_jvm import StandbyJvm, start_standby_jvm
 from emberkeep.spark.standby.native_calls import require_native_calls
-from emberkeep.spark.standby.priority import raise_to_normal
 
 # What scripts import: the modules of PySpark, and those that its DataFrames use for pandas and Python functions.
 _IMPORTED = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.streaming", "pandas", "pyarrow")

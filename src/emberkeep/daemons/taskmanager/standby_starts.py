@@ -16,6 +16,7 @@ from emberkeep import __version__
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.table import MARKER_VARIABLE, variable_of
 from emberkeep.base.errors import Fatal
+from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.daemons.records.standby_messages import (
     Begin,
     Ready,
@@ -41,7 +42,6 @@ from emberkeep.spark.standby.executor_jvm import (
     standby_shape,
 )
 from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS, differing_variables
-from emberkeep.spark.standby.priority import raise_to_normal
 
 _POLL_SECONDS = 0.1
 _JVM_SECONDS = 120.0  # until a JVM at idle priority has started

@@ -19,6 +19,7 @@ import structlog
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.files.hostile import remove_tree
+from emberkeep.base.processes.priority import can_be_raised, lower
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyProcess
 from emberkeep.daemons.taskmanager.standby_takes import StandbyTakes, TakeOver
 from emberkeep.slots.standbys.events import (
@@ -35,7 +36,6 @@ from emberkeep.slots.standbys.events import (
 )
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.errors import StandbyFailed
-from emberkeep.spark.standby.priority import can_be_raised, lower
 
 log = structlog.get_logger(__name__)
 

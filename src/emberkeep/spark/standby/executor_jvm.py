@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.spark.distribution import class_path
 from emberkeep.spark.errors import SparkInternalsMissing, StandbyFailed
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
@@ -29,7 +30,6 @@ from emberkeep.spark.jvm.executor_command import (
 from emberkeep.spark.standby.identity import COMMAND, LATE_OPTIONS, TEMPORARY, Identity
 from emberkeep.spark.standby.memory import release_memory
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
-from emberkeep.spark.standby.priority import raise_to_normal
 from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
 
 _GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"

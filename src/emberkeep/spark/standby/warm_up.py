@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from emberkeep.base.processes.priority import lower
 from emberkeep.spark.jvm.configuration import master_configuration
 from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
 from emberkeep.spark.jvm.link_security import authentication, encryption
 from emberkeep.spark.jvm.workload import ROUNDS, run_batch, run_streams
-from emberkeep.spark.standby.priority import lower
 from emberkeep.spark.standby.reflection import Reflection
 from emberkeep.spark.standby.reset import remember, reset
 

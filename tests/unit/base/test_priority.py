@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.spark.standby import priority
-from emberkeep.spark.standby.priority import can_be_raised, lower, raise_to_normal
+from emberkeep.base.processes import priority
+from emberkeep.base.processes.priority import can_be_raised, lower, raise_to_normal
 
 NICE = 1 << 23
 THREADS = """
