@@ -12,6 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
+from emberkeep.base.processes.priority import set_session_nice
+
 _PR_SET_PDEATHSIG = 1
 _LOWEST = 19
 _OWN = Path("/proc/self")
@@ -28,9 +30,7 @@ def give_way() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     with contextlib.suppress(OSError):
         (_OWN / "oom_score_adj").write_text("1000")
-    if os.getsid(0) == os.getpid():  # otherwise this would slow down whoever else shares the session
-        with contextlib.suppress(OSError):
-            (_OWN / "autogroup").write_text(str(_LOWEST))
+    set_session_nice(os.getpid(), _LOWEST)
 
 
 def end_with_parent(parent: int) -> None:
@@ -39,7 +39,16 @@ def end_with_parent(parent: int) -> None:
     ``parent`` is the pid with which this process was started. The thread counts that has started this process: if it
     ends before its process does, the signal comes then.
     """
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot bind this process to its parent")
+    _signal_at_end_of_parent(signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which has started this one, has ended")
+
+
+def outlive_parent() -> None:
+    """Undo ``end_with_parent``: this process continues when its parent ends."""
+    _signal_at_end_of_parent(0)
+
+
+def _signal_at_end_of_parent(number: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "cannot change what happens to this process when its parent ends")

@@ -33,7 +33,7 @@ def can_be_raised() -> bool:
 def lower(pid: int) -> None:
     """Run a process, and what it starts from now on, only while the machine has nothing else to do."""
     _change(pid, os.SCHED_IDLE)
-    _change_session(pid, _LOWEST_NICE)
+    set_session_nice(pid, _LOWEST_NICE)
 
 
 def raise_to_normal(pids: Iterable[int]) -> None:
@@ -42,13 +42,13 @@ def raise_to_normal(pids: Iterable[int]) -> None:
     A thread that an idle thread starts in the meantime is idle as well, so look until there is none.
     """
     for pid in pids:
-        _change_session(pid, 0)
+        set_session_nice(pid, 0)
         while _change(pid, os.SCHED_OTHER):
             pass
 
 
-def _change_session(pid: int, nice: int) -> None:
-    """Set the priority of the session that a process leads; do nothing for other processes."""
+def set_session_nice(pid: int, nice: int) -> None:
+    """Set the priority of the session that a process leads; leave a session with another leader as it is."""
     with contextlib.suppress(OSError):  # a kernel without such priorities
         if os.getsid(pid) == pid:
             Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")

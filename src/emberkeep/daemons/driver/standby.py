@@ -1,4 +1,4 @@
-"""A driver process that is started before its job: ``python -m emberkeep.daemons.driver.standby <directory> …``.
+"""A driver process that is started before its job: ``python -m emberkeep.daemons.driver.standby <pid> …``.
 
 It imports what drivers import, starts and warms a JVM, and waits for an order on its standard input. The order makes it
 the driver of one attempt: it gets that driver's environment and directory, and continues as other drivers begin. It
@@ -8,12 +8,10 @@ ends if its task manager ends before that.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import importlib
 import os
 import shlex
-import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -23,6 +21,7 @@ from emberkeep import __version__
 from emberkeep.adapters.logging_setup import close_logs
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.processes.background import end_with_parent, outlive_parent
 from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.daemons.driver.attempt import run_attempt
 from emberkeep.daemons.records.standby_messages import Begin, Ready, Take, Taken, encode, receive
@@ -34,20 +33,21 @@ from emberkeep.spark.standby.native_calls import require_native_calls
 
 # What scripts import: the modules of PySpark, and those that its DataFrames use for pandas and Python functions.
 _IMPORTED = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.streaming", "pandas", "pyarrow")
-_PR_SET_PDEATHSIG = 1
 EXIT_NOT_TAKEN = 0
 EXIT_FAILED = 1
 
 
 def main(arguments: list[str]) -> int:
-    """Prepare a standby. ``arguments``: its directory, its host, the heap in MiB, then Java options.
+    """Prepare a standby.
+
+    ``arguments``: the pid of its task manager, its directory, its host, the heap in MiB, then Java options.
 
     Return the exit code of the attempt, or of a standby that no job has taken.
     """
     channel = _own_channel()
-    _end_with_parent(signal.SIGKILL)
+    end_with_parent(int(arguments[0]))
     try:
-        jvm = _prepare(Path(arguments[0]), arguments[1], int(arguments[2]), arguments[3:])
+        jvm = _prepare(Path(arguments[1]), arguments[2], int(arguments[3]), arguments[4:])
     except EmberkeepError as error:
         sys.stderr.write(f"emberkeep: no standby driver: {error.message}\n")
         return EXIT_FAILED
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
         order = receive(channel)
         if not isinstance(order, Take):
             return EXIT_NOT_TAKEN  # the task manager has ended, or needs the memory
-        _end_with_parent(0)
+        outlive_parent()
         _become(order)
         raise_to_normal(pid for pid in (os.getpid(), jvm.pid) if pid is not None)
         channel.sendall(encode(Taken()))
@@ -72,11 +72,6 @@ def _own_channel() -> socket.socket:
     os.dup2(nothing, 0)
     os.close(nothing)
     return channel
-
-
-def _end_with_parent(number: int) -> None:
-    """Let the kernel send this signal to this process at the end of the task manager; 0: no signal."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _prepare(directory: Path, host: str, heap_mb: int, java_options: list[str]) -> StandbyJvm:

@@ -135,8 +135,8 @@ class StandbyDriver:
     def start_request(self) -> StartRequest:
         place = self._place
         argv = (sys.executable, "-P", "-m", "emberkeep.daemons.driver.standby")
-        arguments = (str(place.directory), place.host, str(self._profile.heap_mb), *self._profile.java_options)
-        return place.request((*argv, *arguments), self._environ, self._theirs.fileno())
+        arguments = (str(os.getpid()), str(place.directory), place.host, str(self._profile.heap_mb))
+        return place.request((*argv, *arguments, *self._profile.java_options), self._environ, self._theirs.fileno())
 
     async def warmed(self, pid: int) -> None:
         self._pid = pid
