@@ -32,16 +32,15 @@ from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
-from emberkeep.spark.standby.driver_jvm import warm
+from emberkeep.spark.jvm.gateway_connection import CONNECTION_VARIABLE, read_connection
 from emberkeep.spark.standby.executor_jvm import (
     StandbyExecutor,
-    connection_environment,
-    read_connection,
     shape_of,
     standby_command,
     standby_shape,
 )
 from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS, differing_variables
+from emberkeep.spark.standby.warming import warm
 
 _POLL_SECONDS = 0.1
 _JVM_SECONDS = 120.0  # until a JVM at idle priority has started
@@ -207,7 +206,7 @@ class StandbyExecutorProcess:
         temporary.mkdir(mode=0o700)
         archive = find_class_archive(self._place.java, default_directory(os.environ), os.environ)
         command = standby_command(self._shape, archive, temporary)
-        environ = {**self._environ, **connection_environment(self._connection_file)}
+        environ = {**self._environ, CONNECTION_VARIABLE: str(self._connection_file)}
         return self._place.request(tuple(command), environ, self._reading)
 
     async def warmed(self, pid: int) -> None:

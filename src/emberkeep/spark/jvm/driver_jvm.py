@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from emberkeep.spark.jvm.driver_command import (
     jvm_command,
     properties_file,
 )
+from emberkeep.spark.jvm.gateway_connection import CONNECTION_VARIABLE, Connection, read_connection
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 from emberkeep.spark.model import DriverSettings, JvmExit
 
@@ -96,11 +96,11 @@ def start_jvm(plan: JvmPlan, settings: DriverSettings, own_options: Sequence[str
     process = subprocess.Popen(
         [*_IGNORE_INTERRUPT, *command],
         stdin=subprocess.PIPE,
-        env={**jvm_environment(os.environ, plan, settings), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file)},
+        env={**jvm_environment(os.environ, plan, settings), CONNECTION_VARIABLE: str(connection_file)},
     )
     try:
-        port, secret = _await_gateway(process, connection_file, command)
-        return DriverJvm(process, _connect(port, secret, process))
+        connection = _await_gateway(process, connection_file, command)
+        return DriverJvm(process, _connect(connection, process))
     except BaseException:
         process.kill()
         process.wait()
@@ -135,8 +135,8 @@ def jvm_environment(environ: Mapping[str, str], plan: JvmPlan, settings: DriverS
     }
 
 
-def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[str]) -> tuple[int, str]:
-    """Return the gateway's port and secret. Wait, like PySpark, while the JVM runs: it may be downloading packages."""
+def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[str]) -> Connection:
+    """Return how to connect to the gateway. Wait, like PySpark, while the JVM runs: it may be downloading packages."""
     while not file.exists():
         code = process.poll()
         if code is not None:
@@ -146,18 +146,15 @@ def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[s
                 hint="see the JVM's messages above; a spark.driver setting or --packages may be wrong",
             )
         time.sleep(_POLL_SECONDS)
-    # Spark writes the file under another name and renames it, so it is complete as soon as it exists.
-    data = file.read_bytes()
-    port, length = struct.unpack_from(">ii", data)
-    return port, data[8 : 8 + length].decode()
+    return read_connection(file)
 
 
-def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
+def _connect(connection: Connection, process: subprocess.Popen[bytes]) -> Any:
     """Connect through PySpark, as it connects to a JVM that another process has started."""
     from pyspark import java_gateway
 
     original = _original_launch_gateway or java_gateway.launch_gateway
-    names = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    names = {"PYSPARK_GATEWAY_PORT": str(connection.port), "PYSPARK_GATEWAY_SECRET": connection.auth_token}
     os.environ.update(names)
     try:
         gateway = original()

@@ -15,6 +15,7 @@ from emberkeep.spark.executors.encrypting_python_daemon import MODULE as ENCRYPT
 from emberkeep.spark.executors.python_daemon import MODULE as PYTHON_DAEMON
 from emberkeep.spark.files.job_files import folder_links
 from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.jvm.gateway_connection import CONNECTION_VARIABLE
 from emberkeep.spark.jvm.link_security import FILE_ENCRYPTION
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 
@@ -25,7 +26,7 @@ LOG_OPTION = "-Dlog4j2.configurationFile="
 
 # Variables that must not leak into an executor from the process that starts it.
 _NOT_INHERITED = frozenset(
-    {"PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH"}
+    {"PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", CONNECTION_VARIABLE}
 )
 
 

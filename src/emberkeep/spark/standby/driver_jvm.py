@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import structlog
 
-from emberkeep.spark.errors import SparkInternalsMissing, StandbyFailed
+from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.jvm.driver_command import MAIN_CLASS, JvmPlan, jvm_command, plan_jvm
 from emberkeep.spark.jvm.driver_jvm import DriverJvm, jvm_environment, make_scratch, start_jvm
+from emberkeep.spark.jvm.gateway_connection import Connection
 from emberkeep.spark.model import DriverSettings
 from emberkeep.spark.standby.identity import COMMAND, LATE_OPTIONS, TEMPORARY, Identity
 from emberkeep.spark.standby.memory import release_memory
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
-from emberkeep.spark.standby.reflection import Reflection
+from emberkeep.spark.standby.reflection import Reflection, failures_of_py4j
 from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
+from emberkeep.spark.standby.warming import warm
 
 log = structlog.get_logger(__name__)
 
-WARM_UP_SECONDS = 900.0  # at idle priority, a warm-up of 30 s may take much longer
 _STOP_SECONDS = 5.0
 _TAKE_SECONDS = 5.0  # usually a tenth of a second
 _SUBMIT_TIME = "spark.app.submitTime"
@@ -70,18 +67,24 @@ class StandbyJvm:
 
     def _try_to_become(self, jvm: DriverJvm, plan: JvmPlan, settings: DriverSettings) -> str:
         """Give the JVM the job's identity; return why that failed, or "". A JVM that hangs is killed."""
-        from py4j.protocol import Py4JError
+        is_late = threading.Event()
 
-        watch = threading.Timer(_TAKE_SECONDS, jvm.kill)
+        def give_up() -> None:
+            is_late.set()
+            jvm.kill()
+
+        watch = threading.Timer(_TAKE_SECONDS, give_up)
         watch.daemon = True
         watch.start()
         try:
-            self._become(jvm, plan, settings)
-        except (SparkInternalsMissing, Py4JError, OSError) as error:
+            with failures_of_py4j():
+                self._become(jvm, plan, settings)
+        except (SparkInternalsMissing, OSError) as error:
             return f"its warm JVM has failed: {error}"
         finally:
             watch.cancel()
-        return ""
+            watch.join()  # it may have begun to kill the JVM
+        return "its warm JVM answered too late" if is_late.is_set() else ""
 
     def _become(self, jvm: DriverJvm, plan: JvmPlan, settings: DriverSettings) -> None:
         make_scratch(settings)
@@ -106,7 +109,8 @@ def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
     plan = plan_jvm({}, settings, os.environ)
     jvm = start_jvm(plan, settings, (*NATIVE_OPTIONS, *LATE_OPTIONS))
     try:
-        warm(jvm.gateway.gateway_parameters, warm_up, os.environ)
+        parameters = jvm.gateway.gateway_parameters
+        warm(Connection(parameters.port, parameters.auth_token), warm_up, os.environ)
         forget_objects(jvm.gateway)
         standby = StandbyJvm(jvm, plan)
         release_memory(standby.reflection)
@@ -114,39 +118,6 @@ def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
         jvm.stop(_STOP_SECONDS)
         raise
     return standby
-
-
-def warm(parameters: Any, directory: Path, environ: Mapping[str, str]) -> None:
-    """Warm the JVM at py4j's ``parameters`` from a process of its own, with its files in ``directory``.
-
-    Raises StandbyFailed, OSError.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "emberkeep.spark.standby.warm_up", str(directory)],
-            env={
-                **environ,
-                "PYSPARK_GATEWAY_PORT": str(parameters.port),
-                "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
-                "PYSPARK_PYTHON": sys.executable,
-            },
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            timeout=WARM_UP_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise StandbyFailed(f"the warm-up took longer than {WARM_UP_SECONDS:.0f} s") from error
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    if done.returncode != 0:
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it printed nothing")
-        raise StandbyFailed(f"the warm-up ended with exit code {done.returncode}: {last}")
 
 
 def _of_java(plan: JvmPlan, settings: DriverSettings) -> dict[str, str]:

@@ -7,16 +7,13 @@ gateway closes. Until then, the JVM ends with its standard input, whose other en
 
 from __future__ import annotations
 
-import contextlib
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.spark.distribution import class_path
-from emberkeep.spark.errors import SparkInternalsMissing, StandbyFailed
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
 from emberkeep.spark.jvm.executor_command import (
     BACKEND_CLASS,
@@ -27,13 +24,14 @@ from emberkeep.spark.jvm.executor_command import (
     backend_arguments,
     backend_options,
 )
+from emberkeep.spark.jvm.gateway_connection import Connection
 from emberkeep.spark.standby.identity import COMMAND, LATE_OPTIONS, TEMPORARY, Identity
 from emberkeep.spark.standby.memory import release_memory
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
+from emberkeep.spark.standby.reflection import failures_of_py4j
 from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
 
 _GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
-_CONNECTION_VARIABLE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _LATE_OPTION = "-Dspark."  # Spark reads these properties when the backend starts
 _FIXED_OPTIONS = ("-Djava.net.preferIPv6Addresses=false", f"{LOG_OPTION}{LOG_CONFIGURATION}")
 _LOOPBACK = "127.0.0.1"
@@ -100,29 +98,6 @@ def standby_command(shape: ExecutorShape, archive: Path | None, temporary_dir: P
     ]
 
 
-def connection_environment(file: Path) -> dict[str, str]:
-    """Return the variable that makes a standby JVM write how to connect to it into ``file``."""
-    return {_CONNECTION_VARIABLE: str(file)}
-
-
-@dataclass(frozen=True)
-class Connection:
-    """How py4j connects to a standby JVM."""
-
-    port: int
-    auth_token: str
-
-
-def read_connection(file: Path) -> Connection:
-    """Return how to connect; the file is complete once it exists. Raises OSError, StandbyFailed."""
-    data = file.read_bytes()
-    try:
-        port, length = struct.unpack_from(">ii", data)
-        return Connection(port, data[8 : 8 + length].decode())
-    except (struct.error, UnicodeDecodeError) as error:
-        raise StandbyFailed(f"{file} does not say how to connect to a standby JVM: {error}") from error
-
-
 class StandbyExecutor:
     """A warmed executor JVM that no job has taken. Methods block, and raise SparkInternalsMissing."""
 
@@ -134,14 +109,14 @@ class StandbyExecutor:
         )
         self._gateway: Any = ClientServer(parameters, PythonParameters(port=0, eager_load=False))
         self._pid = pid
-        with _failures_of_py4j():
+        with failures_of_py4j():
             forget_objects(self._gateway)
             self._identity = Identity(self._gateway)
             release_memory(self._identity.reflection)
 
     def become(self, launch: ExecutorLaunch, environ: Mapping[str, str]) -> None:
         """Start the executor. ``environ``: all variables of its process. The JVM is not a standby any more."""
-        with _failures_of_py4j():
+        with failures_of_py4j():
             self._become(launch, environ)
 
     def _become(self, launch: ExecutorLaunch, environ: Mapping[str, str]) -> None:
@@ -179,15 +154,3 @@ class StandbyExecutor:
         bound = handles.insertArguments(handle, 0, reflection.array(java.Object, [texts]))
         runnable = java.invoke.MethodHandleProxies.asInterfaceInstance(reflection.load("java.lang.Runnable"), bound)
         java.Thread(runnable, "main").start()
-
-
-@contextlib.contextmanager
-def _failures_of_py4j() -> Iterator[None]:
-    """Raise SparkInternalsMissing where py4j fails, as it does when the JVM ends, or cannot encode a text."""
-    from py4j.protocol import Py4JError
-
-    try:
-        yield
-    except (Py4JError, UnicodeEncodeError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise SparkInternalsMissing(f"a standby JVM cannot be used: {reason}") from error

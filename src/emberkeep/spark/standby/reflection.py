@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
@@ -86,3 +87,15 @@ def _attempt(what: str, action: Any) -> Any:
             f"cannot use {what} of a standby JVM: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             hint="Emberkeep works with PySpark 4.3; jobs start without standby processes on other versions",
         ) from error
+
+
+@contextlib.contextmanager
+def failures_of_py4j() -> Iterator[None]:
+    """Raise SparkInternalsMissing where py4j fails, as it does when the JVM ends, or cannot encode a text."""
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (Py4JError, UnicodeEncodeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise SparkInternalsMissing(f"a standby JVM cannot be used: {reason}") from error

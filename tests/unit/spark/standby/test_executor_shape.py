@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.standby.executor_jvm import (
-    Connection,
     job_options,
-    read_connection,
     shape_of,
     standby_command,
     standby_shape,
@@ -81,22 +77,3 @@ def test_no_secret_and_no_setting_of_a_job_is_on_the_command_line() -> None:
     assert command[0] == "/java/bin/java"
     assert {"-Xmx768m", "-Xss4m", IPV4, "-Djava.io.tmpdir=/temporary"} <= set(command)
     assert not any(word.startswith("-Dspark.") for word in command)
-
-
-def test_the_connection_is_read_as_java_writes_it(tmp_path: Path) -> None:
-    file = tmp_path / "gateway"
-    file.write_bytes(struct.pack(">ii", 40001, 5) + b"token")
-    assert read_connection(file) == Connection(40001, "token")
-
-
-@pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack(">ii", 1, 1) + b"\xff"])
-def test_a_damaged_connection_is_a_failed_standby(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "gateway"
-    file.write_bytes(content)
-    with pytest.raises(StandbyFailed, match=str(file)):
-        read_connection(file)
-
-
-def test_an_absent_connection_is_an_error_of_the_system(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_connection(tmp_path / "gateway")

@@ -1,0 +1,47 @@
+"""Starts the process that warms a standby JVM, and waits for its end."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from emberkeep.spark.errors import StandbyFailed
+from emberkeep.spark.jvm.gateway_connection import Connection
+
+WARM_UP_SECONDS = 900.0  # at idle priority, a warm-up of 30 s may take much longer
+
+
+def warm(connection: Connection, directory: Path, environ: Mapping[str, str]) -> None:
+    """Warm the JVM at this connection from a process of its own, with its files in ``directory``.
+
+    Raises StandbyFailed, OSError.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "emberkeep.spark.standby.warm_up", str(directory)],
+            env={
+                **environ,
+                "PYSPARK_GATEWAY_PORT": str(connection.port),
+                "PYSPARK_GATEWAY_SECRET": connection.auth_token,
+                "PYSPARK_PYTHON": sys.executable,
+            },
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=WARM_UP_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StandbyFailed(f"the warm-up took longer than {WARM_UP_SECONDS:.0f} s") from error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    if done.returncode != 0:
+        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it printed nothing")
+        raise StandbyFailed(f"the warm-up ended with exit code {done.returncode}: {last}")
