@@ -6,7 +6,7 @@ needs does not reach jobs by accident.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -15,6 +15,7 @@ from emberkeep.base.configuration.options import JOB_ENVIRONMENT, ZOOKEEPER_AUTH
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.private import read_private
+from emberkeep.base.processes.variable_names import matches
 
 log = structlog.get_logger(__name__)
 
@@ -44,17 +45,10 @@ def inherited_environment(environ: Mapping[str, str], configuration: Configurati
     return {
         name: value
         for name, value in environ.items()
-        if _matches(name, (*INHERITED, *added))
+        if matches(name, (*INHERITED, *added))
         and not name.startswith(_PRIVATE_PREFIX)
         and not any(secret in value for secret in secrets)
     }
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(
-        name.startswith(pattern.removesuffix(EVERYTHING)) if pattern.endswith(EVERYTHING) else name == pattern
-        for pattern in patterns
-    )
 
 
 def _secrets(configuration: Configuration) -> tuple[str, ...]:
