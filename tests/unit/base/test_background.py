@@ -72,7 +72,7 @@ def test_it_leaves_others_in_its_session_their_priority() -> None:
 
 
 def test_it_is_asked_to_end_when_its_parent_has_ended() -> None:
-    done = python(PARENT, CHILD)
+    done = python(PARENT, CHILD, own_session=True)  # supervisors reap orphans of other sessions only
     assert (done.stdout, done.stderr) == ("bound\n", "told to end\n")
 
 

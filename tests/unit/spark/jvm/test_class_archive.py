@@ -5,6 +5,8 @@ And what their builds leave: an archive, or nothing.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -220,3 +222,5 @@ def until_gone(pid: int) -> None:
     """Wait for the end of a killed process, which is not our child."""
     while (stat := read_stat(pid)) is not None and not stat.is_dead:
         time.sleep(0.01)
+    with contextlib.suppress(ChildProcessError):  # where this process adopts orphans, it is ours to reap after all
+        os.waitpid(pid, 0)
