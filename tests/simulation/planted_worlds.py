@@ -82,7 +82,8 @@ def told(story: Story, number: int, **plan: int) -> tuple[str, ...]:
 
 
 # Delays between the attempts of a stream that always fails: as configured for the simulation, less the jitter of 10 %.
-LEAST_DELAYS = tuple(0.9 * min(5.0, 1.0 * 1.5**failures) for failures in range(8))
+# The first restart has no delay.
+LEAST_DELAYS = (0.0, *(0.9 * min(5.0, 1.0 * 1.5**failures) for failures in range(7)))
 
 
 def failing_forever(number: int) -> tuple[str, ...]:
@@ -111,6 +112,25 @@ def failing_forever(number: int) -> tuple[str, ...]:
         await run.end_everything()
 
     return told(story, number, task_managers=2)
+
+
+def unrecorded_ends(number: int) -> tuple[str, ...]:
+    """Scripts end while the leader cannot reach the store. Their executors end late, and a new job comes at once."""
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        jobs = [cluster.submit(f"batch-{each}", Script(seconds=5.0, executors=2)) for each in range(4)]
+        for job in jobs:
+            await running(run, job, number=1, executors=2)
+        cluster.store.lose()
+        await wait_for(run, lambda: len(drivers(run)) < len(jobs), "a driver has ended")
+        cluster.store.away_since = None
+        for each in range(2):
+            cluster.submit(f"next-{each}", Script(seconds=1.0, executors=1))
+        await run.settle()
+        await run.end_everything()
+
+    return told(story, number, task_managers=1, slots=10, driver_places=6, cores=20, memory_mb=60_000, slow_ends=1)
 
 
 def room_for_all(number: int) -> tuple[str, ...]:

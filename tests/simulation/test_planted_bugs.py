@@ -37,7 +37,7 @@ from emberkeep.slots.table.attempts import Attempts
 from emberkeep.slots.table.fences import Fences
 from emberkeep.slots.table.machine import SlotTable
 from emberkeep.slots.table.slot_release import SlotRelease
-from tests.simulation.planted_worlds import asked_to_stop
+from tests.simulation.planted_worlds import asked_to_stop, unrecorded_ends
 from tests.simulation.plants import Plant, answering, check, returning
 from tests.support.fakes import MemoryJobStore
 
@@ -110,7 +110,7 @@ def never_free(_: Callable[..., Any]) -> Callable[..., Any]:
 def without_replacement(original: Callable[..., Any]) -> Callable[..., Any]:
     def executor_ended(self: Replacements, now: float, *, failure: bool) -> None:
         original(self, now, failure=failure)
-        self.pauses[-1] = float("inf")
+        self.pauses.append(float("inf"))
 
     return executor_ended
 
@@ -254,7 +254,7 @@ PLANTS = {
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
     ),
     "a task manager forgets the end of a driver whose attempt is over": Plant(
-        Attempts, "attempts_over", forget_what_is_over, ("m",), "storeless"
+        Attempts, "attempts_over", forget_what_is_over, ("m",), unrecorded_ends
     ),
     "the end of a script is acknowledged before it is stored": Plant(
         JobMasterReports, "report_outcome", acknowledge_at_once, ("m",), "storeless"
