@@ -18,7 +18,7 @@ from emberkeep.client.rest_client import RestClient
 
 NODES = ("127.0.0.2", "127.0.0.3")
 _WARM_SECONDS = 900.0
-_READY, _TAKEN, _LEFT = "a standby process is ready", "a job took a standby process", "ending a standby process"
+_READY, _TAKEN, _ENDED = "a standby process is ready", "a job took a standby process", "ending a standby process"
 _PATIENCE = 30.0
 
 
@@ -40,13 +40,7 @@ class BenchCluster:
 
     def _ready(self) -> int:
         """Return how many standby processes can be taken, as the task managers' logs have it."""
-        counts = dict.fromkeys((_READY, _TAKEN, _LEFT), 0)
-        for log in self.state.glob("taskmanagers/*/logs/taskmanager.log"):
-            for line in log.read_text(encoding="utf-8").splitlines():
-                event = json.loads(line).get("event") if line.startswith("{") else None
-                if event in counts:
-                    counts[event] += 1
-        return counts[_READY] - counts[_TAKEN] - counts[_LEFT]
+        return sum(len(_ready_in(log)) for log in self.state.glob("taskmanagers/*/logs/taskmanager.log"))
 
     def driver_pid(self, job: str) -> int | None:
         """Return the pid of a job's driver; None while it has none."""
@@ -62,6 +56,20 @@ class BenchCluster:
         return asyncio.run(ask())
 
 
+def _ready_in(log: Path) -> dict[str, int]:
+    """Return the pids of one task manager's ready standby processes, by their ids."""
+    ready: dict[str, int] = {}
+    for line in log.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line) if line.startswith("{") else {}
+        if entry.get("event") == _READY:
+            ready[entry["standby"]] = entry["pid"]
+        elif entry.get("event") == _TAKEN:
+            ready = {standby: pid for standby, pid in ready.items() if pid != entry["pid"]}
+        elif entry.get("event") == _ENDED:
+            ready.pop(entry["standby"], None)
+    return ready
+
+
 @contextmanager
 def bench_cluster(directory: Path, environment: dict[str, str], standbys: int, *options: str) -> Iterator[BenchCluster]:
     """Run a cluster that keeps ``standbys`` processes of each kind on each node."""
@@ -69,5 +77,6 @@ def bench_cluster(directory: Path, environment: dict[str, str], standbys: int, *
         *("-D", f"taskmanager.standby.drivers={standbys}"),
         *("-D", f"taskmanager.standby.executors={standbys}"),
     ]
+    directory.mkdir()
     with emberkeep_cluster(directory, NODES, environment, *words, *options, slots=2) as where:
         yield BenchCluster(directory, where, standbys)
