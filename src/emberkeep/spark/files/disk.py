@@ -5,18 +5,19 @@ A checkpoint has thousands of small files, and one call into the JVM takes longe
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.manifest import SavepointFile
 
 _BUFFER = 1 << 20  # bytes
+_LARGE = 1 << 20  # bytes; the disk writes such a file while others are copied
 _FILE_URI = re.compile(r"file:(?://)?(/(?!/).*)", re.DOTALL)
 
 
@@ -31,23 +32,69 @@ def path_on_disk(location: str, *, paths_are_local: bool) -> str | None:
     return found.group(1) if found else None
 
 
-def copy_on_disk(source: str, target: str, *, lasting: bool) -> SavepointFile:
+def make_private_directory(path: str) -> None:
+    """Create a directory that only its owner can use, unless it exists. Raises OSError."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        Path(path).mkdir(mode=0o700)
+    except FileExistsError:
+        if not Path(path).is_dir():
+            raise
+
+
+def copy_on_disk(source: str, target: str) -> SavepointFile:
     """Copy a file, replacing ``target``. The checksum covers the bytes that were read.
 
-    ``lasting``: sync the file before this returns; the caller must sync the directory. Raises OSError if ``source``
-    cannot be opened, Fatal if reading or writing fails later.
+    A large file is synced. To make small ones durable, the caller syncs the file system once for all of them. Raises
+    OSError if ``source`` cannot be opened, Fatal if reading or writing fails later.
     """
     digest, size = hashlib.sha256(), 0
-    with Path(source).open("rb", buffering=0) as reading, _errors_of(target):
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        with Path(target).open("wb", buffering=0) as writing:
+    reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with _errors_of(target):
+            writing = _create(target)
+        try:
             while data := _read(reading, source):
                 digest.update(data)
                 size += len(data)
-                _write(writing.fileno(), data)
-            if lasting:
-                os.fsync(writing.fileno())
+                with _errors_of(target):
+                    _write(writing, data)
+            if size >= _LARGE:
+                with _errors_of(target):
+                    os.fsync(writing)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
     return SavepointFile(path=target, size=size, sha256=digest.hexdigest())
+
+
+def sync_file_system(directory: str) -> bool:
+    """Make everything written to the file system of ``directory`` durable. Raises OSError.
+
+    Return False, without doing anything, where the system cannot do this or does not report errors: not Linux, or a
+    kernel before 5.8.
+    """
+    if not _REPORTS_ERRORS:
+        return False
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), directory)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def sync_each(paths: Iterable[str]) -> None:
+    """Make files and directories durable, one after the other. Raises OSError."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def check_on_disk(path: str) -> SavepointFile:
@@ -55,6 +102,18 @@ def check_on_disk(path: str) -> SavepointFile:
     with Path(path).open("rb", buffering=0) as reading:
         digest = hashlib.file_digest(reading, "sha256")
         return SavepointFile(path=path, size=reading.tell(), sha256=digest.hexdigest())
+
+
+def paths_to_sync(root: str, files: Iterable[str]) -> list[str]:
+    """Return these files, the directories between them and ``root``, ``root`` and its parent: the innermost first."""
+    directories = {root, root.rpartition("/")[0] or "/"}
+    paths = list(files)
+    for file in paths:
+        below = file.rpartition("/")[0]
+        while len(below) > len(root) and below not in directories:
+            directories.add(below)
+            below = below.rpartition("/")[0]
+    return [*paths, *sorted(directories, key=len, reverse=True)]
 
 
 @contextmanager
@@ -65,12 +124,30 @@ def _errors_of(path: str) -> Iterator[None]:
         raise Fatal(f"{path}: {error.strerror or error}", hint="check the file system: space, permissions") from error
 
 
-def _read(file: FileIO, path: str) -> bytes:
+def _create(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, flags, 0o666)
+
+
+def _read(file: int, path: str) -> bytes:
     with _errors_of(path):
-        return file.read(_BUFFER)
+        return os.read(file, _BUFFER)
 
 
 def _write(file: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(file, left) :]
+
+
+def _kernel_reports_errors(system: str, release: str) -> bool:
+    """Return whether ``syncfs`` of this kernel returns the errors of earlier writes."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return system == "Linux" and numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 8)
+
+
+_REPORTS_ERRORS = _kernel_reports_errors(os.uname().sysname, os.uname().release)

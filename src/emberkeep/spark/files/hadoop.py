@@ -1,8 +1,8 @@
 """Files of checkpoints and savepoints, on any file system that Hadoop in the driver's JVM can access.
 
 Files are copied inside the JVM or, if source and target are on this node's disks, without it. On the local file system,
-``write`` and ``copy`` sync the file. ``write`` also syncs its directory; ``sync_tree`` does so for copies. Log entries
-are not synced, like Spark's own. On other file systems, a file counts as durable once it is closed.
+``write`` syncs the file and its directory, and ``sync_copies`` makes copies durable. Log entries are not synced, like
+Spark's own. On other file systems, a file counts as durable once it is closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ import msgspec
 
 from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.lifecycle.manifest import SavepointFile, described
-from emberkeep.spark.files.disk import check_on_disk, copy_on_disk, path_on_disk
+from emberkeep.spark.files.disk import (
+    check_on_disk,
+    copy_on_disk,
+    make_private_directory,
+    path_on_disk,
+    paths_to_sync,
+    sync_each,
+    sync_file_system,
+)
 
 _BUFFER = 1 << 17  # bytes
 
@@ -156,34 +164,31 @@ class HadoopFiles:
             self._sync_directories(system, [path.getParent()])
         return described(location, data)
 
-    def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
+    def copy(self, source: str, target: str) -> SavepointFile:
         """Copy a file to ``target``, replacing an existing one. The result's path is ``target``.
 
-        The checksum covers the bytes that were read. If ``lasting`` is false, the copy is not synced: a power loss may
-        remove it.
+        The checksum covers the bytes that were read. A power loss may remove the copy until ``sync_copies``.
         """
         read, written = self.path_on_disk(source), self.path_on_disk(target)
         with _translated(source):
             if read is not None and written is not None:
-                return msgspec.structs.replace(copy_on_disk(read, written, lasting=lasting), path=target)
+                return msgspec.structs.replace(copy_on_disk(read, written), path=target)
             source_path, source_system = self._reach(source)
             digest = self._digest.getInstance("SHA-256")
             reading = self._digest_stream(source_system.open(source_path), digest)
             try:
-                size = self._write_all(reading, target, lasting=lasting)
+                size = self._write_all(reading, target)
             finally:
                 reading.close()
             return SavepointFile(path=target, size=size, sha256=bytes(digest.digest()).hex())
 
-    def _write_all(self, reading: Any, target: str, *, lasting: bool) -> int:
+    def _write_all(self, reading: Any, target: str) -> int:
         with _translated(target):
             path, system = self._reach(target)
             writing = system.create(path, True)
             try:
                 self._io.copyBytes(reading, writing, _BUFFER, False)
                 size = int(writing.getPos())
-                if lasting:
-                    self._sync(system, writing)
             finally:
                 writing.close()
             return size
@@ -205,9 +210,13 @@ class HadoopFiles:
             return SavepointFile(path=location, size=size, sha256=bytes(digest.digest()).hex())
 
     def make_directories(self, directories: Iterable[str]) -> None:
-        """Create directories that only their owner can use, with missing parents as Hadoop creates them."""
+        """Create directories that only their owner can use. Missing parents get the usual permissions."""
         for directory in directories:
+            on_disk = self.path_on_disk(directory)
             with _translated(directory):
+                if on_disk is not None:
+                    make_private_directory(on_disk)  # Hadoop starts a process for the permissions of each
+                    continue
                 path, system = self._reach(directory)
                 if not self._make(system, path):
                     raise Fatal(f"cannot create directory {directory}", hint="check the permissions there")
@@ -216,18 +225,14 @@ class HadoopFiles:
         """Hadoop's default is a directory that all users can read, whatever the umask of this process is."""
         return bool(system.mkdirs(path, self._private))
 
-    def sync_tree(self, root: str, directories: Iterable[str]) -> None:
-        """Make these directories below ``root``, and their entries, survive a power loss."""
-        found = {root, root.rpartition("/")[0]}
-        for directory in directories:
-            below = directory
-            while len(below) > len(root) and below not in found:
-                found.add(below)
-                below = below.rpartition("/")[0]
-        for directory in sorted(found, key=len, reverse=True):
-            with _translated(directory):
-                path, system = self._reach(directory)
-                self._sync_directories(system, [path])
+    def sync_copies(self, root: str, files: Iterable[str]) -> None:
+        """Make copies at these locations below ``root``, and the directories in between, survive a power loss."""
+        directory = self.path_on_disk(root)
+        if directory is None:
+            return
+        with _translated(root):
+            if not sync_file_system(directory):
+                sync_each(paths_to_sync(directory, [self.path_on_disk(file) or file for file in files]))
 
     def delete(self, location: str) -> None:
         """Delete a file, or a directory with its content; do nothing if it does not exist."""

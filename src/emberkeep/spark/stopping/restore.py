@@ -268,8 +268,7 @@ class Restore:
         self._write(files, location, msgspec.structs.replace(done, complete=False))
         prefix = query_directory(done.key) + "/"
         targets = [f"{location}/{file.path.removeprefix(prefix)}" for file in wanted]
-        directories = sorted({target.rpartition("/")[0] for target in targets})
-        files.make_directories(directories)
+        files.make_directories(sorted({target.rpartition("/")[0] for target in targets}))
 
         def fetch(name: str, target: str) -> SavepointFile:
             self._may_commit()
@@ -279,7 +278,7 @@ class Restore:
             copied = threads.map(fetch, [file.path for file in wanted], targets)
             for file, there in zip(wanted, copied, strict=True):
                 self._compare(file, there)
-        files.sync_tree(location, directories)
+        files.sync_copies(location, targets)
         log.info("restored", location=location, savepoint=self._savepoint, query=done.key, files=len(wanted))
 
     def _write(self, files: HadoopFiles, location: str, record: RestoredCheckpoint) -> None:

@@ -89,7 +89,7 @@ class DirectoryStorage:
         return _named(name, self._files.write(self._at(name), data))
 
     def seal(self, names: Iterable[str]) -> None:
-        self._files.sync_tree(self._root, self._directories(names))
+        self._files.sync_copies(self._root, map(self._at, names))
 
     def read(self, name: str) -> bytes:
         return self._files.read_bytes(self._at(name))
@@ -124,7 +124,7 @@ class ObjectStorage:
 
     def save(self, source: str, name: str) -> SavepointFile:
         with self._staged() as file:
-            saved = self._files.copy(source, f"file:{file}", lasting=False)
+            saved = self._files.copy(source, f"file:{file}")
             self._objects.put(name, file)
         return _named(name, saved)
 

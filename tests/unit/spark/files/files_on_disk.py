@@ -44,8 +44,7 @@ class FilesOnDisk:
         Path(location).write_bytes(data)
         return described(location, data)
 
-    def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
-        del lasting
+    def copy(self, source: str, target: str) -> SavepointFile:
         return self.write(target, self.read_bytes(source))
 
     def check(self, location: str) -> SavepointFile:
@@ -58,7 +57,7 @@ class FilesOnDisk:
     def path_on_disk(self, location: str) -> str | None:
         return location if location.startswith("/") else None
 
-    def sync_tree(self, root: str, directories: Iterable[str]) -> None:
+    def sync_copies(self, root: str, files: Iterable[str]) -> None:
         pass
 
     def delete(self, location: str) -> None:

@@ -19,8 +19,7 @@ from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage, ObjectS
 class LocalCopies:
     """Of Hadoop's files what is needed here."""
 
-    def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
-        del lasting
+    def copy(self, source: str, target: str) -> SavepointFile:
         shutil.copyfile(source.removeprefix("file:"), target.removeprefix("file:"))
         return described(target, Path(target.removeprefix("file:")).read_bytes())
 
