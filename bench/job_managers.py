@@ -38,11 +38,9 @@ class Member:
 
 
 class JobManagers:
-    """Use as ``async with``: the ZooKeeper runs then, and nobody leads before ``add``. ``definitions``: settings that
-    are not the default ones."""
+    """Use as ``async with``: the ZooKeeper runs then, and nobody leads before ``add``."""
 
-    def __init__(self, directory: Path, definitions: tuple[str, ...] = ()) -> None:
-        self._own_definitions = definitions
+    def __init__(self, directory: Path) -> None:
         self.members: list[Member] = []
         self._directory = directory
         (self._zookeeper,) = plan_ensemble(directory / "zookeeper", 1)
@@ -113,5 +111,4 @@ class JobManagers:
             "high-availability.type=zookeeper",
             f"high-availability.zookeeper.quorum={quorum_of((self._zookeeper,))}",
             "security.encryption=none",  # as the stub nodes
-            *self._own_definitions,
         ]

@@ -409,7 +409,7 @@ ZOOKEEPER_ROOT = define(
 ZOOKEEPER_SESSION_TIMEOUT = define(
     Option(
         "high-availability.zookeeper.client.session-timeout",
-        10.0,
+        4.0,
         duration,
         "duration",
         "Silence after which ZooKeeper ends a leader's session. The servers limit it to between 2 and 20 of "
