@@ -121,6 +121,15 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
     fenced: int = 0  # refused requests of attempts that are over
 
 
+class StandbyReport(Message, frozen=True, kw_only=True):
+    """How many standby processes a TaskManager has ready, and how many it keeps when all are."""
+
+    drivers: int
+    drivers_kept: int
+    executors: int
+    executors_kept: int
+
+
 class TaskManagerReport(Message, frozen=True, kw_only=True):
     """Everything that a TaskManager holds.
 
@@ -146,6 +155,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     left: tuple[JobId, ...] = ()
     draining: bool = False
     connections_rejected: int = 0  # without a valid login, since the TaskManager's process started
+    standbys: StandbyReport | None = None  # None if it keeps none
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------

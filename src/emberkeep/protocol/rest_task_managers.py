@@ -91,11 +91,21 @@ class EvacuationInfo(Kebab, frozen=True, kw_only=True):
     drivers_staying: int
 
 
+class StandbyCounters(Kebab, frozen=True, kw_only=True):
+    """How many standby processes are ready, and how many the task manager keeps when all are."""
+
+    drivers: int
+    drivers_kept: int
+    executors: int
+    executors_kept: int
+
+
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     """Emberkeep's own fields of a task manager.
 
     ``adopted``: drivers and executors that this process has taken over from the previous one. ``state-gateway``: null
-    if ``state.backend.local-recovery`` is off. ``evacuation``: null if nothing has to leave.
+    if ``state.backend.local-recovery`` is off. ``evacuation``: null if nothing has to leave. ``standbys``: null if it
+    keeps no standby processes.
     """
 
     state: TaskManagerState
@@ -117,6 +127,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     local_state: list[LocalStateOfJob]
     state_gateway: StateGatewayCounters | None = None
     evacuation: EvacuationInfo | None = None
+    standbys: StandbyCounters | None = None
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):

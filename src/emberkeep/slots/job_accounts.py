@@ -158,6 +158,7 @@ class JobAccounts:
             if allocation.id not in old and not self._pending.take_reported(allocation.id, member):
                 self._add(allocation, member)
         member.drivers = report.drivers
+        member.standby_drivers = report.standby_drivers
         for driver in report.drivers:
             self._take_driver(driver, member)
 

@@ -43,11 +43,15 @@ class Reservation:
 
 @dataclass(frozen=True)
 class HeldReport:
-    """A task manager's report of everything that it holds. ``sequence`` grows with each report of one instance."""
+    """A task manager's report of everything that it holds. ``sequence`` grows with each report of one instance.
+
+    ``standby_drivers``: how many warm drivers it has ready.
+    """
 
     sequence: int
     allocations: tuple[Allocation, ...] = ()
     drivers: tuple[DriverUse, ...] = ()
+    standby_drivers: int = 0
 
 
 class BlockState(enum.Enum):
@@ -82,6 +86,7 @@ class Member:
     away: bool = False  # silent for too long: gets nothing new, keeps what jobs hold there
     block: BlockState = BlockState.NONE
     ending: EndingState = EndingState.STAYS
+    standby_drivers: int = 0  # warm drivers that it has reported to be ready
     claimed_by: JobId | None = None  # kept free for a driver that has waited for a long time
     claimed_memory: int = 0  # MiB that this driver needs
     free_slots: int = 0

@@ -187,15 +187,19 @@ class PlaceRound:
     - after a failed start, the freest task manager on a node where no start failed
     - the task manager with state of the job where the job's last driver ran
     - the task manager with the most state of the job
+    - the freest task manager with a warm driver that is ready
     - the task manager with the most free memory
     """
 
     def __init__(self, members: Iterable[Member], state: StateIndex) -> None:
         self._state = state
         self._heaps: dict[str, list[tuple[int, int, Member]]] = {}
+        self._warm: list[Member] = []
         for member in members:
             if takes_drivers(member):
                 self._heaps.setdefault(member.info.runtime.python, []).append(_room(member))
+                if member.standby_drivers:
+                    self._warm.append(member)
         for heap in self._heaps.values():
             heapq.heapify(heap)
 
@@ -206,32 +210,32 @@ class PlaceRound:
 
     def choose(self, job: JobAccount, need: DriverNeed) -> Member | None:
         """Return the best fit, or None."""
-        return self._elsewhere(need) or self._home(job, need) or self._freest(need)
+        return self._elsewhere(need) or self._home(job, need) or self._freest_warm(need) or self._freest(need)
 
     def _elsewhere(self, need: DriverNeed) -> Member | None:
         """Return the freest fitting task manager that is on none of the shunned nodes, or None."""
         if not need.shunned:
             return None
-        able = [
-            _room(member)
-            for python, heap in self._heaps.items()
-            for _, _, member in heap
-            if need.python in ("", python)
-            and takes_drivers(member)
-            and member.free_memory >= need.memory_mb
-            and member.info.node_id not in need.shunned
-        ]
+        members = (member for heap in self._heaps.values() for _, _, member in heap)
+        able = [_room(member) for member in members if _fits(member, need) and member.info.node_id not in need.shunned]
         return min(able)[-1] if able else None
 
     def _home(self, job: JobAccount, need: DriverNeed) -> Member | None:
         able = [
             (member.info.id == job.last_place, size, -member.ordinal, member)
             for member, size in self._state.of(job.job_id).items()
-            if takes_drivers(member)
-            and member.free_memory >= need.memory_mb
-            and need.python in ("", member.info.runtime.python)
+            if _fits(member, need)
         ]
         return max(able)[-1] if able else None
+
+    def _freest_warm(self, need: DriverNeed) -> Member | None:
+        """Return the freest fitting task manager with more warm drivers than drivers on their way to it, or None."""
+        able = [
+            _room(member)
+            for member in self._warm
+            if member.standby_drivers > len(member.reservations) and _fits(member, need)
+        ]
+        return min(able)[-1] if able else None
 
     def _freest(self, need: DriverNeed) -> Member | None:
         best: list[tuple[int, int, Member]] | None = None
@@ -246,6 +250,14 @@ class PlaceRound:
 def takes_drivers(member: Member) -> bool:
     """True if a driver may be placed on this task manager, provided that there is enough memory."""
     return member.free_places > 0 and member.is_open and member.claimed_by is None
+
+
+def _fits(member: Member, need: DriverNeed) -> bool:
+    return (
+        takes_drivers(member)
+        and member.free_memory >= need.memory_mb
+        and need.python in ("", member.info.runtime.python)
+    )
 
 
 def _settle(heap: list[tuple[int, int, Member]]) -> None:

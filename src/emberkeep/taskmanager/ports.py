@@ -15,6 +15,7 @@ from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages import (
     BlobCacheReport,
     LocalStateReport,
+    StandbyReport,
     StartDriver,
     StartExecutor,
     StateGatewayReport,
@@ -178,6 +179,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     local_state: tuple[LocalStateReport, ...] = ()
     state_gateway: StateGatewayReport | None = None
     connections_rejected: int = 0
+    standbys: StandbyReport | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

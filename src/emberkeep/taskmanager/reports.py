@@ -45,6 +45,7 @@ def task_manager_report(
         local_state=usage.local_state,
         state_gateway=usage.state_gateway,
         connections_rejected=usage.connections_rejected,
+        standbys=usage.standbys,
         left=left,
     )
 

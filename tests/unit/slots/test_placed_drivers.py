@@ -60,6 +60,24 @@ def test_the_freest_task_manager_is_found_again_after_each_placement(rig: Rig) -
     assert [granted(rig, 1000)[0] for _ in range(4)] == ["tm-1", "tm-2", "tm-1", "tm-2"]
 
 
+def test_a_warm_driver_is_worth_more_than_room(rig: Rig) -> None:
+    rig.add("tm-1", **memory(20_000), driver_places=4)
+    warm = rig.add("tm-2", **memory(5000), driver_places=4)
+    rig.report(warm, standby_drivers=2)
+    assert granted(rig, 6000)[0] == "tm-1", "the driver does not fit beside the warm ones"
+    assert [granted(rig, 1000)[0] for _ in range(3)] == ["tm-2", "tm-2", "tm-1"], "each driver takes a warm one"
+    rig.report(warm, standby_drivers=3)
+    assert granted(rig, 1000)[0] == "tm-2"
+    rig.report(warm, standby_drivers=0)
+    assert granted(rig, 1000)[0] == "tm-1"
+
+
+def test_the_freest_of_the_task_managers_with_warm_drivers_is_chosen(rig: Rig) -> None:
+    for name, size in (("tm-1", 5000), ("tm-2", 6000)):
+        rig.report(rig.add(name, **memory(size), driver_places=4), standby_drivers=1)
+    assert [granted(rig, 100)[0] for _ in range(2)] == ["tm-2", "tm-1"]
+
+
 @pytest.mark.parametrize(
     ("task_managers", "reason"),
     [

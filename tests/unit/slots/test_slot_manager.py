@@ -62,10 +62,15 @@ class Rig:
         return registered
 
     def report(
-        self, registered: TaskManagerInfo, *allocations: Allocation, drivers: tuple[DriverUse, ...] = (), now: float = 0
+        self,
+        registered: TaskManagerInfo,
+        *allocations: Allocation,
+        drivers: tuple[DriverUse, ...] = (),
+        standby_drivers: int = 0,
+        now: float = 0,
     ) -> None:
         self.sequences[registered.id] += 1
-        report = HeldReport(self.sequences[registered.id], allocations, drivers)
+        report = HeldReport(self.sequences[registered.id], allocations, drivers, standby_drivers)
         assert self.slots.task_managers.take_report(registered.id, registered.instance, report, now)
 
     def job(

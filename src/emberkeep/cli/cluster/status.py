@@ -18,7 +18,7 @@ from emberkeep.client.errors import NoCluster
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview
 from emberkeep.protocol.rest_jobs import JobDetails
-from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagerSummary
+from emberkeep.protocol.rest_task_managers import StandbyCounters, TaskManagerDetails, TaskManagerSummary
 
 TASK_MANAGER_COLUMNS = (
     "ID",
@@ -27,6 +27,7 @@ TASK_MANAGER_COLUMNS = (
     "SLOTS FREE",
     "DRIVERS",
     "MEMORY FREE",
+    "STANDBYS READY",
     "PYTHON",
     "SPARK",
     "LAST HEARTBEAT",
@@ -166,9 +167,20 @@ def task_manager_row(task_manager: TaskManagerSummary) -> tuple[str, ...]:
         f"{task_manager.free_slots} of {task_manager.slots_number}",
         f"{own.driver_places_total - own.driver_places_available} of {own.driver_places_total}",
         f"{memory(free)} of {memory(total)}",
+        _standbys(own.standbys),
         own.python,
         own.spark,
         timestamp(task_manager.time_since_last_heartbeat),
+    )
+
+
+def _standbys(standbys: StandbyCounters | None) -> str:
+    """Return which standby processes are ready; "" if the task manager keeps none."""
+    if standbys is None:
+        return ""
+    return (
+        f"{standbys.drivers} of {counted(standbys.drivers_kept, 'driver')}, "
+        f"{standbys.executors} of {counted(standbys.executors_kept, 'executor')}"
     )
 
 
@@ -186,6 +198,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ("Last heartbeat", timestamp(details.time_since_last_heartbeat)),
             ("Slots", f"{details.slots_number}, {details.free_slots} free"),
             ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
+            ("Standbys", _standbys(own.standbys)),
             ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),
             ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
             ("Disk free", memory(own.disk_free_mb)),

@@ -76,7 +76,7 @@ class Standbys:
         self._directory = directory
         self._make = make
         self._supervisor = supervisor
-        self._pool = pool
+        self.pool = pool
         self._kept: dict[str, _Kept] = {}  # by the pool's ids
         self._killing: set[asyncio.Task[None]] = set()
         self._last_start = -STARTING_SECONDS
@@ -114,9 +114,9 @@ class Standbys:
         reason = wanted.why_unfit()
         if reason:
             return reason
-        standby_id = self._pool.ready(profile)
+        standby_id = self.pool.ready(profile)
         if standby_id is None:
-            reason = self._pool.why_none(profile)
+            reason = self.pool.why_none(profile)
             self._handle(Asked(profile))
             return reason
         kept = self._kept[standby_id]
@@ -156,7 +156,7 @@ class Standbys:
     def _handle(self, event: StandbyEvent) -> None:
         if self._is_leaving:
             return
-        for effect in self._pool.handle(event, self._now()):
+        for effect in self.pool.handle(event, self._now()):
             self._carry_out(effect)
 
     def _carry_out(self, effect: StandbyEffect) -> None:

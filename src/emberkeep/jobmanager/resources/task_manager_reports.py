@@ -185,7 +185,8 @@ def _held(report: TaskManagerReport) -> HeldReport:
         DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
         for driver in report.drivers
     )
-    return HeldReport(report.sequence, report.allocations, tuple(drivers))
+    ready = 0 if report.standbys is None else report.standbys.drivers
+    return HeldReport(report.sequence, report.allocations, tuple(drivers), ready)
 
 
 def _sizes(report: TaskManagerReport) -> dict[JobId, int]:

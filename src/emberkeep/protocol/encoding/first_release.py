@@ -38,7 +38,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),
     messages.TaskManagerHeartbeatReply: ("lineage",),
     messages.TaskManagerRegistered: ("lineage",),
-    messages.TaskManagerReport: ("connections_rejected",),
+    messages.TaskManagerReport: ("connections_rejected", "standbys"),
 }
 
 

@@ -20,6 +20,7 @@ from emberkeep.protocol.rest_task_managers import (
     LocalStateOfJob,
     Resources,
     SlotInfo,
+    StandbyCounters,
     StateGatewayCounters,
     TaskManagerDetails,
     TaskManagerExtension,
@@ -153,6 +154,7 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         if report.state_gateway is None
         else StateGatewayCounters(**msgspec.structs.asdict(report.state_gateway)),
         evacuation=None if view.evacuation is None else EvacuationInfo(**msgspec.structs.asdict(view.evacuation)),
+        standbys=None if report.standbys is None else StandbyCounters(**msgspec.structs.asdict(report.standbys)),
     )
 
 

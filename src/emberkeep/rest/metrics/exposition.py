@@ -81,6 +81,7 @@ class Metrics:
         self._slots_free = gauge("emberkeep_slots_free", "Slots that are not allocated.")
         self._places = gauge("emberkeep_driver_places", "Driver places of all task managers.")
         self._places_free = gauge("emberkeep_driver_places_free", "Driver places that are free.")
+        self._standbys = gauge("emberkeep_standbys_ready", "Standby processes that a job can take now.", ["kind"])
         # FLIP-224 calls it numBlockedNodes.
         self._blocked = gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.")
         self._storage_unowned = gauge(
@@ -158,6 +159,9 @@ class Metrics:
         self._slots_free.set(sum(view.free_slots for view in views))
         self._places.set(sum(view.info.driver_places for view in views))
         self._places_free.set(sum(view.free_driver_places for view in views))
+        standbys = [view.report.standbys for view in views if view.report.standbys is not None]
+        self._standbys.labels("driver").set(sum(ready.drivers for ready in standbys))
+        self._standbys.labels("executor").set(sum(ready.executors for ready in standbys))
 
     def observe_request(self, request: web.Request, status: int, seconds: float) -> None:
         """Record a request's time by route template, or by message for an RPC: ids must not become label values."""

@@ -63,7 +63,7 @@ class StandbyPool:
     """
 
     def __init__(self, sizes: dict[StandbyKind, int], defaults: dict[StandbyKind, StandbyProfile]) -> None:
-        self._sizes = sizes
+        self.sizes = sizes
         self._asked: dict[StandbyKind, deque[StandbyProfile]] = {
             kind: deque([profile], maxlen=REMEMBERED) for kind, profile in defaults.items()
         }
@@ -85,6 +85,10 @@ class StandbyPool:
         """Return the processes of the pool, the oldest first."""
         return tuple(self._standbys.values())
 
+    def count_ready(self) -> Counter[StandbyKind]:
+        """Return how many processes of each kind a job can take now."""
+        return Counter(standby.profile.kind for standby in self._in(StandbyState.READY))
+
     def ready(self, profile: StandbyProfile) -> str | None:
         """Return the id of a process that a job with this profile can take; None if there is none."""
         return next((s.standby_id for s in self._in(StandbyState.READY) if s.profile == profile), None)
@@ -92,7 +96,7 @@ class StandbyPool:
     def why_none(self, profile: StandbyProfile) -> str:
         """Return in words why ``ready`` returns None; "" if the pool keeps no process of this kind."""
         kind = profile.kind
-        if not self._sizes.get(kind):
+        if not self.sizes.get(kind):
             return ""
         if any(s.profile == profile for s in self._in(StandbyState.WARMING)):
             return f"the standby {kind.value} was still warming up"
@@ -167,7 +171,7 @@ class StandbyPool:
         """
         if self._is_busy or self._in(StandbyState.WARMING) or self._over_since is not None:
             return
-        for kind, size in self._sizes.items():
+        for kind, size in self.sizes.items():
             members = [standby for standby in self._standbys.values() if standby.profile.kind is kind]
             present = Counter(standby.profile for standby in members)
             wanted = self._wanted(kind)
@@ -198,7 +202,7 @@ class StandbyPool:
     def _wanted(self, kind: StandbyKind) -> Counter[StandbyProfile]:
         """Return the profiles to keep: those that jobs asked for most often lately, the newest first among equals."""
         asked = self._asked.get(kind)
-        size = self._sizes.get(kind, 0)
+        size = self.sizes.get(kind, 0)
         if not asked or size == 0:
             return Counter()
         counts = Counter(reversed(asked))
@@ -223,4 +227,4 @@ class StandbyPool:
         assert len(self._in(StandbyState.WARMING)) <= 1, "one warm-up at a time"  # noqa: S101
         for kind in StandbyKind:
             members = [standby for standby in self._standbys.values() if standby.profile.kind is kind]
-            assert len(members) <= self._sizes.get(kind, 0), f"too many standby {kind.value}s"  # noqa: S101
+            assert len(members) <= self.sizes.get(kind, 0), f"too many standby {kind.value}s"  # noqa: S101
