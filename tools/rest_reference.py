@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from itertools import groupby
 
@@ -20,8 +20,9 @@ _HEAD = """\
 
 This page is for those who call a cluster from programs.
 
-The JobManager serves everything below `/v1` on `rest.port`. Shapes are those of Flink's REST API for everything that
-Flink has, so Flink's tools can list and cancel jobs. Emberkeep's own fields are below the field `emberkeep`. The
+The JobManager serves everything below `/v1` on `rest.port`. Requests and responses have the same form as in
+Flink's REST API wherever Flink has the same resource, so Flink's tools can list and cancel jobs. Emberkeep's own
+fields are below the field `emberkeep`. The
 OpenAPI 3.1 document at `/v1/openapi.json` has the same content. Prometheus reads `/metrics`.
 
 - **Access**: every request carries `Authorization: Bearer <token>`. The token is in the file
@@ -87,11 +88,11 @@ def _section(route: Route) -> Iterator[str]:
             yield f"| `{item['name']}` | {item['in']} | {_parameter(item['schema'])} | {item['description']} |"
         yield ""
     if route.body is not None:
-        instead = "" if route.reference is None else f"; where that is large, {_link(route.reference.__name__)}"
+        instead = "" if route.reference is None else f", or {_link(route.reference.__name__)} if it is large"
         yield f"Body: {_link(route.body.__name__)}{instead}.\n"
     elif route.raw_body:
         yield f"Body: bytes. {route.raw_body}\n"
-    yield f"Answer: {route.status} {HTTPStatus(route.status).phrase}, {_reply(route)}.{_problems(route)}\n"
+    yield f"Response: {route.status} {HTTPStatus(route.status).phrase}, {_reply(route)}.{_problems(route)}\n"
     for header in route.reply_headers:
         yield f"- `{header.name}`: {header.doc}"
     if route.reply_headers:
@@ -121,8 +122,13 @@ def _reply(route: Route) -> str:
 
 
 def _problems(route: Route) -> str:
-    others = [f"{status} {HTTPStatus(status).phrase}" for status in (*route.also, *route.problems)]
-    return f" Also {', '.join(others)}." if others else ""
+    also = f" Also possible: {_statuses(route.also)}." if route.also else ""
+    errors = f" Errors: {_statuses(route.problems)}." if route.problems else ""
+    return also + errors
+
+
+def _statuses(statuses: Iterable[int]) -> str:
+    return ", ".join(f"{status} {HTTPStatus(status).phrase}" for status in statuses)
 
 
 def _body(name: str, schema: Json) -> Iterator[str]:

@@ -247,8 +247,8 @@ class StopTaskManager(Message, frozen=True, kw_only=True):
 
     It accepts nothing new, and for ``drain`` seconds lets what it holds move elsewhere or end. Then it stops drivers
     and executors, releases everything and cleans up. Ack means that this has begun. The newest request's ``drain``
-    applies. ``instance``: the instance to stop; any other replies with Conflict, so that a late message stops no other
-    process.
+    applies. ``instance``: the instance to stop. Any other instance replies with Conflict, so a late message cannot stop
+    the wrong process.
     """
 
     epoch: int

@@ -20,11 +20,10 @@ class MilestoneInfo(Kebab, frozen=True, kw_only=True):
 class RecoveryInfo(Kebab, frozen=True, kw_only=True):
     """The recovery trace of an attempt: where the time went between a loss (or the submission) and the first result.
 
-    ``began``: time of the first known milestone. ``milestones``: those reached, in order of time. If ``cause`` is null
-    or the first milestone is none of ``submitted``, ``last-contact`` and ``detected``, an earlier leader saw what is
-    missing. ``delay``:
-    added by the restart strategy. ``start``: how the task manager got the driver's process, null if that is unknown;
-    ``why-cold``: why it took no standby process.
+    ``began``: time of the first known milestone. ``milestones``: those reached, in order of time. The trace is
+    incomplete if ``cause`` is null or the first milestone is none of ``submitted``, ``last-contact`` and ``detected``:
+    only an earlier leader saw how it began. ``delay``: added by the restart strategy. ``start``: how the task manager
+    got the driver's process, null if that is unknown; ``why-cold``: why it took no standby process.
     """
 
     cause: RecoveryCause | None

@@ -205,8 +205,9 @@ class SavepointInfo(Kebab, frozen=True, kw_only=True):
 class SavepointCheck(Kebab, frozen=True, kw_only=True):
     """Result of a check.
 
-    ``files`` and ``size``: of the files to check. ``problems``: one sentence for each missing or changed file, bounded;
-    empty if the savepoint is intact. ``warnings``: why a job on this cluster could nevertheless fail to start from it.
+    ``files`` and ``size``: number and total size of the files to check. ``problems``: one sentence for each missing or
+    changed file, up to a limit; empty if the savepoint is intact. ``warnings``: why a job on this cluster could
+    nevertheless fail to start from it.
     """
 
     path: str

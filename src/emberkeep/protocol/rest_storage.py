@@ -8,11 +8,11 @@ from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 
 
 class StorageData(Kebab, frozen=True, kw_only=True):
-    """Data of one job, needed by no job any more.
+    """Data that one job has left behind and that no job needs any longer.
 
-    ``kind``: checkpoints, blobs, graph, result, or damaged (data kept from a job that failed because of it). ``known``:
-    the job is known to have ended; otherwise the job store does not know the job. ``marked`` and ``due``: when the data
-    was marked and when it will be removed; -1 if it is not marked or the time is not known.
+    ``kind``: checkpoints, blobs, graph, result, or damaged (data kept because the job failed on it). ``known``: true if
+    the job is known to have ended, false if the job store has no record of the job. ``marked`` and ``due``: when the
+    data was marked and when it will be removed; -1 if it is not marked or the time is not known.
     """
 
     jobid: JobId
@@ -25,10 +25,11 @@ class StorageData(Kebab, frozen=True, kw_only=True):
 class StorageInfo(Kebab, frozen=True, kw_only=True):
     """The shared storage.
 
-    ``owned``: it belongs to this cluster's job store, and data that no job needs is deleted in stages; otherwise
-    ``problem`` says why nothing is deleted there, or in ``blobs``. ``blobs``: location of BLOBs, "" if they are in the
-    storage. ``used-by``: task managers of another job store, whose jobs may use data in the storage. The waiting
-    periods for data of unknown jobs start over while such a task manager is in contact.
+    ``owned``: true if the storage and ``blobs`` belong to this cluster's job store. Data that no job needs is then
+    deleted in stages. If ``owned`` is false, ``problem`` says why nothing is deleted, or why only BLOBs are not
+    deleted. ``blobs``: location of BLOBs, "" if they are in the storage. ``used-by``: task managers of another job
+    store, whose jobs may use data in the storage. As long as such a task manager is in contact, the waiting periods for
+    data of unknown jobs are reset again and again.
     """
 
     location: str

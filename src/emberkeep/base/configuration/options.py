@@ -497,8 +497,8 @@ ZOOKEEPER_INSECURE_ACCESS = define(
         False,
         boolean,
         "boolean",
-        "Use ZooKeeper servers beyond loopback without credentials, SASL and TLS. Whoever reaches them can then read "
-        "the cluster's records and stop the cluster.",
+        "Whether ZooKeeper servers that are not on loopback may be used with no credentials, no SASL and no TLS. "
+        "Anyone who can reach such servers can read the cluster's records and stop the cluster.",
     )
 )
 ZOOKEEPER_ACL = define(
