@@ -33,7 +33,7 @@ class Staging(Generic[ItemT]):
         self._due.pop(item, None)
 
     def turn(self) -> list[ItemT]:
-        """End one interval. Return the items to delete; they are on no list from now on."""
+        """End one interval. Return the items to delete, which are no longer tracked."""
         due, self._due, self._staged = self._due, self._staged, {}
         return list(due)
 

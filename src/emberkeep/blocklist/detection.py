@@ -1,10 +1,10 @@
 """Decide which nodes to block because of the failures there. Opt-in and deliberately slow (BLK-19).
 
 A node is suspected when executors or drivers of several jobs fail there with symptoms that point to the node, while
-each of these jobs works on other nodes. Such a job is a *witness*.
+each of these jobs runs successfully on other nodes. Such a job is a *witness*.
 
-- A job that fails wherever it runs, or runs nowhere else, is no witness: the job itself may be the cause.
-- Victims of another job are no witnesses: a job that fills disks or memory makes others fail wherever it runs.
+- A job that fails wherever it runs, or runs nowhere else, does not count as a witness: the job itself may be the cause.
+- Victims of another job do not count as witnesses: a job that fills disks or memory makes others fail wherever it runs.
 - Failures from before a block, or from before an operator unblocked the node, do not count against the node.
 """
 

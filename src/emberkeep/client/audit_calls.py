@@ -1,4 +1,4 @@
-"""Calls of the REST API about the audit log."""
+"""REST API calls for the audit log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emberkeep.protocol.rest_audit import AuditEntry, AuditList
 
 
 class AuditCalls:
-    """The calls of a RestClient about the audit log. They raise what RestClient raises."""
+    """A RestClient's calls for the audit log. They raise what RestClient raises."""
 
     def __init__(self, http: HttpCalls) -> None:
         self._http = http

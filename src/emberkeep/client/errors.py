@@ -1,4 +1,4 @@
-"""Errors of the client, as opposed to those of the cluster."""
+"""Client-side errors, as opposed to errors that the cluster reports."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def savepoint_location(text: str) -> str:
 
 
 class SavepointCalls:
-    """The calls of a RestClient about savepoints. They raise what RestClient raises."""
+    """A RestClient's calls for savepoints. They raise what RestClient raises."""
 
     def __init__(self, http: HttpCalls) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""Calls of the REST API about the Spark UIs of drivers."""
+"""REST API calls for the Spark UIs of drivers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emberkeep.protocol.rest_spark_ui import SparkUiPage
 
 
 class SparkUiCalls:
-    """The calls of a RestClient about Spark UIs. They raise what RestClient raises."""
+    """A RestClient's calls for Spark UIs. They raise what RestClient raises."""
 
     def __init__(self, http: HttpCalls) -> None:
         self._http = http

@@ -45,7 +45,7 @@ class SparkUiServer:
                 await web.TCPSite(runner, _HOST, port).start()
             except OSError as error:
                 raise Fatal(
-                    f"cannot listen at {_HOST}:{port}: {error.strerror}", hint="choose another --port"
+                    f"cannot listen on {_HOST}:{port}: {error.strerror}", hint="choose another --port"
                 ) from None
             self._port = runner.addresses[0][1]
             yield f"http://{_HOST}:{self._port}{_OPEN}{self._key}"

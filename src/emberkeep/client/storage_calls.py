@@ -1,4 +1,4 @@
-"""Calls of the REST API about the shared storage."""
+"""REST API calls for the shared storage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from emberkeep.protocol.rest_storage import StorageInfo
 
 
 class StorageCalls:
-    """The calls of a RestClient about the shared storage. They raise what RestClient raises."""
+    """A RestClient's calls for the shared storage. They raise what RestClient raises."""
 
     def __init__(self, http: HttpCalls) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""Calls of the REST API about named tokens."""
+"""REST API calls for named tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class TokenCalls:
-    """The calls of a RestClient about tokens. They raise what RestClient raises."""
+    """A RestClient's calls for named tokens. They raise what RestClient raises."""
 
     def __init__(self, http: HttpCalls) -> None:
         self._http = http

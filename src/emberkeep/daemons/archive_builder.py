@@ -1,7 +1,7 @@
-"""Builds the class-data archive in the background: ``python -m emberkeep.daemons.archive_builder <pid of its parent>``.
+"""Builds the class-data archive in the background: ``python -m emberkeep.daemons.archive_builder <parent pid>``.
 
-A task manager starts this process. It gives way to all others, and ends with its parent. On failure, the last line on
-standard error is the reason.
+A task manager starts this process. It runs at the lowest priority and ends when its parent does. On failure, the last
+line on standard error is the reason.
 """
 
 from __future__ import annotations

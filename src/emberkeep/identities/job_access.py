@@ -41,7 +41,7 @@ def sees(identity: Identity, job: OwnedJob) -> bool:
 
 
 def may_act(identity: Identity, job: OwnedJob) -> bool:
-    """Return True if the identity may change the job: an operator any job that it sees, a submitter only its own."""
+    """True if the identity may change the job: an operator may change any job it can see, a submitter only its own."""
     if not sees(identity, job) or not identity.role.includes(Role.SUBMITTER):
         return False
     if identity.role.includes(Role.OPERATOR):

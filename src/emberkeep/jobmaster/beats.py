@@ -91,7 +91,7 @@ class Beats:
     def _returned(
         self, task_manager: TaskManagerInfo, asked_for: tuple[AllocationId, ...], reply: SlotsReply | None
     ) -> None:
-        """Note the result of a heartbeat. ``reply`` is None if there was no reply, or a refusal."""
+        """Note the result of a heartbeat. ``reply`` is None if there was no reply or the heartbeat was refused."""
         self._under_way.discard(task_manager.instance)
         if reply is None:
             return

@@ -79,7 +79,7 @@ class Reviewed(msgspec.Struct, frozen=True):
 
 
 class LostOnTheWay(msgspec.Struct, frozen=True):
-    """The driver was lost while it had to move, see ``MoveMachine.outcome``."""
+    """The driver was lost when it had to leave its place but had not yet left; see ``MoveMachine.outcome``."""
 
     driver: DriverFacts
 
@@ -147,7 +147,7 @@ class MoveMachine:
         return self._leaving if self._leaving is not None and self._leaving.attempt == attempt else None
 
     def outcome(self, driver: DriverFacts, places: PlacesToLeave, outcome: AttemptOutcome) -> AttemptOutcome:
-        """Return ``outcome``, changed to a move if the driver was lost while it had to leave its place.
+        """Return ``outcome``, changed to a move if the driver had to leave its place when it was lost.
 
         An earlier leader may have ordered the move, so this does not depend on an order of this leader.
         """

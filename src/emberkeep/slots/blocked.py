@@ -1,4 +1,4 @@
-"""The port to the blocklist: where the slot manager and the slot pool place no new slot and no driver."""
+"""The port to the blocklist: tells the slot manager and the slot pool where to place no new slots or drivers."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class SlotManager:
         )
 
     def missing(self, job_id: JobId) -> str:
-        """Return a text that names what the job needs and the cluster cannot provide now; "" if nothing is missing."""
+        """Return a message naming what the job needs but the cluster cannot provide now; "" if nothing is missing."""
         job = self.jobs.by_id.get(job_id)
         if job is None:
             return ""

@@ -76,13 +76,13 @@ class AuditLog:
         return self._overflowed + self._unwritten
 
     def record(self, entry: Entry) -> None:
-        """Add an entry, without waiting. Of many refusals, most are only counted."""
+        """Add an entry, without waiting. If there are many refusals, most are only counted."""
         admitted = self._refusals.admit(entry, self._monotonic()) if entry.outcome == Outcome.REFUSED else entry
         if admitted is not None:
             self._enqueue(admitted)
 
     async def run(self) -> None:
-        """Add the entries for counted refusals when they are due."""
+        """Add the summary entries for refusals that were only counted, each when it is due."""
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             for entry in self._refusals.due(self._monotonic()):

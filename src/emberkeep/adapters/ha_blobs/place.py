@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Binding(Compatible, frozen=True, kw_only=True):
-    """The place of BLOBs that a storage is used with. Persisted (kind "blob-place", version 1).
+    """The location of the BLOBs that belong to a storage. Persisted (kind "blob-place", version 1).
 
     ``location``: "" for BLOBs in the storage. ``place_id``: "" until the place is claimed. ``unrecorded``: an older
     release, which kept no records, has used that place.
@@ -243,7 +243,7 @@ class BlobPlace:
         return binding.place_id if binding is not None and binding.location == self.location else ""
 
     def _binding(self) -> Binding | None:
-        """Return the place of BLOBs recorded for the storage; None if only releases without this record have used it.
+        """Return the BLOB location recorded for the storage; None if only releases that recorded none have used it.
 
         Raises Unavailable, Damaged, NewerFormat.
         """

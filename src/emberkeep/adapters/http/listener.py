@@ -25,7 +25,7 @@ _PAUSE = 0.2  # seconds before the next connection is accepted after an error
 
 
 class Listener:
-    """Listens at a bound socket until ``close``, which closes the socket but no accepted connection."""
+    """Listens on a bound socket until ``close``, which closes the socket but no accepted connection."""
 
     def __init__(
         self,

@@ -27,7 +27,10 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 @dataclass(frozen=True)
 class _Session:
-    """Whose session it is, when it ends if it is not used, and when it ends in any case. Seconds of the clock."""
+    """A session: its user, when it ends unless it is used, and when it ends in any case.
+
+    Both times are readings of the clock ``now`` of WebSessions, in seconds.
+    """
 
     identity: Identity
     idle_until: float
@@ -40,7 +43,7 @@ class _Session:
 @dataclass(frozen=True)
 class _Code:
     identity: Identity
-    until: float  # seconds of the clock
+    until: float  # a reading of the clock ``now`` of WebSessions, in seconds
 
 
 class WebSessions:

@@ -33,7 +33,7 @@ class OidcCallers:
         self._now_ms = now_ms
 
     def identify(self, credential: str) -> Identity | str:
-        """Return the caller. If there is none, return why the token is refused, "" if it is no such token.
+        """Return the token's holder, or the reason why the token is refused; "" if ``credential`` is not a JWT.
 
         Raises RetryLater while the issuer's keys are not known.
         """

@@ -1,7 +1,7 @@
-"""Renames below a shared directory. Without ``overwrite`` a name is given only once, on every file system.
+"""Renames below a shared directory. Without ``overwrite``, a rename never replaces an existing file or directory.
 
-Where the file system has no exclusive rename (NFS), a file gets its new name by a hard link before it loses the old
-one, and a directory claims its new name by mkdir.
+This holds on every file system. Where the file system has no exclusive rename (NFS), a file gets its new name by a hard
+link before it loses the old one, and a directory claims its new name by mkdir.
 """
 
 from __future__ import annotations

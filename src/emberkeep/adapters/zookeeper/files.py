@@ -25,7 +25,7 @@ class StoreFiles:
         self.results = ResultFiles(self._directory, epoch)
 
     async def sweep_unfinished(self) -> None:
-        """Delete files that leaders of earlier epochs wrote only in part."""
+        """Delete files that leaders of earlier epochs left partially written."""
         await asyncio.to_thread(self.graphs.sweep_unfinished)
         await asyncio.to_thread(self.results.sweep_unfinished)
 

@@ -76,7 +76,7 @@ class CommitLog:
                 self._files.delete(self._path(old))
 
     def check(self) -> None:
-        """Raise OutputUnavailable if the newest entry that this writer knows is missing.
+        """Raise OutputUnavailable if the newest entry that this writer knows of is missing.
 
         A missing mount looks like a log without entries, and files written there are hidden once the mount is back.
         """

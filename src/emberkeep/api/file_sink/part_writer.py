@@ -219,7 +219,7 @@ class PartWriter:
             self._drop(before, state)
 
     def _rolled(self, state: SinkState, *, through: int, everything: bool) -> SinkState:
-        """Merge the pieces that are due, or make parts of them. Return the new state, which is not committed yet."""
+        """Merge the pieces that are due, or turn them into finished part files. Return the new, uncommitted state."""
         work = due(state, self._limits, self._form, self._now_ms(), through=through, everything=everything)
         for one in work:
             state = self._done(state, one)

@@ -53,7 +53,7 @@ def due(
 
 
 def next_age_ms(state: SinkState, limits: Limits) -> int | None:
-    """Return when the oldest piece becomes due by its age (Unix milliseconds), None for never."""
+    """Return when the oldest piece becomes due because of its age (Unix milliseconds); None if it never does."""
     if limits.max_age_ms is None or not state.pieces:
         return None
     return min(piece.since_ms for piece in state.pieces) + limits.max_age_ms

@@ -75,7 +75,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Source]:
 
 
 def from_definitions(definitions: Iterable[str]) -> list[Source]:
-    """Return the settings of ``-D key=value``. Raises InvalidInput."""
+    """Return the settings given as ``-D key=value`` options. Raises InvalidInput."""
     found = []
     for definition in definitions:
         key, equals, text = definition.partition("=")

@@ -76,7 +76,7 @@ def _refused(files: TlsFiles, error: ssl.SSLCertVerificationError) -> Fatal:
 
 
 def _missing_usage(files: TlsFiles) -> str:
-    """Return which usage a certificate lacks to be shown by a client."""
+    """Return the key usage that a certificate lacks to serve as a client certificate, as text for a message."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 

@@ -30,8 +30,8 @@ async def show_job_logs(
 ) -> None:
     """Print logs of a job's driver, or of one of its executors.
 
-    Raises Absent if there are none of that attempt or executor, RetryLater if they may be on a task manager that does
-    not answer.
+    Raises Absent if that attempt or executor has no logs, RetryLater if they may be on a task manager that does not
+    answer.
     """
     job = await client.job(job_id)
     if reading.follow and executor is None and reading.byte_range is None and not reading.names:

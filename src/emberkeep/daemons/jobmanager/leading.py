@@ -236,7 +236,8 @@ class Leadership:
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs. Return when requests can be served.
 
-        ``epoch``: that of the store, if the store is open already. Raises the error of a service that ends first.
+        ``epoch``: the store's epoch, if the store is already open. If a service ends before requests can be served, its
+        error is raised.
         """
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())

@@ -75,7 +75,7 @@ class ProcessFiles:
             binding.cancel()
 
     def release(self, key: ProcessKey) -> None:
-        """Release the files of a process that has ended or does not start."""
+        """Release the files of a process that has ended or could not be started."""
         self._libraries.release(key.job_id, process_name(key))
 
     def take_back(self, key: ProcessKey, still_runs: Callable[[], bool]) -> None:

@@ -29,7 +29,7 @@ class BlobUpkeep:
         self._running = False
 
     async def open(self) -> None:
-        """List the HA store once, if that need not wait. If the store does not reply, ``run`` asks it again."""
+        """List the HA store's BLOBs once, unless ``settles_in`` requires a wait. If this fails, ``run`` tries again."""
         if not self._settles_in:
             await self._list_ha()
 

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Cancellations(ActorPart):
-    """Passes a cancellation to the job's machine once the job store has recorded it."""
+    """Passes a cancellation to the job's state machine once the job store has recorded it."""
 
     def __init__(self, owner: Actor, machines: JobMachines, writes: StoreWrites, answers: Answers) -> None:
         super().__init__(owner)

@@ -108,7 +108,7 @@ def _checked_timeout(given: int) -> int:
 
 
 def _target(given: str | None, field: str) -> str:
-    """Return a directory's URI or path, or "" for the default. Raises InvalidInput."""
+    """Return the requested target directory, a URI or path; "" to use the configured default. Raises InvalidInput."""
     if given is None:
         return ""
     check_location(given, field)

@@ -22,11 +22,11 @@ class ClosedPlaces(NamedTuple):
     draining: frozenset[TaskManagerId] = frozenset()
 
     def is_closed(self, info: TaskManagerInfo) -> bool:
-        """True if nothing new may be placed there."""
+        """True if no new slot or executor may be placed on this task manager."""
         return info.id in self.draining or self.blocked.is_blocked(info.id, info.node_id)
 
     def is_emptied(self, info: TaskManagerInfo) -> bool:
-        """True if the work there must leave as well."""
+        """True if the work on this task manager must leave as well."""
         return info.id in self.draining or self.blocked.is_evacuated(info.id, info.node_id)
 
     def only_drains(self, info: TaskManagerInfo) -> bool:

@@ -222,7 +222,7 @@ class HadoopFiles:
                     raise Fatal(f"cannot create directory {directory}", hint="check the permissions there")
 
     def _make(self, system: Any, path: Any) -> bool:
-        """Hadoop's default is a directory that all users can read, whatever the umask of this process is."""
+        """Create a private directory. Hadoop's default, whatever this process's umask, is readable by all users."""
         return bool(system.mkdirs(path, self._private))
 
     def sync_copies(self, root: str, files: Iterable[str]) -> None:

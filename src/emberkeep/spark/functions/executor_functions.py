@@ -77,7 +77,7 @@ class ExecutorFunctions:
         self._numbers = 0
 
     def link(self) -> Link:
-        """Return the address at which workers connect; start listening at the first call. Raises OSError."""
+        """Return the address to which workers connect; the first call starts listening. Raises OSError."""
         return self._port.open(self._serve)
 
     def instances(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""States of functions on executors that no instance has now: each waits for the next instance of its function."""
+"""States of functions on executors that have no instance now. Each state waits for its function's next instance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SEPARATOR = "@"  # between a function's name and the number of its state
 class WaitingStates:
     """The waiting states of a job's functions. Not thread-safe.
 
-    ``restored``: returns the states that the job begins with; called at the first use.
+    ``restored``: returns the states that the job begins with. It is called when a state is first taken, kept or listed.
     """
 
     def __init__(self, restored: Callable[[], Mapping[str, bytes]]) -> None:
@@ -18,7 +18,7 @@ class WaitingStates:
         self._kept: dict[str, list[bytes]] | None = None  # None: not read yet
 
     def names(self) -> set[str]:
-        """Return the functions for which a state waits. Before the first use there are none."""
+        """Return the names of functions that have a waiting state; empty until the restored states have been read."""
         return {name for name, states in (self._kept or {}).items() if states}
 
     def all(self) -> dict[str, list[bytes]]:

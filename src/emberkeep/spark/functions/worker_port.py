@@ -44,7 +44,7 @@ class WorkerPort:
         self._handshakes = Connections(LIMITS)
 
     def open(self, serve: Serve) -> Link:
-        """Return the address at which workers connect; start listening at the first call. Raises OSError."""
+        """Return the address to which workers connect; the first call starts listening. Raises OSError."""
         with self._opening:
             if self._link is None:
                 listening = socket.create_server((self._host, 0), backlog=256)

@@ -29,7 +29,7 @@ class _State(enum.Enum):
 
 
 class AwaitGate:
-    """Gate that holds the script's awaits and starts of queries: open, held or ended. Used from many threads.
+    """Gate that holds back the script's calls that await or start queries: open, held or ended. Thread-safe.
 
     ``held``: start in the state held, because an earlier attempt has begun to end the job.
     """
@@ -49,7 +49,7 @@ class AwaitGate:
 
     @property
     def is_closed(self) -> bool:
-        """True if a stop holds the script's awaits, or has ended them."""
+        """True if a stop holds back the script's calls that await queries, or has ended them."""
         with self._changed:
             return self._state is not _State.OPEN
 

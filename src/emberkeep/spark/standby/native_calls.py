@@ -41,11 +41,11 @@ class NativeCalls:
         self._invoke("chdir", path)
 
     def set_variable(self, name: str, value: str) -> None:
-        """Set an environment variable for C code in the JVM's process, and for processes that inherit it."""
+        """Set an environment variable of the JVM's process, as native code and child processes see it."""
         self._invoke("setenv", name, value, 1)
 
     def unset_variable(self, name: str) -> None:
-        """Remove an environment variable for C code in the JVM's process."""
+        """Unset an environment variable of the JVM's process, as native code and child processes see it."""
         self._invoke("unsetenv", name)
 
     def open_for_writing(self, path: str) -> None:

@@ -91,13 +91,17 @@ class QueryDrains:
             raise Fatal(f"{query}: batch {state.planned} was planned and has not run", hint=f"see {location}")
 
     def drain(self, query: ScriptQuery, note: Note, limit: Limit = NO_LIMIT) -> bool:
-        """Run planned batches until no more rows are emitted, at most DRAIN_BATCHES.
+        """Run planned batches until no more rows are emitted, but at most DRAIN_BATCHES of them.
 
         Return True if all rows were emitted, False if functions were still setting timers.
 
-        Raises ProcedureRefused if the query cannot be drained (its batch was not planned); Conflict if another writer
-        has planned the batch; DrainGivenUp if a batch fails or has not ended at the limit; Fatal if it fails and stays
-        planned, or if no batch was planned before the limit; StepHangs.
+        Raises:
+        - ProcedureRefused if the query cannot be drained; the next batch is not planned.
+        - Conflict if another writer has planned the batch.
+        - DrainGivenUp if a batch failed, or was still running when the limit was reached, and its drain was abandoned.
+        - Fatal if such a drain could not be abandoned, so that its batch stays planned, or if the limit was reached
+          before a batch was planned.
+        - StepHangs if a batch ignores its interruption.
         """
         files = HadoopFiles(query.session)
         location = _reached(query)

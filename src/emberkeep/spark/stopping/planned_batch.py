@@ -27,7 +27,8 @@ class BatchFailed(Fatal):
 def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, retained: int) -> dict[str, Any]:
     """Start the query for its planned batch only. Return Spark's progress report of the batch; empty if there is none.
 
-    ``retained``: minimum number of entries that the logs keep. At the limit the batch is interrupted.
+    ``retained``: minimum number of entries that the logs keep. A batch still running when ``limit`` is reached is
+    interrupted.
 
     Raises BatchFailed; StepHangs if the batch ignores its interruption and still runs; SparkUnavailable.
     """
@@ -54,8 +55,8 @@ def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, 
 def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
     """Interrupt the query, and wait until its thread has ended. Raises StepHangs.
 
-    Spark's own stop blocks until the batch's code ends, and that code may ignore the interruption. So call ``stop`` on
-    a thread of its own.
+    Spark's own stop blocks until the batch's code ends, and that code may ignore the interruption. For this reason
+    ``stop`` is called on a separate thread.
     """
 
     def stop() -> None:

@@ -161,7 +161,7 @@ class UnpackedArchives:
             raise
 
     def _unpack_as(self, user: OsUser, archive: Path, name: str, directory: Path) -> None:
-        """Let ``user`` unpack a copy of the archive into ``directory``, which is this process's again afterwards."""
+        """Let ``user`` unpack a copy of the archive into ``directory``, then make this process its owner again."""
         copy = directory / _COPY
         shutil.copyfile(archive, copy)
         copy.chmod(0o600)

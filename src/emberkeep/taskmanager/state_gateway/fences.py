@@ -3,14 +3,14 @@
 Each attempt has an empty marker file ``.attempts/<number>`` in the job's own durable root: its *mark*. The gateway
 writes the mark before it answers the first request of the attempt's driver, which is before the executors have work.
 Every change lists the marks before it begins, and again before it is acknowledged, to detect a newer attempt. On a node
-that sees a different storage from the driver's, an executor's requests raise Unavailable while the root does not exist
-there, and Fenced if the root has no mark.
+whose storage is not the driver's, an executor's requests raise Unavailable while the root does not exist there, and
+Fenced if the root has no mark.
 
 The guarantee: once any request of attempt N has been answered, no change that an older attempt begins anywhere reaches
-the store, and none is acknowledged. A change by an older attempt that had passed its first check may still reach
-the store (one file operation for each request under way), but is not acknowledged. Such a change does no harm. A create
-or rename that must find nothing does not overwrite what attempt N has written. A state file belongs to a micro-batch
-whose offsets were acknowledged before, so attempt N computes it from the same input.
+the store, and none is acknowledged. A change by an older attempt that had passed its first check may still reach the
+store (one file operation for each request under way), but is not acknowledged. Such a change does no harm. A create or
+rename that requires its target not to exist does not overwrite what attempt N has written. A state file belongs to a
+micro-batch whose offsets were acknowledged before, so attempt N computes it from the same input.
 """
 
 from __future__ import annotations

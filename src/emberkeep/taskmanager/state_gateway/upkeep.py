@@ -1,7 +1,7 @@
 """Decides how long local copies live: until their slot ends, Spark purges the durable file, or the quota is full.
 
 Follows the task manager's allocations (``taskmanager.ports.AllocationListener``). ``local_state.machine`` decides what
-is deleted; a thread carries out one step after the other, in the order of their causes.
+is deleted. A thread carries out the steps one at a time, in the order of the events that caused them.
 """
 
 from __future__ import annotations

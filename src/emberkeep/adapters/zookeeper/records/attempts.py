@@ -1,4 +1,7 @@
-"""Attempts of jobs in ZooKeeper: one node per job that has a handle. It also records a cancellation and a request."""
+"""Job attempts in ZooKeeper: one node for each job that has a state handle.
+
+The node has the number of the newest attempt, whether the job must be canceled, and the procedure requested of the job.
+"""
 
 from __future__ import annotations
 
