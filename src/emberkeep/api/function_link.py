@@ -53,7 +53,7 @@ class Link(msgspec.Struct, frozen=True):
 class EncryptedLink(Link, frozen=True):
     """A link through TLS. ``certificate``: SHA-256 of the driver's certificate, in hex.
 
-    The previous release knows the fields of Link only, so this is another class.
+    The previous release knows only the fields of Link, so this is a separate class.
     """
 
     certificate: str
@@ -106,7 +106,7 @@ class FunctionCall(Compatible, frozen=True, kw_only=True):
 
 
 class Reply(Compatible, frozen=True, kw_only=True):
-    """A worker's reply to a call, or its farewell. ``number``: of the call, or FAREWELL or NOT_BEGUN."""
+    """A worker's reply to a call, or its farewell. ``number``: the call's number, FAREWELL or NOT_BEGUN."""
 
     number: int
     error: str = ""

@@ -62,7 +62,7 @@ REGISTRY = Registry()
 def register(function: Any, name: str = "") -> Any:
     """Have an object's methods called when the job takes savepoints and when it ends; return the object.
 
-    Not needed for what is given to ``foreachBatch``, ``foreach`` or ``addListener``: Emberkeep registers these itself.
+    Not needed for objects given to ``foreachBatch``, ``foreach`` or ``addListener``: Emberkeep registers these itself.
     ``name``: the name of the object's state in savepoints; by default the object's class, with a number from the second
     object on. In a process that Emberkeep does not run, nothing is called.
     """

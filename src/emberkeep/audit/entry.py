@@ -83,7 +83,7 @@ def entry_id(time_ms: int, number: int) -> str:
 
 
 def moment_of(identifier: str) -> int:
-    """Return the time in an id, in Unix milliseconds; 0 if there is none."""
+    """Return the time in an id, in Unix milliseconds; 0 if the id has no time."""
     digits = identifier[:13]
     return int(digits) if digits.isascii() and digits.isdecimal() else 0
 

@@ -42,7 +42,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries, newest first. ``next``: the ``before`` of the next page, "" if there are no older entries."""
+    """Entries, newest first. ``next``: the ``before`` of the next page; "" if there are no older entries."""
 
     entries: tuple[Entry, ...] = ()
     next: str = ""

@@ -115,7 +115,7 @@ class Connections:
             return True
 
     def displace_one(self) -> None:
-        """Drop the oldest unproven connection of the address that has the most of them; nothing if there is none."""
+        """Drop the oldest unproven connection of the address that has the most of them, if there is any."""
         with self._lock:
             if self._unproven:
                 self._displace(max(self._unproven, key=lambda network: len(self._unproven[network])))

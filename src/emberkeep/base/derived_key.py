@@ -1,6 +1,6 @@
 """Derive keys from a secret: HKDF (RFC 5869) with SHA-256, one block long.
 
-Keys for different purposes tell nothing about each other, nor about the secret.
+Keys for different purposes reveal nothing about each other or about the secret.
 """
 
 from __future__ import annotations

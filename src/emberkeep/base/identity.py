@@ -37,8 +37,8 @@ class Identity:
     """The caller of a request.
 
     ``name``: the name of its token. ``namespace``: the one whose jobs it sees and may act on, or "" for all jobs.
-    ``expires_ms``: the end, in Unix milliseconds, of a token that an OpenID Connect issuer gave; 0 for other tokens,
-    whose ends the cluster knows. ``attempt``: the attempt whose driver calls; None for all other callers.
+    ``expires_ms``: when a token from an OpenID Connect issuer expires, in Unix milliseconds; 0 for other tokens, whose
+    expiry the cluster knows. ``attempt``: the attempt whose driver calls; None for all other callers.
     """
 
     name: str

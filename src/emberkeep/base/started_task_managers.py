@@ -64,7 +64,7 @@ def read_started(directory: Path) -> list[StartedRecord]:
 
 
 def forget_started(directory: Path, task_manager: TaskManagerId) -> None:
-    """Remove the record. Does nothing if there is none. Raises Fatal."""
+    """Remove the record. Does nothing if no record exists. Raises Fatal."""
     path = _path(directory, task_manager)
     try:
         if path.exists():

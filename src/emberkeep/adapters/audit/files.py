@@ -75,7 +75,7 @@ class AuditFiles:
             self._descriptor = None
 
     def lines(self, skips: Callable[[bytes], bool] = lambda _: False) -> Generator[bytes]:
-        """Yield all lines, the newest first. Leave out files for whose first line ``skips`` is true. Raises OSError."""
+        """Yield all lines, the newest first. Skip files for whose first line ``skips`` returns True. Raises OSError."""
         opened = self._open_all()
         try:
             for descriptor in opened:

@@ -1,4 +1,4 @@
-"""The audit log: a bounded queue before a thread that writes its files.
+"""The audit log: a bounded queue, and a thread that writes its entries to files.
 
 A request never waits for the log, and is not refused because of it: a full disk must not prevent an operator from
 stopping a job. Entries that cannot be written are lost: ``lost`` counts them, and the JobManager logs an error.

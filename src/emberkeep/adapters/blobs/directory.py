@@ -73,7 +73,7 @@ class DirectoryBlobs:
                 temporary.unlink(missing_ok=True)
 
     def _put_shared(self, owner: JobId, key: BlobKey, size: int) -> bool:
-        """Use another owner's sound file with this content for the BLOB (BLOB-21). Return False if there is none."""
+        """Use another owner's sound file with this content for the BLOB (BLOB-21). Return False without such a file."""
         for source in self._tree.places(key):
             if source == (owner, key):
                 continue

@@ -193,7 +193,7 @@ class BlobTree:
         return stat.S_ISREG(status.st_mode) and self._index.is_verified(key.sha256, identity(status))
 
     def verify(self, owner: JobId, key: BlobKey) -> Damage | None:
-        """Read the file and return its damage, or None if it is sound. Skip the reading if it is already verified.
+        """Read the file, unless it is already verified, and return its damage; None if it is sound.
 
         Raises Absent, and OSError if the file cannot be read now, which says nothing about its bytes.
         """
@@ -299,7 +299,7 @@ class BlobTree:
 
 @contextlib.contextmanager
 def _opened(path: Path, place: Place) -> Iterator[int]:
-    """Open a BLOB's file. Raises Absent if there is none, or if the path is something else, such as a link."""
+    """Open a BLOB's file. Raises Absent if it does not exist, or if the path is something else, such as a link."""
     owner, key = place
     absent = Absent(f"there is no BLOB {key} of job {owner} in {path.parent.parent}")
     try:

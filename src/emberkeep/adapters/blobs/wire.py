@@ -66,7 +66,7 @@ class TransferAbort:
         return self._set
 
     def watch(self, used: socket.socket | None) -> None:
-        """Record the socket that the transfer uses from now on, None for none. Raises Aborted after ``set``."""
+        """Record the socket that the transfer uses now; None if it uses none. Raises Aborted after ``set``."""
         with self._lock:
             self._socket = used
             if self._set:
@@ -189,7 +189,7 @@ def _has_input(connection: socket.socket) -> bool:
 
 
 def _connect(address: str, tls: ssl.SSLContext | None) -> socket.socket:
-    """Return a connection. With ``tls``, the server has proven that it is of this cluster.
+    """Return a connection. With ``tls``, the server has proven that it belongs to this cluster.
 
     Raises RetryLater, InvalidInput.
     """

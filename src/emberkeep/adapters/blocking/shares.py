@@ -20,7 +20,7 @@ class WorkShares:
     """Parts of a shared resource. Belongs to one event loop. Waiting takes no thread, and an unused key no memory."""
 
     def __init__(self, total: int, per_key: int, patience: float) -> None:
-        """``total`` parts, of which one key gets at most ``per_key``. ``patience``: seconds to wait for a part."""
+        """One key gets at most ``per_key`` of the ``total`` parts. ``patience``: seconds to wait for a part."""
         self._total = asyncio.Semaphore(total)
         self._per_key = per_key
         self._patience = patience

@@ -22,7 +22,7 @@ class BlobOwnerRecord(Protocol):
     """
 
     def read(self) -> Owner | None:
-        """Return the record, or None if there is none. Raises Damaged, NewerFormat."""
+        """Return the record; None if the place has no record. Raises Damaged, NewerFormat."""
 
     def create(self, owner: Owner) -> None:
         """Write the first record. Of several processes that do so at once, exactly one succeeds.

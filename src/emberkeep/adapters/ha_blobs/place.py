@@ -250,7 +250,7 @@ class BlobPlace:
         return read_binding(self._file)
 
     def _binding_or_none(self) -> Binding | None:
-        """Return the storage's binding; None if there is none, or if it is damaged and the caller replaces it."""
+        """Return the storage's binding; None if none is recorded, or if it is damaged and the caller replaces it."""
         try:
             return self._binding()
         except Damaged as error:

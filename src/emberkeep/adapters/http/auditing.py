@@ -109,7 +109,7 @@ def _action(request: web.Request) -> str:
 
 
 def _reason(response: web.StreamResponse) -> str:
-    """Return what a problem document says is wrong, "" for any other response."""
+    """Return what a problem document says is wrong; "" for any other response."""
     if response.content_type != PROBLEM_MEDIA_TYPE or not isinstance(response, web.Response):
         return ""
     try:

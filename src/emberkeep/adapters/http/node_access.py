@@ -15,14 +15,14 @@ RPC_ROUTE: Final = "/rpc/v1/{kind}"
 
 
 class NoNode(NamedTuple):
-    """Why a request is not one of a daemon, and what to do about it."""
+    """Why a request does not count as a daemon's, and what to do about it."""
 
     detail: str
     hint: str
 
 
 def no_node(request: web.Request, daemons: AbstractSet[str]) -> NoNode | None:
-    """Return why the caller of one of the routes ``daemons`` is no daemon; None if it is one, or for other routes.
+    """Return why the caller of one of the routes ``daemons`` is not a daemon; None if it is one, or for other routes.
 
     ``daemons``: declared patterns. A daemon is a caller whose certificate was verified when it connected.
     """

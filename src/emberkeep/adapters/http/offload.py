@@ -169,5 +169,5 @@ class Offload:
 
 
 def inline_limit(minimum: int) -> int:
-    """Return the largest body allowed, in bytes, where parts larger than ``minimum`` are off-loaded."""
+    """Return the largest body allowed, in bytes, if parts larger than ``minimum`` are off-loaded."""
     return min(minimum, RPC_MESSAGE_BYTES) + RPC_INLINE_SLACK

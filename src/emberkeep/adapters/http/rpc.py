@@ -127,7 +127,7 @@ class HttpRpcClient:
         return answer.status, answer.body
 
     async def _exchange(self, address: str, request: Message, seconds: float) -> _Answer:
-        """Send the request once. Raises RetryLater, UnknownOutcome; Fatal if the reply comes from no RPC handler."""
+        """Send the request once. Raises RetryLater, UnknownOutcome; Fatal if the reply is not from an RPC handler."""
         packed = await pack(self._offload, request, seconds=seconds)
         answer = await self._deliver(address, request, packed, seconds)
         if answer.content_type != CONTENT_TYPE:
@@ -212,7 +212,7 @@ class HttpRpcClient:
 
 
 def _foreign_answer(address: str, answer: _Answer) -> EmberkeepError:
-    """Return the error for a reply that no RPC handler has sent, but the peer's access checks or another server."""
+    """Return the error for a reply that the peer's access checks or another server sent, not an RPC handler."""
     status = answer.status
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):  # too many with a wrong token
         return Fatal(

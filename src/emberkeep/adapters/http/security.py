@@ -71,7 +71,7 @@ class IssuedTokens(Protocol):
     """The tokens that the cluster has issued by name."""
 
     def identify(self, credential: str) -> Identity | str:
-        """Return the identity of a token's holder; if there is none, why the token is refused, "" if it is unknown."""
+        """Return the token's holder, or the reason why the token is refused; "" if the token is unknown."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _check_host(request: web.Request, policy: AccessPolicy) -> web.Response | No
 
 
 def _host_name(host: str) -> str | None:
-    """Return the name in "name:port" or "[v6]:port", in lower case; None if there is none."""
+    """Return the name in "name:port" or "[v6]:port", in lower case; None if ``host`` is malformed or has no name."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:
@@ -260,7 +260,7 @@ def _check_login(request: web.Request, policy: AccessPolicy) -> web.Response | N
 
 
 def _token_holder(request: web.Request, policy: AccessPolicy) -> Identity | str:
-    """Return the holder of the request's token; if there is none, the reason why a named token is refused, or ""."""
+    """Return the holder of the request's token, or why a named token is refused; "" without a known token."""
     scheme, _, credential = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     if scheme.lower() != "bearer":
         return ""

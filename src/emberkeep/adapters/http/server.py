@@ -55,7 +55,7 @@ def bind_port(
 ) -> BoundPort:
     """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, unknown address, no permission.
 
-    ``limits``: of the port's connections; by default they follow from the limit of open files of this process.
+    ``limits``: limits on the port's connections, by default derived from this process's limit on open files.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -49,9 +49,9 @@ class _Code:
 class WebSessions:
     """The sessions that are open, and the codes that have not been used yet.
 
-    If there are too many sessions, the one that was unused for longest ends; of the codes, the oldest. ``is_valid``
-    tells whether an identity may still log in: the sessions and codes of an identity whose tokens are revoked or have
-    expired end.
+    If there are too many sessions, the least recently used one ends; if there are too many codes, the oldest one.
+    ``is_valid`` returns True if an identity may still log in: the sessions and codes of an identity whose tokens are
+    revoked or have expired end.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class WebAccess:
     routes: frozenset[tuple[str, str]]
 
     def allows(self, request: web.Request) -> bool:
-        """True if the request is for one of the routes, or for none at all, which is answered with 404 or 405."""
+        """True if the request is for one of the routes, or matches no route, which is answered with 404 or 405."""
         resource = request.match_info.route.resource
         method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
         return resource is None or (method, resource.canonical) in self.routes

@@ -46,7 +46,7 @@ class JobDatabase:
     """
 
     def __init__(self, path: Path, graph_dir: Path, now_ms: int) -> None:
-        """Open the file, create it if there is none, and raise the epoch, at least to ``now_ms``.
+        """Open the file, creating it if it does not exist, and raise the epoch to at least ``now_ms``.
 
         Raises Fatal, RetryLater, UnknownOutcome.
         """

@@ -46,10 +46,15 @@ class EmbeddedJobStore:
     def __init__(
         self, path: Path, graph_dir: Path, storage: ClusterStorage | None = None, *, clock: Clock | None = None
     ) -> None:
-        """``path``: the SQLite file; the first ``open`` creates it. ``graph_dir``: this store's graphs are in a folder
-        of that directory. ``storage``: ``open`` calls its ``settle``, and raises what that raises; None if nothing is
-        ever deleted there. ``clock``: its time is the lowest epoch, so that a file restored from a copy gets a
-        higher epoch than the file before it; None for the system clock."""
+        """Open nothing before ``open``.
+
+        - ``path``: the SQLite file; the first ``open`` creates it.
+        - ``graph_dir``: this store's graphs are in a folder of that directory.
+        - ``storage``: ``open`` calls its ``settle``, and raises what that raises; None if nothing is ever deleted
+          there.
+        - ``clock``: its time is the lowest epoch, so that a file restored from a copy gets a higher epoch than the
+          file before it. None: the system clock.
+        """
         self._storage = storage
         self._clock = clock or SystemClock()
         self._path = path

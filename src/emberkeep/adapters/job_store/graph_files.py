@@ -1,8 +1,8 @@
 """Job graphs as durable files, and the small handles that lead to them.
 
-A graph can have many MB. Its handle is small: it names the file, its size and its SHA-256. A damaged graph is kept for
-inspection, and the error names its path; only ``remove_job`` deletes it. A missing file is unavailable, not damaged,
-since its mount may be missing too.
+A graph can be many MB in size. Its handle is small: it names the file, its size and its SHA-256. A damaged graph is
+kept for inspection, and the error names its path; only ``remove_job`` deletes it. A missing file is unavailable, not
+damaged, since its mount may be missing too.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def decode_handle(data: bytes, *, where: str) -> StateHandle:
 class GraphFiles:
     """A directory of graphs that belongs to one store alone. All methods block.
 
-    File names contain the writer's ``epoch``, unless that is None. So of several leaders that follow each other, a
-    former one neither overwrites its successor's files nor treats them as orphans.
+    File names contain the writer's ``epoch``, unless that is None. So a former leader neither overwrites its
+    successor's files nor treats them as orphans.
     """
 
     def __init__(self, directory: Path, epoch: int | None = None, *, patience: FilePatience | None = None) -> None:
@@ -150,7 +150,7 @@ class GraphFiles:
         self._patience.run(self._directory, remove)
 
     def sweep_unfinished(self) -> None:
-        """Delete files that were never finished; with an epoch, only those of leaders of earlier epochs.
+        """Delete files that were never finished; with an epoch, only those that leaders of earlier epochs left.
 
         Should one of these leaders still write, no handle will ever lead to its file, since its epoch has ended.
         """
@@ -204,7 +204,7 @@ class GraphFiles:
 
 
 def _is_of_job(name: str, job_id: JobId) -> bool:
-    """True if ``name`` is that of a completely written graph of the job, of any epoch."""
+    """True if ``name`` names a completely written graph of the job, from any epoch."""
     return name == f"{job_id}{_SUFFIX}" or (name.startswith(f"{job_id}.") and _OF_EPOCH.fullmatch(name) is not None)
 
 

@@ -81,7 +81,7 @@ _ATTEMPT_MIGRATIONS: Migrations = {1: _attempt_of_version_1}
 
 
 def encode_attempt(attempt: StoredAttempt, over: bytes | None = None) -> bytes:
-    """Encode the record. ``over``, in all encoders here: the record that it replaces; a newer release's fields stay."""
+    """Encode the record. ``over``, in all encoders here: the record to replace; fields from a newer release stay."""
     return encode_over(_ATTEMPT_KIND, _ATTEMPT_VERSION, attempt, over)
 
 

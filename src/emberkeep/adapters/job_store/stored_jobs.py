@@ -22,8 +22,8 @@ def stored_job(
 ) -> StoredJob:
     """Read attempt and graph, and return the job. Fatal and Unavailable become the job's ``trouble``.
 
-    ``key``: the job's idempotency key, if known. Raises NewerFormat: a release that cannot read a newer one's records
-    must not decide about any job.
+    ``key``: the job's idempotency key, if known. Raises NewerFormat: a release that cannot read the records of a newer
+    one must not decide about any job.
     """
     newest, graph, errors = StoredAttempt(attempt=0), None, list[EmberkeepError]()
     try:

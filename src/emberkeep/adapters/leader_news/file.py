@@ -81,7 +81,7 @@ async def watch_leader_file(path: Path, known: LeaderLocator) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return a value that differs after each write, because every write makes a new file. None: cannot be read."""
+    """Return a value that changes with each write, because every write makes a new file; None if unreadable."""
     try:
         status = path.stat()
     except OSError:

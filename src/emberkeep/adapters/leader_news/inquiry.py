@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 class LeaderInquiry:
     """Asks the known JobManagers, and ``others``, for the leader and passes their replies to ``known``.
 
-    ``others`` returns JobMasters: the attempt of each by its address.
+    ``others`` returns JobMasters: a map from the address of each to its attempt.
 
     It asks when the leader is in doubt, and at an interval while ``is_informed`` is false: then no other source reports
     a new leader, and an old leader that is cut off from ZooKeeper still replies, without knowing of its successor.

@@ -58,7 +58,7 @@ class IssuerKeys:
     """The keys that the issuer publishes now. Belongs to one event loop; ``run`` reads the keys."""
 
     def __init__(self, issuer: str, tls: ssl.SSLContext | None = None, now: Callable[[], float] = since_boot) -> None:
-        """``tls``: the CAs that may prove the issuer; None for those of the system."""
+        """``tls``: the CAs that may prove the issuer; None: the system's CAs."""
         self._issuer = check_issuer(issuer)
         self._tls = tls
         self._now = now

@@ -70,7 +70,7 @@ class Family:
     def kill_group(self) -> None:
         """Kill the leader's process group at once: no member can escape by forking.
 
-        Does nothing if the leader's pid is free, or is another process's by now.
+        Does nothing if the leader's pid is free, or now belongs to another process.
         """
         stat = None if self.leader is None else read_stat(self.leader.pid)
         if stat is not None and self.leader is not None and stat.start_ticks == self.leader.start_ticks:

@@ -36,7 +36,7 @@ async def prune_logs(directory: Path, retained: int, live: Callable[[], Abstract
 def prune_once(directory: Path, retained: int, live: AbstractSet[str]) -> list[str]:
     """Delete the folders of jobs that are not ``live``, except the ``retained`` newest. Return the deleted names.
 
-    Folders that were changed within an hour before the newest change of all stay as well.
+    Folders whose last change was less than an hour before the newest change in any folder stay as well.
     """
     try:
         jobs = [job for job in directory.iterdir() if job.is_dir()]
@@ -58,7 +58,7 @@ def prune_once(directory: Path, retained: int, live: AbstractSet[str]) -> list[s
 def _last_change(job: Path) -> float | None:
     """Return when a file in a job's folder was last changed; None if that cannot be read now.
 
-    The job can give its files any time: one to come counts as now.
+    The job can set any time on its files: a time in the future counts as now.
     """
     newest, now = 0.0, time.time()
     try:
@@ -80,7 +80,7 @@ def _within(job: Path) -> Iterator[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Return what is in a folder; nothing if it is no folder, is a link or may not be read. Raises OSError."""
+    """Return what is in a folder; nothing if it is not a folder, is a link, or may not be read. Raises OSError."""
     try:
         if folder.is_symlink():
             return []

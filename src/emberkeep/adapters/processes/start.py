@@ -45,7 +45,7 @@ class StartRequest:
     """A process to start.
 
     ``environ`` is the whole environment. Output is appended to ``stdout`` and ``stderr``, which may be the same file.
-    ``user``: as whom it runs, and who then owns its output; None: as the user of this process. ``stdin``: an open file
+    ``user``: the user who runs it and owns its output; None: the user of this process. ``stdin``: an open file
     descriptor; None: the process has no input.
     """
 

@@ -12,9 +12,9 @@ RELEASE_BEFORE = "release-before"
 class StoreOrigin:
     """A job store's record of itself.
 
-    ``identity``: drawn when the store was created. ``storage``: identity of the storage that it was used with; "" if
-    none yet. ``was_led``: a leader of an older release, which kept no such records, has used the store, and no storage
-    has been settled since.
+    ``identity``: chosen at random when the store was created. ``storage``: identity of the storage that it was used
+    with; "" if none yet. ``was_led``: a leader of an older release, which kept no such records, has used the store, and
+    no storage has been settled since.
     """
 
     identity: str
@@ -31,8 +31,8 @@ def origin_of(identity: str, kept: str) -> StoreOrigin:
 def kept_first(*, was_led: bool) -> str:
     """Return what a store records when a release that keeps such records first opens it.
 
-    ``was_led``: the store had a leader before, which must have been of an older release. So call this only once: later
-    leaders may be of this release, and may have used a storage that is not this store's.
+    ``was_led``: the store had a leader before, which must have run an older release. So call this only once: later
+    leaders may run this release, and may have used a storage that is not this store's.
     """
     return RELEASE_BEFORE if was_led else ""
 

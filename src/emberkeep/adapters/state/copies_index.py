@@ -38,7 +38,7 @@ class CopyIndex:
         self.used = 0  # bytes of disk that all copies take
 
     def add(self, copy: Copy) -> Copy | None:
-        """Add a copy; return the one of the same path that it replaces."""
+        """Add a copy; return the copy at the same path that it replaces, if any."""
         path = copy.record.path
         replaced = self.remove(path)
         self._copies[path] = copy

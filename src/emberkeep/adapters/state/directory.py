@@ -282,7 +282,7 @@ class DirectoryState:
     def _opened(self, parts: Sequence[str], name: str, *, strict: bool = False) -> Iterator[int]:
         """Yield the descriptor of the directory with these parts.
 
-        Raises Absent if there is none. With ``strict``, a part that is a file raises NotADirectoryError instead.
+        Raises Absent if it does not exist. With ``strict``, a part that is a file raises NotADirectoryError instead.
         """
         with contextlib.ExitStack() as stack:
             try:

@@ -39,7 +39,7 @@ class ObjectRequests:
             self.store = open_object_store(location)
 
     def find(self, name: str) -> FileStatus | None:
-        """Return the status of a file, None if there is none."""
+        """Return the status of a file; None if the file does not exist."""
         with contextlib.suppress(Absent), self.errors("look at", name):
             return file_status(name, obstore.head(self.store, name))
         return None

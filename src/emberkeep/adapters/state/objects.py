@@ -1,9 +1,10 @@
 """Durable state in an object store: S3, Google Cloud Storage or Azure, ``<prefix>/<name>``.
 
 Object stores have no directories. A marker object in each directory, written before the directory's first file, lets
-the directory exist without files. A conditional request makes sure that a name is given once. A rename copies the file
-and deletes the old one, so the file may keep both names if the process ends in between. Directories cannot be renamed;
-Spark's checkpoints do not need that. A file's generation is its entity tag: files with equal bytes may have equal tags.
+the directory exist without files. A conditional request ensures that a name is created only once. A rename copies the
+file and deletes the old one, so the file may keep both names if the process ends in between. Directories cannot be
+renamed; Spark's checkpoints do not need that. A file's generation is its entity tag: files with equal bytes may have
+equal tags.
 
 Object stores do not prevent a file and a directory of the same name: two processes that create them at the same moment
 may both succeed. All calls to obstore block, for the reason given in ``adapters.blobs.objects``.

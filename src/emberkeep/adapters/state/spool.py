@@ -1,4 +1,4 @@
-"""A place for a state file on its way to the durable store, for when the disk of the local copies refuses the file.
+"""Holds a state file on its way to the durable store if the disk for local copies refuses the file.
 
 The place is the system's temporary directory. The file has no name, so that a crash leaves nothing behind.
 """

@@ -1,6 +1,6 @@
-"""Logs requests that a state gateway refuses: without a valid credential, or for what it does not open.
+"""Logs requests that a state gateway refuses: they carry no valid credential, or name a location that it does not open.
 
-Hadoop's status 403 also stands for what happens in each job, such as a file that exists already.
+Hadoop's status 403 also reports what happens in every job, such as a file that already exists.
 """
 
 from __future__ import annotations

@@ -225,9 +225,9 @@ class ZooKeeperElection:
             return ""
 
     async def _is_turn(self, before: list[_Contender], change: asyncio.Event) -> bool:
-        """Probe the contenders before this one. True if there are none, or once all their processes are proven gone.
+        """Probe the contenders before this one.
 
-        False if ``change`` is set before that.
+        True once the processes of all of them, if any, are proven gone. False if ``change`` is set before that.
         """
         clock = asyncio.get_running_loop().time
         while before and not change.is_set():

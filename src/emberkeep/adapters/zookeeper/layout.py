@@ -51,7 +51,7 @@ class LeaderRecord(Compatible, frozen=True, kw_only=True):
     """Persisted at ``epoch`` and ``leader``.
 
     ``life``: a random text that each contender draws, so that it recognises its own writes. ``epoch``: the epoch that
-    the record was written for, so that it cannot be put back later; 0 in records that are not signed.
+    the record was written for, so that an old record cannot be put back; 0 in records that are not signed.
     """
 
     address: str

@@ -107,7 +107,7 @@ async def _check(session: ZooKeeperSession, path: str) -> None:
 
 
 async def _strangers(session: ZooKeeperSession, path: str) -> str:
-    """Return the names of those who may use the node besides this cluster; "" if there are none, or no node."""
+    """Return the names of those who may use the node besides this cluster; "" if no others may, or there is no node."""
     try:
         found = await session.acls(path)
     except Absent:

@@ -81,7 +81,7 @@ class SinkState(Compatible, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits at which the pieces of a bucket become a part. None: no such limit. Bytes, rows, milliseconds."""
+    """Limits, in bytes, rows and milliseconds, at which the pieces of a bucket become a part. None: no such limit."""
 
     max_bytes: int
     max_rows: int | None = None

@@ -26,7 +26,7 @@ _PAX_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 class UnacceptableHeader(tarfile.TarError):
     """A header is longer than is allowed, or has a negative size.
 
-    This is no ReadError, because after a ReadError tarfile would try other compressions.
+    This is not a ReadError, because after a ReadError tarfile would try other compressions.
     """
 
 

@@ -31,9 +31,9 @@ def read_private(path: Path, key: str) -> str:
 
 
 def check_key_file(path: str) -> None:
-    """Raise Fatal if others can read or write a certificate's key, or if nobody finds it.
+    """Raise Fatal if others can read or write a certificate's key, or if the file cannot be found.
 
-    The group of a file that root owns may read it: so a system shares a key with its services.
+    The group of a file that root owns may read the file: this is how a system shares a key with its services.
     """
     try:
         status = Path(path).stat()

@@ -22,8 +22,8 @@ _OWN = Path("/proc/self")
 def give_way() -> None:
     """Use processors and disks only while no other process needs them; be the first to go if memory runs out.
 
-    A system that forbids one of these settings does without it. Start this process as the leader of its own session:
-    Linux may share processors among sessions first, and then a process's own priority counts only within its session.
+    A setting that the system forbids is skipped. Start this process as the leader of its own session: Linux may share
+    processors among sessions first, and then a process's own priority counts only within its session.
     """
     os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
     with contextlib.suppress(OSError):
@@ -36,8 +36,8 @@ def give_way() -> None:
 def end_with_parent(parent: int) -> None:
     """Let the kernel send SIGTERM to this process as soon as its parent ends. Exit if that has happened already.
 
-    ``parent`` is the pid with which this process was started. The thread counts that has started this process: if it
-    ends before its process does, the signal comes then.
+    ``parent`` is the pid with which this process was started. The kernel watches the thread that started this process:
+    if that thread ends before its process does, the signal comes then.
     """
     _signal_at_end_of_parent(signal.SIGTERM)
     if os.getppid() != parent:

@@ -30,7 +30,7 @@ class OsUser:
 
 
 class Credentials(TypedDict):
-    """The arguments of ``subprocess.Popen`` that decide as whom a process runs."""
+    """The arguments of ``subprocess.Popen`` that decide which user a process runs as."""
 
     user: int | None
     group: int | None

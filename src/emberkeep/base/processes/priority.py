@@ -39,7 +39,7 @@ def lower(pid: int) -> None:
 def raise_to_normal(pids: Iterable[int]) -> None:
     """Give all threads of these processes the normal priority.
 
-    A thread that an idle thread starts in the meantime is idle as well, so look until there is none.
+    A thread that an idle thread starts in the meantime is idle as well, so look until no idle thread is left.
     """
     for pid in pids:
         set_session_nice(pid, 0)

@@ -71,7 +71,7 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Return the identity of the live process ``pid``; None if there is none or only its zombie."""
+    """Return the identity of the live process ``pid``; None if no process or only a zombie has that pid."""
     stat = read_stat(pid)
     if stat is None or stat.is_dead:
         return None

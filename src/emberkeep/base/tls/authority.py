@@ -63,7 +63,7 @@ class CertificateAuthority:
     def ensure(self, hosts: Iterable[str], *, may_make_ca: bool = True) -> NodeCertificate:
         """Return a certificate that is not due for renewal and proves ``hosts``; make what is missing.
 
-        Without the CA's key, return the certificate as it is. ``may_make_ca``: make a CA if there is none. Blocks.
+        Without the CA's key, return the certificate as it is. ``may_make_ca``: make a CA if none exists. Blocks.
 
         Raises Fatal (a file cannot be read or written, a certificate is missing), InvalidInput (a host).
         """

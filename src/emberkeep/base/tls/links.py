@@ -43,11 +43,11 @@ class TlsLinks:
 
     ``server`` proves this process to callers, ``client`` verifies the servers that it calls. If ``mutual``, ``client``
     shows the certificate to servers that ask for one, and ``server`` asks its callers: those that show none are let in,
-    those whose certificate is not of the cluster's CA are not. Any thread may use ``client``.
+    those whose certificate was not issued by the cluster's CA are not. Any thread may use ``client``.
     """
 
     def __init__(self, files: TlsFiles, *, mutual: bool = False) -> None:
-        """Raises Fatal: a file cannot be read, or certificate and key do not match, or servers would refuse it."""
+        """Raises Fatal if a file cannot be read, certificate and key do not match, or servers would refuse them."""
         self.files = files
         self._mutual = mutual
         self._lock = threading.Lock()
@@ -99,7 +99,7 @@ class _NewestContext(ssl.SSLContext):
 
 
 def client_context(ca: str) -> ssl.SSLContext:
-    """Return a context that trusts the CAs in the file ``ca`` only; "" for those of the system. Raises Fatal."""
+    """Return a context that trusts the CAs in the file ``ca`` only; "": the system's CAs. Raises Fatal."""
     try:
         context = ssl.create_default_context(cafile=ca or None)
     except (OSError, ssl.SSLError) as error:
@@ -121,7 +121,7 @@ def fingerprint(certificate: str) -> str:
 
 
 def handshake_failure(error: BaseException) -> str:
-    """Return why a handshake failed, in words for an operator. ``error``: of ``ssl``, or of aiohttp with it inside."""
+    """Return why a handshake failed, in words for an operator. ``error``: from ``ssl``, maybe wrapped by aiohttp."""
     found = next(
         (each for each in (getattr(error, "certificate_error", None), getattr(error, "os_error", None), error) if each),
         error,

@@ -1,7 +1,7 @@
 """A certificate made from a secret seed: whoever knows the seed makes the same certificate.
 
 No CA signs it: callers know which certificate a server must show. The driver of each attempt has one, and each task
-manager's state gateway. The dates in it say nothing: it is good for as long as its server.
+manager's state gateway. Its dates mean nothing: it is valid for as long as its server runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests whether a certificate can be shown to servers: a daemon that others refuse is told so before it starts.
+"""Tests whether servers would accept a daemon's certificate, so that the daemon learns of a refusal before it starts.
 
 Many CAs issue certificates for servers only. A caller cannot show such a certificate, and a handshake that fails for
 this reason names it neither to the caller nor to the server.

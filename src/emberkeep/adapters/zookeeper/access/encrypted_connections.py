@@ -1,7 +1,7 @@
 """Encrypted connections to ZooKeeper, for kazoo.
 
-kazoo's own trust the system's CAs besides those that are configured, and do not notice a second reply that has arrived
-in one TLS record with the first.
+kazoo's own connections trust the system's CAs besides those that are configured, and do not notice a second reply that
+has arrived in one TLS record with the first.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ class EncryptedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kaz
             raise
 
     def select(self, reading: Sequence[Any], *others: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Wait as ``select.select`` does; return at once what has decrypted data that was not read."""
+        """Wait as ``select.select`` does, but return at once any socket with decrypted data that was not read."""
         ready = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
         return (ready, [], []) if ready else super().select(reading, *others)

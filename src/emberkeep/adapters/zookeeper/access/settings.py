@@ -59,7 +59,7 @@ class ZooKeeperLogin:
 
 @dataclass(frozen=True)
 class EncryptionFiles:
-    """Files for TLS. ``ca_file`` None: the system's authorities. The others None: no certificate of this cluster."""
+    """Files for TLS. ``ca_file``: None for the system's authorities. The others: None without a client certificate."""
 
     ca_file: str | None
     certificate_file: str | None
@@ -71,7 +71,7 @@ class SessionSettings:
     """How to connect; times in seconds.
 
     ``signer``: signs and checks what the nodes hold. ``creator_only``: only holders of ``login`` may use the nodes.
-    ``tls``: None for connections in clear.
+    ``tls``: None if connections are not encrypted.
     """
 
     hosts: str
@@ -86,8 +86,8 @@ class SessionSettings:
 def session_settings(configuration: Configuration, token: str) -> SessionSettings:
     """Return the configured settings. ``token``: the cluster's.
 
-    Raises InvalidInput if servers or needed credentials are missing, or if servers beyond loopback would be used
-    without protection; Fatal if the file with the credentials, or that of a key, cannot be used.
+    Raises InvalidInput if servers or needed credentials are missing, or if servers that are not on loopback would be
+    used without protection. Raises Fatal if the file with the credentials, or the file of a key, cannot be used.
     """
     hosts = configuration[ZOOKEEPER_QUORUM]
     if not hosts:

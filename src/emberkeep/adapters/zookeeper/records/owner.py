@@ -36,7 +36,7 @@ class RootOwner:
         self._epoch = nodes.epoch
 
     async def prepare(self, epoch_before: int) -> None:
-        """Write the record if there is none. Call it before this JobManager takes its epoch.
+        """Write the record if it does not exist. Call this before this JobManager takes its epoch.
 
         ``epoch_before``: the previous epoch. If it is above 0, an older release was leader here.
         """
