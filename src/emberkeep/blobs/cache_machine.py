@@ -94,7 +94,7 @@ class CacheMachine:
         self._settle(claim.owner, claim.key, entry)
 
     def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """End one reference. Does nothing if there is none."""
+        """End one reference. Does nothing if there is no such reference."""
         entry = self._owners.get(owner, {}).get(key)
         if entry is None:
             return

@@ -140,7 +140,7 @@ class BlobAccess(Protocol):
         """
 
     def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """End one reference. Does nothing if there is none."""
+        """End one reference. Does nothing if there is no such reference."""
 
     def release_all(self, owner: JobId, holder: str) -> None:
         """End every reference of this holder: its task has finished, failed or was cancelled (BLOB-13)."""

@@ -1,4 +1,4 @@
-"""Invariants of the BLOB server's machine: true between any two events."""
+"""Invariants of the BLOB server's state machine: true between any two events."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SUBMISSION = "submission"  # holder of the artefacts that a submission in progre
 
 
 class ServerMachine:
-    """The events of the BLOB server's machine; see the module. Those of uploads and deletions are in its parts."""
+    """The BLOB server's state machine; see the module. The events of uploads and deletions are in its parts."""
 
     def __init__(self, *, remembered: int = ENDED_REMEMBERED) -> None:
         self.state = ServerState(remembered=remembered)
@@ -137,7 +137,7 @@ class ServerMachine:
         self.clean_up.make_known(owner_id)
 
     def withdraw(self, owner_id: JobId) -> None:
-        """End one claim of a submission that led to no job. Does nothing if there is none."""
+        """End one claim of a submission that led to no job. Does nothing if there is no such claim."""
         owner = self.state.owners.get(owner_id)
         if owner is not None and owner.claims > 0:
             owner.claims -= 1
@@ -180,7 +180,7 @@ class ServerMachine:
         self.clean_up.settle(owner_id, key)
 
     def release(self, owner_id: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
-        """End one reference. Does nothing if there is none. Raises Conflict if the attempt has ended."""
+        """End one reference. Does nothing if there is no such reference. Raises Conflict if the attempt has ended."""
         self._fences.refuse_over(owner_id, attempt)
         record = self.state.owners[owner_id].records.get(key) if owner_id in self.state.owners else None
         if record is not None:

@@ -1,4 +1,4 @@
-"""The BLOB server's records of one BLOB and of one owner: plain state that only the server's machine changes."""
+"""The BLOB server's records of one BLOB and of one owner: plain state that only the server's state machine changes."""
 
 from __future__ import annotations
 

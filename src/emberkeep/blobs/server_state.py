@@ -1,4 +1,4 @@
-"""The BLOB server's state, and queries on it. The machine that changes the state is in ``server_machine``."""
+"""The BLOB server's state, and queries on it. The state machine that changes it is in ``server_machine``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDED_REMEMBERED = 10_000  # jobs
 
 @dataclass(eq=False, kw_only=True)
 class ServerState:
-    """The BLOB server's state. Only its machine and the machine's parts change it.
+    """The BLOB server's state. Only the state machine and its parts change it.
 
     ``remembered``: number of ended jobs that are remembered, so that nothing can be uploaded for them.
     """
@@ -103,11 +103,11 @@ class ServerState:
         return {owner_id for owner_id, owner in self.owners.items() if owner.is_unknown}
 
     def owner(self, owner_id: JobId) -> OwnerRecord:
-        """Return the record of an owner. Create the record if there is none."""
+        """Return the record of an owner. Create the record if it does not exist."""
         return self.owners.setdefault(owner_id, OwnerRecord())
 
     def record(self, owner_id: JobId, key: BlobKey) -> Record:
-        """Return the record of a BLOB. Create the record if there is none."""
+        """Return the record of a BLOB. Create the record if it does not exist."""
         self.owners_of.setdefault(key, set()).add(owner_id)
         return self.owner(owner_id).records.setdefault(key, Record(key.is_permanent))
 

@@ -32,7 +32,7 @@ _WORDS = (
 
 
 def symptom_of(text: str, *, started: bool) -> Symptom | None:
-    """Return the node symptom in a process's failure message, or None if there is none.
+    """Return the node symptom in a process's failure message, or None if the message names none.
 
     ``started`` False: the process never ran, which is a symptom even without a known message.
     """

@@ -260,7 +260,7 @@ def _raise(answer: HttpReply, method: str, url: str) -> NoReturn:
 
 
 def _retry_after(answer: HttpReply) -> float:
-    """Return the seconds in the header Retry-After; 1 if there are none."""
+    """Return the seconds in the header Retry-After; 1 if the header is missing or unusable."""
     text = answer.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdecimal() else 1.0
 

@@ -71,7 +71,7 @@ class LocalCluster:
         self._end = ClusterEnd(layout, configuration[CANCELLATION_TIMEOUT], say)
 
     def record(self) -> ClusterRecord | None:
-        """Return the record of the cluster that was started last; None if there is none. Raises Fatal."""
+        """Return the record of the cluster that was started last; None if none was started. Raises Fatal."""
         return read_cluster(self._layout.cluster_file)
 
     async def up(self, shape: ClusterShape, *, as_it_was: bool = False) -> UpResult:

@@ -97,7 +97,7 @@ def keep_logs(directory: Path) -> Path:
 
 
 def clear_dead_runs(parent: Path, storage: PrivateStorage, now: float) -> list[Path]:
-    """Remove the runs that no process uses any more; their logs only after LOGS_KEPT. Blocks.
+    """Remove the runs that no process uses any longer, but their logs only after LOGS_KEPT. Blocks.
 
     ``now`` is in seconds since the epoch.
 

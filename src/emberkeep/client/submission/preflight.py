@@ -23,7 +23,7 @@ _R_SUFFIXES = (".r",)
 def check_script(script: str, main_class: str | None) -> Path:
     """Return the absolute path of a script that can be sent.
 
-    Raises InvalidInput. Its text for a syntax error is Python's own.
+    Raises InvalidInput. For a syntax error, the message is Python's own.
     """
     if main_class is not None:
         raise InvalidInput(

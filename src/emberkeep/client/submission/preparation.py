@@ -65,7 +65,7 @@ def prepare(
 ) -> PreparedJob:
     """Check and hash everything; send nothing. Raises InvalidInput.
 
-    ``savepoint``: location of the savepoint to start from. ``namespace``: the job's, "" for that of the caller.
+    ``savepoint``: location of the savepoint to start from. ``namespace``: the job's; "" for the caller's own.
     ``secrets``: the words of ``--secret``. ``offload_min_size``: see PreparedJob.
     """
     merged = spark_configuration(options, environ)
