@@ -140,7 +140,7 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
 
 
 def _moment(option: str, text: str | None, now_ms: int) -> str | None:
-    """Return ``text``, a time or a duration before now, as Unix milliseconds; None for None. Raises InvalidInput."""
+    """Return ``text``, a time or a duration before now, as Unix milliseconds; None for no text. Raises InvalidInput."""
     from datetime import datetime
 
     from emberkeep.base.configuration.option_types import duration

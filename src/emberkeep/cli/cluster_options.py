@@ -56,7 +56,7 @@ class ConfigOptions:
         return state_layout(self.load(), os.environ)
 
     def effective_config_file(self) -> Path | None:
-        """Return the file that ``load`` reads, to pass it to another process; None if there is none."""
+        """Return the file that ``load`` reads, to pass it to another process; None if it reads no file."""
         from emberkeep.base.configuration.sources import CONFIG_FILE_VARIABLE
 
         if self.config_file is not None:
@@ -76,7 +76,7 @@ class ClusterOptions(ConfigOptions):
     "Address of the JobManager. Default: $EMBERKEEP_URL, else rest.address, else the cluster on this machine."
 
     def find(self) -> Endpoint | None:
-        """Return the cluster to talk to; None if there is none. Raises InvalidInput, Fatal."""
+        """Return the cluster to talk to; None if none is found. Raises InvalidInput, Fatal."""
         from emberkeep.client.clusters.discovery import find_cluster
 
         return find_cluster(self.load(), os.environ, self.url)

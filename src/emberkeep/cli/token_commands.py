@@ -91,7 +91,9 @@ def list_tokens(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions 
 
 @token_app.command
 def revoke(token: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Revoke one token by its id, or all tokens of a name. Running jobs continue. Exit code 4 if there is none.
+    """Revoke one token by its id, or all tokens of a name. Running jobs continue.
+
+    Exit code 4 if there is no such token.
 
     Parameters
     ----------
@@ -100,7 +102,7 @@ def revoke(token: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """
     ended = with_client(cluster.require(), lambda client: client.tokens.revoke(token)).tokens
     if not ended:
-        say(f"{token}: no token was valid any more")
+        say(f"{token}: no token was still valid")
     for each in ended:
         say(f"token {each.id} of {each.name!r} is revoked")
     return ExitCode.OK

@@ -62,7 +62,7 @@ class BlockOptions:
         return length
 
     def patience(self) -> float | None:
-        """Return how many seconds to wait, None for no limit. Raises InvalidInput."""
+        """Return how many seconds to wait; None for no limit. Raises InvalidInput."""
         from emberkeep.cli.jobs.stop import milliseconds
 
         if self.timeout is not None and not self.wait:
