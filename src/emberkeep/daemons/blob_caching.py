@@ -35,9 +35,9 @@ class BlobLink:
 class BlobPlaces:
     """The places of a process's BLOBs.
 
-    ``directory``: used by this process's cache alone. ``ha``: location of the HA store, "" to use none. ``server``
-    returns the current address of the BLOB server, None if there is none. ``own_address``: where this process serves
-    its BLOBs to peers, None if it does not.
+    ``directory``: used by this process's cache alone. ``ha``: location of the HA store; "" to use none. ``server``
+    returns the current address of the BLOB server; None if it is unknown. ``own_address``: where this process serves
+    its BLOBs to peers; None if it does not.
     """
 
     directory: Path

@@ -51,7 +51,7 @@ class Services:
     async def run_until(self, stop: asyncio.Event) -> None:
         """Return when ``stop`` is set.
 
-        Raises the error of a service that fails first, ServiceReturned if one returns first.
+        If a service fails before that, raises its error; if one returns before that, raises ServiceReturned.
         """
         await self.run_until_done(stop.wait())
 

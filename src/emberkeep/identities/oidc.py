@@ -68,7 +68,7 @@ def _parse_rule(word: str) -> RoleRule:
 
 
 def identity_of(claims: Mapping[str, Any], rules: ClaimRules) -> Identity | str:
-    """Return the identity that the claims describe; if there is none, why.
+    """Return the identity that the claims describe, or the reason why they describe none.
 
     If several rules match, the most powerful role counts, and of equal ones the first.
     """

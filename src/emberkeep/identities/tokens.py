@@ -1,4 +1,4 @@
-"""Decisions about named tokens: issue, revoke, and recognise them. Without a clock, random numbers or storage.
+"""Decisions about named tokens: issue, revoke, and recognise them. Uses no clock, no random numbers and no storage.
 
 A token's text is ``ek.<id>.<secret>``. The id is public: it finds the record, and people name the token by it.
 """
@@ -68,7 +68,7 @@ def revoke(tokens: NamedTokens, name: str, now_ms: int) -> tuple[NamedTokens, tu
 
 
 def recognise(tokens: Iterable[NamedToken], credential: str) -> NamedToken | None:
-    """Return the record of the token with this text, valid or not; None if there is none."""
+    """Return the record of the token with this text, valid or not; None if there is no such token."""
     prefix, _, rest = credential.partition(".")
     token_id, _, secret = rest.partition(".")
     if prefix != _PREFIX or not secret:

@@ -277,7 +277,7 @@ class _Driver:
 
 
 def _cannot_start(error: BaseException) -> AttemptOutcome:
-    """Return the outcome after an error that is no EmberkeepError, such as a failing import."""
+    """Return the outcome after an error that is not an EmberkeepError, such as a failing import."""
     return AttemptOutcome(
         exit_code=1,
         kind=FailureKind.SETUP,

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 class StopWatch:
     """Stops the JVM while the attempt's lease is in doubt.
 
-    ``jvm`` returns the JVM's pid, None if there is none. ``ask`` makes the JobMaster ask the JobManager at once; it is
+    ``jvm`` returns the JVM's pid; None while no JVM runs. ``ask`` makes the JobMaster ask the JobManager at once; it is
     called when the lease is in doubt.
     """
 

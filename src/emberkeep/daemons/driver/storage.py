@@ -34,7 +34,7 @@ def require_own_place(spec: DriverSpec) -> None:
 
 
 def open_state_of(spec: DriverSpec, location: str) -> DurableState:
-    """Return the durable store of one of the job's roots; it creates the root unless an earlier attempt did.
+    """Return the durable store of one of the job's roots. The store creates the root unless an earlier attempt did.
 
     Raises Unavailable, Fatal.
     """

@@ -41,7 +41,7 @@ async def warn_of_announced_address(configuration: Configuration) -> None:
 def why_unreachable(
     announced: str, bound: str, announced_at: AbstractSet[_Address], bound_at: AbstractSet[_Address]
 ) -> str:
-    """Return why others may not reach ``announced``, "" if they do. Both names come with their addresses."""
+    """Return why others may not reach ``announced``; "" if they can. Both names come with their addresses."""
     if not announced_at:
         return f"{REST_ADDRESS.key} is {announced}, which this machine cannot resolve"
     if not bound_at:

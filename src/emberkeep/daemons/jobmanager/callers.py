@@ -39,7 +39,7 @@ class Callers:
             services.start("keys of the OpenID Connect issuer", self._keys.run())
 
     def identify(self, credential: str) -> Identity | str:
-        """Return the caller. If there is none, return why the token is refused, "" if it is unknown.
+        """Return the token's holder, or the reason why the token is refused; "" if the token is unknown.
 
         Raises RetryLater while that cannot be decided.
         """

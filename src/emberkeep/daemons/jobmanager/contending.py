@@ -159,7 +159,7 @@ class _Front:
         await self.port.switch(app)
 
     def other_leader(self) -> str | None:
-        """Return the address of another JobManager that leads, None if none is known."""
+        """Return the address of another JobManager that leads; None if none is known."""
         leader = self.locator.leader()
         return None if leader is None or leader.address == self._settings.address else leader.address
 

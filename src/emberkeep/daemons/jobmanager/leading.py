@@ -259,7 +259,7 @@ async def leadership(
 ) -> AsyncIterator[Leadership]:
     """Build the parts of a leader without starting them. On leaving, close its connections.
 
-    ``steps_aside``: see JobManagerService. ``known``: knows the leader, for replies to processes that ask; None without
+    ``steps_aside``: see JobManagerService. ``known``: finds the leader, for replies to processes that ask; None without
     high availability. ``overtook``: see BlobServer. Raises Fatal (storage), InvalidInput (settings).
     """
     system, configuration, layout = settings.system, settings.configuration, settings.layout

@@ -157,7 +157,7 @@ class LocalProcesses:
     async def revive(self, task_manager: TaskManagerId) -> None:
         node = next((node for node in self._nodes if node.task_manager == task_manager), None)
         if node is None:
-            raise Fatal(f"{options.LOCAL_NODES.key} does not list the node of task manager {task_manager} any more")
+            raise Fatal(f"{options.LOCAL_NODES.key} no longer lists the node of task manager {task_manager}")
         await asyncio.to_thread(self._start, node)
 
     def _start(self, node: LocalNode) -> None:

@@ -6,8 +6,8 @@ does not know is marked, too, and kept for longer (``jobs.leftovers``), because 
 does not know the newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the
 job store are deleted after a warning (``jobs.damaged_leftovers``).
 
-While task managers of another job store are in contact, their jobs may use data that this job store does not know. In
-that case, the waiting periods for data of unknown jobs start over.
+While task managers of another job store are in contact, their jobs may use data that this job store does not know.
+During that time, the waiting periods for data of unknown jobs are reset at each inspection.
 
 An inspection checks in this order: does the storage belong to this job store; what is in it; does this JobManager lead;
 which jobs exist. So data that was in the storage before this leader was confirmed belongs to a job that was accepted
@@ -306,7 +306,7 @@ class StorageKeeper:
         return self._condition
 
     def problem(self) -> str:
-        """Return the problem that the last inspection of the storage found, "" if it found none."""
+        """Return the problem that the last inspection of the storage found; "" if it found none."""
         return self._condition.problem
 
     async def adopt(self) -> StorageInfo:

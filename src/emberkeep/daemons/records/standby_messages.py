@@ -1,7 +1,7 @@
 """What a task manager and a standby process say to each other over the socket that is the standby's standard input.
 
 Each message is a line of JSON. The socket joins a task manager to a process that it has started itself, so both run the
-same release; ``release`` shows it where the installation was changed under a running task manager.
+same release; ``release`` reveals if the installation was changed under a running task manager.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def encode(message: StandbyMessage) -> bytes:
 
 
 def decode(line: bytes) -> StandbyMessage:
-    """Return the message of a line. Raises Fatal."""
+    """Return the message in a line. Raises Fatal."""
     try:
         return from_json(line, StandbyMessage)  # type: ignore[arg-type]
     except msgspec.DecodeError as error:

@@ -68,7 +68,7 @@ class ProcessLauncher:
     ) -> None:
         """``environment`` adds variables to each process; None adds none.
 
-        ``pool``: of standby processes; None keeps none. ``make_standby``: None makes those of Spark.
+        ``pool``: standby processes to keep; None keeps none. ``make_standby``: None makes Spark's.
         """
         self._root = node.directory
         self._users = node.users
@@ -230,9 +230,9 @@ class ProcessLauncher:
     async def _start(
         self, key: ProcessKey, request: StartRequest, profile: StandbyProfile | str, launch: ExecutorLaunch | None
     ) -> StartedProcess:
-        """Turn a standby process with this profile into the process, or start it.
+        """Turn a standby process with this profile into the wanted process, or start a new process.
 
-        ``profile``: the reason if no standby process can serve.
+        ``profile``: a text is the reason why no standby process can serve.
         """
         self._running[request.name] = key
         self.standbys.job_starts()

@@ -275,8 +275,8 @@ def _environment(
 ) -> dict[str, str]:
     """Return the environment of a job's process: what it inherits, and ``added``, with a safe ``PYTHONPATH``.
 
-    ``base`` and ``first``: see ``with_safe_path``. ``user``: as whom the process runs; what names places of this
-    process's user is left out then.
+    ``base`` and ``first``: see ``with_safe_path``. ``user``: the user whom the process runs as. With a user, variables
+    that name places of this process's own user are left out.
     """
     inherited = inherited_environment(os.environ, configuration)
     if user is not None:
@@ -306,7 +306,7 @@ def _import_folders(request: StartExecutor) -> tuple[str | None, ...]:
 
 
 def _of_the_previous_release(request: StartExecutor) -> tuple[str, ...]:
-    """Return the folders for ``PYTHONPATH`` if the driver is of the previous release, else none.
+    """Return the folders for ``PYTHONPATH`` if the driver is from the previous release, else none.
 
     Such a driver gives its workers no links to the folders.
     """

@@ -1,4 +1,4 @@
-"""The users as whom a task manager starts the processes of jobs (``security.run-as``), and what they must reach.
+"""The users whom the processes of jobs run as (``security.run-as``), and the places that these users must reach.
 
 Directories that jobs share can be entered by all users, but not listed. What belongs to one job belongs to its user.
 """
@@ -35,7 +35,7 @@ _DROP = 0o1777  # others may also list it (to make it durable) and create entrie
 
 
 class JobUsers:
-    """Decides as whom the processes of a job run. ``users``: by namespace; empty: all as the task manager's user."""
+    """Decides which user a job's processes run as. ``users``: by namespace; if empty, the task manager's user."""
 
     def __init__(self, users: Mapping[str, OsUser], token: str) -> None:
         self._users = users
@@ -46,7 +46,7 @@ class JobUsers:
         return tuple(dict.fromkeys(self._users.values()))
 
     def of(self, namespace: str) -> OsUser | None:
-        """Return the user for the jobs of a namespace ("": none). None: the task manager's. Raises Fatal (no user)."""
+        """Return the user for a namespace's jobs ("": none); None: the task manager's user. Raises Fatal (no user)."""
         if not self._users:
             return None
         user = self._users.get(namespace) or self._users.get(ALL_OTHERS)
@@ -73,7 +73,7 @@ class JobUsers:
     def owner_of(self, directory: Path) -> OsUser | None:
         """Return the user who owns a process's directory. None: the task manager's user. Blocks.
 
-        Raises Fatal (a user who is not configured any more), Unavailable.
+        Raises Fatal (a user who is no longer configured), Unavailable.
         """
         try:
             owner = directory.stat().st_uid
@@ -84,7 +84,7 @@ class JobUsers:
         return self.with_id(owner, f"{directory} belongs to")
 
     def with_id(self, user_id: int, what: str) -> OsUser:
-        """Return a configured user. ``what`` begins the error. Raises Fatal (a user who is not configured any more)."""
+        """Return a configured user. ``what`` begins the error. Raises Fatal (a user who is no longer configured)."""
         for user in self.all:
             if user.uid == user_id:
                 return user
@@ -193,15 +193,15 @@ def _can_enter(user: OsUser, directory: Path) -> bool:
 
 
 def _enter(directory: Path) -> tuple[str, ...]:
-    """Return the words before a command that runs in ``directory``, which it enters as the user whom it runs as.
+    """Return a command prefix that enters ``directory`` with the rights of the user whom the command runs as.
 
-    ``subprocess`` would enter the directory as root, and so open to the user what is closed by a directory above it.
+    ``subprocess`` would enter the directory as root, and so give the user access to what a directory above it closes.
     """
     return (_ENV, "-C", str(directory))
 
 
 def entered(wanted: Path, user: OsUser | None, directory: Path) -> tuple[tuple[str, ...], Path]:
-    """Return the words before the command of a process of ``user`` that runs in ``wanted``, and where to start it.
+    """Return a command prefix with which a process of ``user`` runs in ``wanted``, and the directory to start it in.
 
     If the user may not enter ``wanted``, the process stays in ``directory``. Raises OSError.
     """
@@ -231,8 +231,8 @@ def open_storage(layout: StateLayout) -> None:
 def own_checkpoints(root: Path, user: OsUser, *, may_create: bool) -> None:
     """Create the directory of a job's checkpoints for its user, or check that it is the user's.
 
-    ``may_create``: False if an earlier attempt has created it, so that it is not mounted if it is missing; the driver
-    reports that. Blocks. Raises OSError, Fatal (another owner).
+    ``may_create``: False if an earlier attempt has created the directory. If it is then missing, its file system is not
+    mounted, which the driver reports. Blocks. Raises OSError, Fatal (another owner).
     """
     if may_create and root.parent.is_dir():
         with contextlib.suppress(FileExistsError):

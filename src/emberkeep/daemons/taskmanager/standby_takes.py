@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 class TakeOver:
     """What a standby process must become.
 
-    - ``launch``: of an executor; None for a driver.
+    - ``launch``: the executor to launch; None for a driver.
     - ``on_exit``: called once, at the end of the job's process; never if no process was taken.
     - ``record``: writes what the next task manager process must know of the process. Blocks. Raises EmberkeepError.
     """
@@ -150,7 +150,7 @@ class EndableTakes:
 
 
 class _End:
-    """Holds the end of a process back until the job has the process: before, its end is that of a standby."""
+    """Holds back the report of a process's end until the job has the process: before, a standby would have ended."""
 
     def __init__(self, on_exit: OnExit) -> None:
         self._on_exit = on_exit
@@ -171,7 +171,7 @@ class _End:
 
 
 def _prepare(directory: Path, wanted: TakeOver) -> None:
-    """Make the output of a standby process that of a job's process, without what the warm-up wrote. Blocks.
+    """Turn a standby process's output files into those of a job's process, without what the warm-up wrote. Blocks.
 
     The process keeps the files open. Raises StandbyFailed (output of an earlier process is there), OSError.
     """

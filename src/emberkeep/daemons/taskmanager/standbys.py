@@ -47,11 +47,11 @@ _PREFIX = "standby-"
 
 @dataclass(eq=False)
 class _Kept:
-    """A process of the pool. ``name``: of the process, and of its directory. It is in ``Standbys`` until it has ended.
+    """A process of the pool, in ``Standbys`` until it has ended. ``name``: of the process and of its directory.
 
     - ``process``: None until it is made.
     - ``warming``: the task that starts and warms it.
-    - ``is_unwanted``: the pool ends it, or the task manager does. It must not be started any more.
+    - ``is_unwanted``: the pool ends it, or the task manager does. It must no longer be started.
     """
 
     standby_id: str
@@ -94,7 +94,7 @@ class Standbys:
         self._handle(Look(self.free_mb(), is_busy=True))
 
     async def take(self, profile: StandbyProfile, wanted: TakeOver) -> int | str:
-        """Turn a standby process into the wanted one. Return its pid, or why none was taken; "" if there are never any.
+        """Turn a standby process into the wanted one. Return its pid, or why none was taken; "" if none are kept.
 
         If no process was taken, or this is cancelled, nothing is left of it.
         """
@@ -108,7 +108,7 @@ class Standbys:
         return await self.takes.turn(kept.name, kept.process, wanted)
 
     def _fitting(self, profile: StandbyProfile, wanted: TakeOver) -> _Kept | str:
-        """Return a process that can become the wanted one, or why there is none."""
+        """Return a process that can become the wanted one, or the reason why none can."""
         if self._is_leaving:
             return "the task manager is ending"
         reason = wanted.why_unfit()
@@ -205,7 +205,7 @@ class Standbys:
         kept.process = process = self._make(kept.name, kept.directory, kept.profile)
         request = process.start_request()
         if kept.is_unwanted:
-            raise StandbyFailed("it was not needed any more")
+            raise StandbyFailed("it was no longer needed")
         pid = await self._supervisor.start(request, lambda end: self._process_ended(kept, end))
         if can_be_raised():
             with contextlib.suppress(PermissionError):  # a sandbox may forbid what the privilege allows

@@ -114,7 +114,7 @@ class StateGatewayLink:
         port: BoundPort,
         encryption: GatewayEncryption | None,
     ) -> None:
-        """``encryption``: of the gateway; None if the cluster does not encrypt."""
+        """``encryption``: the gateway's; None if the cluster does not encrypt."""
         self.upkeep = upkeep
         self.port = port
         self._encryption = encryption

@@ -68,7 +68,7 @@ def held_working_place(
 
 
 def _id_of(root: Path) -> str:
-    """Return the recorded id, "" if it is unknown. Read before the lock is held, so for messages only."""
+    """Return the recorded id; "" if it is unknown. It is read before the lock is held, so use it only in messages."""
     try:
         found = read_owner(root)
     except EmberkeepError:
