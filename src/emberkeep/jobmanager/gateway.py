@@ -25,7 +25,7 @@ from emberkeep.lifecycle.model import ProcedureRequest
 
 
 class LeaderGateway:
-    """JobManagerGateway of the leader in ``seat``. Raises RetryLater if there is none."""
+    """JobManagerGateway of the leader in ``seat``. Raises RetryLater if there is no leader."""
 
     def __init__(
         self, configuration: Configuration, surroundings: Surroundings, seat: LeaderSeat, strangers: Strangers

@@ -77,12 +77,12 @@ class LeaderSeat:
 
     @property
     def epoch(self) -> int:
-        """Epoch of the leader, or of the last one; 0 if there was none."""
+        """Epoch of the leader, or of the last one; 0 if this process has not led yet."""
         return self._epoch
 
     @property
     def started_ms(self) -> int:
-        """When the term of the current or last leader began, in Unix milliseconds; 0 if there was none."""
+        """When the current or last term as leader began, in Unix milliseconds; 0 if this process has not led yet."""
         return self._started_ms
 
     def take(self, leader: Leader) -> None:
@@ -105,7 +105,7 @@ class LeaderSeat:
 
     @property
     def leader(self) -> Leader:
-        """The leader. Raises RetryLater if there is none."""
+        """The leader. Raises RetryLater while this process does not lead."""
         if self._leader is None:
             raise RetryLater(
                 "this JobManager is not the leader", hint="it is starting or stopping: try again in a second"

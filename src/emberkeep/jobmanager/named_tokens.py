@@ -61,7 +61,7 @@ class TokenRegistry:
             self._unread.clear()
 
     def identify(self, credential: str) -> Identity | str:
-        """Return the holder of a token. If there is none, return why the token is refused, "" if it is unknown.
+        """Return the token's holder, or the reason why the token is refused; "" if the token is unknown.
 
         Raises RetryLater while the record has not been read.
         """
@@ -136,7 +136,7 @@ class TokenRegistry:
 
 
 def _holder(token: NamedToken, now_ms: int) -> Identity | str:
-    """Return the holder of a valid token; of another token, why it is refused."""
+    """Return the holder of a valid token; for any other token, the reason why it is refused."""
     if token.is_valid(now_ms):
         return token.identity
     ended, since = ("was revoked", token.revoked_ms) if token.revoked_ms else ("expired", token.expires_ms)

@@ -49,7 +49,7 @@ class ProcessRequests:
         }
 
     async def serve(self, request: Message) -> Message:
-        """See RpcService. Raises RetryLater if this process has no leader."""
+        """See RpcService. Raises RetryLater if this process does not lead."""
         handler = self._handlers.get(type(request))
         if handler is None:
             raise InvalidInput(f"a JobManager does not serve {type(request).__name__}")

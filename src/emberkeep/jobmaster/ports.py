@@ -53,7 +53,7 @@ class BlocksLeft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """When what an application needs first was there, in Unix milliseconds of this machine.
+    """When the things that an application needs first became available, in Unix milliseconds by this machine's clock.
 
     None or empty: not yet, or not asked for.
     """

@@ -1,6 +1,6 @@
 """Procedures in the driver: what the JobManager asks the running job to do, one step at a time.
 
-The machine in ``lifecycle`` decides the steps. This is part of the JobMaster's actor: only its handlers call it.
+The state machine in ``lifecycle`` decides the steps. This is part of the JobMaster's actor: only its handlers call it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ProcedureSteps(Protocol):
         """
 
     def noted(self) -> Noted | None:
-        """Return the progress of the step under way, or None if there is none to report."""
+        """Return the progress of the step under way, or None if there is no progress to report."""
 
     def is_fulfilled(self, request: ProcedureRequest) -> bool:
         """True if an earlier attempt got this request and the start of the current attempt fulfils it."""

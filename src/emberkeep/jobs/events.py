@@ -1,8 +1,8 @@
 """The events that happen to a job and the effects that follow, as plain data.
 
-Events with an ``attempt`` are facts from the network. They may be late or repeated; those of an attempt other than
-the current one are dropped. The other events come from the JobManager itself, each exactly when the machine asked for
-it.
+Events with an ``attempt`` are facts from the network. They may be late or repeated; those of an attempt other than the
+current one are dropped. The other events come from the JobManager itself, each exactly when the job's state machine
+asked for it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class DriverPlace(msgspec.Struct, frozen=True):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The machine is in service.
+    """The state machine is in service.
 
-    ``problem``: why the job can never be started (damaged graph); "" if it can. ``recovered``: the job comes from the
-    job store, and task managers may not have reported to this leader yet.
+    ``problem``: why the job can never be started (damaged graph); "" if it can.
+    ``recovered``: the job comes from the job store, and task managers may not have reported to this leader yet.
     """
 
     problem: str = ""
@@ -46,7 +46,7 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class BeginWithoutGraph(msgspec.Struct, frozen=True):
-    """The machine is in service with a placeholder for the job's graph, which cannot be read now.
+    """The state machine is in service with a placeholder for the job's graph, which cannot be read now.
 
     ``reason`` says why, and where the graph is stored.
     """
@@ -117,7 +117,8 @@ class ResultRecorded(msgspec.Struct, frozen=True):
 class CancelRequested(msgspec.Struct, frozen=True):
     """A cancellation of the job was requested.
 
-    ``grace``: seconds until the driver is killed, or None for the configured time. A repeated request may shorten it.
+    ``grace``: seconds until the driver is killed, or None to use the configured time. A repeated request may shorten
+    it.
     """
 
     grace: float | None = None
@@ -167,7 +168,7 @@ class StartRefused(msgspec.Struct, frozen=True):
 class DriverListed(msgspec.Struct, frozen=True):
     """A task manager's report lists the driver as starting or running.
 
-    ``pid``: 0 while it has no process. ``start``: how it got the process, None if unknown. ``why_cold``: why it took no
+    ``pid``: 0 while it has no process. ``start``: how it got the process; None if unknown. ``why_cold``: why it took no
     standby process.
     """
 

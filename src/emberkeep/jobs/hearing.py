@@ -17,9 +17,9 @@ class Hearing:
     """Contact with the peers: task managers, and their drivers on their behalf. Times are monotonic seconds, passed in.
 
     ``patience``: time without a message after which a peer counts as silent. It is half of the shortest silence from
-    which the leader concludes anything. ``longest_doubt``: longest time for which the leader doubts itself while some
-    peer sends. ``deafness``: time without contact to any peer after which a leader counts as cut off, if it knows from
-    the store that peers exist; None if it knows of no peer.
+    which the leader concludes anything. ``longest_doubt``: the longest time for which the leader doubts itself while
+    any peer sends. ``deafness``: time without contact to any peer after which a leader counts as cut off, if it knows
+    from the store that peers exist; None if it knows of no peer.
     """
 
     def __init__(self, now: float, *, patience: float, longest_doubt: float, deafness: float | None = None) -> None:

@@ -36,7 +36,7 @@ CANCELED_EXIT_CODE = 130
 class JobMachine:
     """One job. ``state`` changes only in ``handle``.
 
-    The parts of the machine share the state. Each part makes one kind of decision, and may use the parts that come
+    The parts of the state machine share it. Each part makes one kind of decision, and may use the parts that come
     before it in this list: stopping a driver, ending the job, what follows an attempt's end, the newest attempt, facts
     about the driver.
     """

@@ -59,7 +59,7 @@ class JobStore(BlocklistStore, Protocol):
         """
 
     async def confirm(self) -> None:
-        """Make a write that changes no record, to prove that writes succeed. Raises Conflict if the epoch has ended."""
+        """Make a write that changes no record, to prove that writes succeed. Raises Conflict under a newer epoch."""
 
     async def create(self, graph: JobGraph) -> JobId:
         """Write the graph, then its handle with attempt 0; return the graph's job id.
@@ -133,7 +133,7 @@ class JobStore(BlocklistStore, Protocol):
         """Return the records kept of jobs that ended while their graph, handle or attempt was damaged, oldest first."""
 
     async def remove_damaged(self, job_id: JobId) -> None:
-        """Remove the remains of a damaged job: its graph, then its record. Do nothing if there are none.
+        """Remove the remains of a damaged job, if any: its graph, then its record.
 
         Raises Unavailable if the graph cannot be removed; the record stays in that case.
         """

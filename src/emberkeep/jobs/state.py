@@ -1,4 +1,4 @@
-"""The state of one job, and queries on it. The machine that changes the state is in ``machine``."""
+"""The state of one job, and queries on it. The state machine that changes it is in ``machine``."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ STOPPED = Verdict(JobStatus.FINISHED, 0, "")
 
 @dataclass(eq=False, kw_only=True)
 class JobState:
-    """The state of one job. Only the job's machine and its parts change it.
+    """The state of one job. Only the job's state machine and its parts change it.
 
-    ``attempt``: the newest attempt number in the store, 0 for a job that was never started. ``home``: where that
+    ``attempt``: the newest attempt number in the store; 0 for a job that was never started. ``home``: where that
     attempt's driver was ordered to start. ``stopped``: the job was suspended or drained, and no further attempt
     follows.
     """
@@ -126,7 +126,7 @@ class JobState:
         return ""
 
     def stands_on(self) -> InstanceId | None:
-        """Return the task manager instance that has the driver, or the place granted for it; None if there is none."""
+        """Return the task manager instance that has the driver, or the place granted for it; None if it has neither."""
         if self.place is not None:
             return self.place.instance
         driver = self.driver

@@ -1,6 +1,6 @@
 """The phases of a job, and which events may lead from one phase to which others.
 
-The machine checks each step against this table, and the diagram in the documentation is drawn from it.
+The state machine checks each step against this table, and the diagram in the documentation is drawn from it.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ Effect = Run | Tell
 class ProcedureMachine:
     """The procedures of one attempt, one at a time.
 
-    ``progress``: the progress of the newest request, None before the first one.
+    ``progress``: the progress of the newest request; None before the first one.
     """
 
     def __init__(self) -> None:

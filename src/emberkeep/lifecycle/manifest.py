@@ -2,9 +2,9 @@
 
 ```
 <target>/savepoint-<job id, 8>-<trigger id, 12>-<attempt>/
-    _manifest                     this record, written last: a directory without it is no savepoint
-    queries/<key>/…               a streaming query's checkpoint in Spark's layout: what its last batch needs
-    functions/<number>            what a user function's snapshot_state returned
+    _manifest                     this record, written last: a directory without it is not a savepoint queries/<key>/…
+    a streaming query's checkpoint in Spark's layout: what its last batch needs functions/<number>            what a
+    user function's snapshot_state returned
 ```
 
 The manifest lists every other file below the directory with its size and SHA-256. So a savepoint can be checked, and
@@ -47,7 +47,7 @@ class QuerySavepoint(Compatible, frozen=True, kw_only=True):
     """One streaming query after batch ``batch_id`` (-1: it has committed none).
 
     ``offsets``: one text per source, as Spark writes it to its offset log. ``drained_from``: the last batch before
-    those that a drain planned, -1 without a drain. After a drain ``watermark_ms`` is the watermark from before the
+    those that a drain planned; -1 without a drain. After a drain ``watermark_ms`` is the watermark from before the
     drain.
     """
 

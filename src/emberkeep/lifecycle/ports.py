@@ -57,4 +57,4 @@ class SavepointObjects(Protocol):
         """Return all bytes of one object, in pieces. Raises Absent."""
 
     def remove(self, first: str) -> None:
-        """Delete all objects, the one named ``first`` before all others. Does nothing if there are none."""
+        """Delete all objects, the one named ``first`` before all others. Does nothing if no objects exist."""

@@ -20,7 +20,7 @@ class VersionVerdict:
     """The result of ``judge``.
 
     ``refusal``: why a job cannot start from the savepoint; "" if it can. ``warning``: what to check before the start;
-    "" for nothing.
+    "" if nothing.
     """
 
     refusal: str = ""

@@ -1,4 +1,4 @@
-"""The core of the BLOB server's parts: its machine, its two stores, its counters, and the queue of deletions."""
+"""The core of the BLOB server's parts: its state machine, its two stores, its counters, and the queue of deletions."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``blobs.server_machine`` decides what is kept and deleted. Its events come from the event loop's thread and never wait
 for a store. So calls that only count (references, events of jobs) are answered at once and in order. Work on the stores
-runs concurrently, and the machine is notified when each operation begins and ends.
+runs concurrently, and the state machine is notified when each operation begins and ends.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class BlobUploads:
     async def _share(self, owner: JobId, key: BlobKey, size: int) -> None:
         """Store what another owner has, without a transfer (BLOB-21).
 
-        Raises what ``upload`` raises, and RetryLater if no other owner has it any more.
+        Raises what ``upload`` raises, and RetryLater if no other owner has it any longer.
         """
 
         async def share() -> int:

@@ -29,7 +29,7 @@ class _Sound:
 
 
 class Verification:
-    """One pass over the stores. It notifies the machine of what it finds."""
+    """One pass over the stores. It notifies the state machine of what it finds."""
 
     def __init__(self, core: BlobCore) -> None:
         self._core = core

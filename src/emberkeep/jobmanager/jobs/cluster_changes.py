@@ -1,4 +1,4 @@
-"""Passes the ResourceManager's reports about task managers and their drivers on to the jobs' machines."""
+"""Passes the ResourceManager's reports about task managers and their drivers on to the jobs' state machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deadlines of jobs' machines: each is fed to its machine once the leadership is confirmed."""
+"""The deadlines of jobs' state machines: each is fed to its state machine once the leadership is confirmed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Dispatcher owns the jobs: it feeds their machines with events and carries out the machines' effects."""
+"""The Dispatcher owns the jobs: it feeds their state machines with events and carries out the resulting effects."""
 
 from __future__ import annotations
 

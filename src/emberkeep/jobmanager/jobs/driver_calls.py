@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class DriverCalls:
-    """Sends each order in one call. The job's machine repeats an order until it sees that the order was followed."""
+    """Sends each order in one call. The job's state machine repeats an order until it sees that it was followed."""
 
     def __init__(self, surroundings: Surroundings, timeout: float, term: Term) -> None:
         self._surroundings = surroundings

@@ -63,7 +63,7 @@ class DriverMoves(ActorPart):
         self._apply(job, move.Reviewed(_facts(job), self.places))
 
     def judged(self, job: ManagedJob, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:
-        """Return the outcome, turned into a move if the driver was lost while it had to move."""
+        """Return the outcome, turned into a move if the driver had to move when it was lost."""
         driver = _facts(job)
         judged = job.move.outcome(driver, self.places, outcome)
         if judged is not outcome and attempt == driver.attempt:

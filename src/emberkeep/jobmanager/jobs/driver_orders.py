@@ -21,7 +21,7 @@ CALLS_AT_ONCE = 32
 class DriverOrders:
     """Orders that wait for their turn or are under way, at most one of a kind for each attempt.
 
-    Belongs to ``owner``. An order that may not be given now is dropped: the job's machine gives it again.
+    Belongs to ``owner``. An order that may not be given now is dropped: the job's state machine gives it again.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Feeds the jobs' machines with events and hands over their effects."""
+"""Feeds the jobs' state machines with events and hands over their effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class EffectCarrier(Protocol):
-    """Carries out what the machines decide."""
+    """Carries out what the state machines decide."""
 
     def status_changed(self, job: ManagedJob) -> None:
         """Note a job's new status. Called before the effects of the same event are carried out."""
@@ -31,7 +31,7 @@ class EffectCarrier(Protocol):
 
 
 class JobMachines:
-    """The only code that feeds the jobs' machines, so no event's effects or next deadline are forgotten.
+    """The only code that feeds the jobs' state machines, so no event's effects or next deadline are forgotten.
 
     Belongs to ``owner`` and runs in its event loop.
     """
@@ -44,7 +44,7 @@ class JobMachines:
         self._carrier = carrier
 
     def apply(self, job_id: JobId, event: ev.Event) -> None:
-        """Feed a job's machine and carry out its effects. Drop an event for a job that is no longer active."""
+        """Feed a job's state machine and carry out its effects. Drop an event for a job that is no longer active."""
         job = self.table.active.get(job_id)
         if job is None:
             return

@@ -18,7 +18,7 @@ class JobRecords:
     """Records of attempts and results that are being written.
 
     Belongs to ``owner`` and runs in its event loop. ``begun`` is called when an attempt is durable, before the job's
-    machine learns of that.
+    state machine learns of that.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The Dispatcher's jobs: machines of active ones, views of ended ones. The number of ended ones is bounded."""
+"""The Dispatcher's jobs: state machines of active ones, views of ended ones. The number of ended ones is bounded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from emberkeep.protocol.messages import JobMasterStatus
 
 @dataclass
 class ManagedJob:
-    """One job that has a machine. ``graph`` is None if it could not be read."""
+    """One job that has a state machine. ``graph`` is None if it could not be read."""
 
     machine: JobMachine
     graph: JobGraph | None
@@ -92,7 +92,7 @@ class ManagedJob:
         )
 
     def _waiting(self, leaving: Leaving | None) -> str:
-        """Return a text that names what the job waits for, as far as the JobManager knows; "" for nothing."""
+        """Return a text that names what the job waits for, as far as the JobManager knows; "" if for nothing."""
         waiting = self.held or self.state.waiting()
         if waiting or leaving is None or not leaving.obstacle:
             return waiting
@@ -109,8 +109,8 @@ class ManagedJob:
 class JobTable:
     """Jobs by id.
 
-    An ended job's machine stays until the job's driver is gone, or the time allowed for the driver's end has passed.
-    The job's view stays longer.
+    An ended job's state machine stays until the job's driver is gone, or the time allowed for the driver's end has
+    passed. The job's view stays longer.
     """
 
     def __init__(self, keep: int) -> None:
@@ -136,7 +136,7 @@ class JobTable:
         )
 
     def remove(self, job_id: JobId) -> None:
-        """Drop an ended job's machine."""
+        """Drop an ended job's state machine."""
         del self.active[job_id]
         self._lingering.discard(job_id)
 

@@ -1,4 +1,4 @@
-"""Carries out what the machines of requests decide: savepoint, suspend, drain and move.
+"""Carries out what the state machines of requests decide: savepoint, suspend, drain and move.
 
 Every reply to a job's JobMaster carries the job's open request, and so does the start of the next attempt's driver,
 until the request's end is recorded.
@@ -100,7 +100,7 @@ class JobRequests(ActorPart):
     # --- what happens to jobs -----------------------------------------------------------------------------------------
 
     def begin(self, job: ManagedJob, stored: StoredJob) -> None:
-        """Take over the requests of a job, as recorded in the store."""
+        """Take over a job's requests as the store has recorded them."""
         stopped = None
         if stored.stopped:
             stopped = _end_with_savepoint(stored.stopped, stored.pointers)

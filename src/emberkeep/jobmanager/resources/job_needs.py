@@ -21,7 +21,7 @@ class JobNeeds(ActorPart):
 
     @told
     def add_job(self, job_id: JobId, order: int, attempt: int, namespace: str = "") -> None:
-        """Add a job. ``attempt``: the newest one recorded, 0 for none."""
+        """Add a job. ``attempt``: the newest one recorded; 0 if none is."""
         self._accounts.add(job_id, order, attempt, namespace)
 
     @told

@@ -80,7 +80,7 @@ class BlobLifecycle(Protocol):
     def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey], attempt: int = NO_ATTEMPT) -> None:
         """Reference the artefacts of a durable job, new or recovered, until its end (BLOB-18, BLOB-17).
 
-        ``attempt``: the newest one, 0 for none. Requests of earlier attempts are refused.
+        ``attempt``: the newest one; 0 before the first. Requests of earlier attempts are refused.
         """
 
     def job_restarting(self, job_id: JobId, attempt: int) -> None:
@@ -164,7 +164,7 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         """Note that there is no longer a cache at this address."""
 
     def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
-        """Note that a download served here has ended after ``sent`` bytes. ``requester``: "" if it is no cache."""
+        """Note that a download served here has ended after ``sent`` bytes. ``requester``: "" if it is not a cache."""
 
     async def blobs(self, owner: JobId | None = None) -> list[BlobView]:
         """Return all BLOBs, or one owner's, by owner and key."""

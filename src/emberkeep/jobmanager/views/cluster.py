@@ -134,8 +134,8 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
         """Cancel a job. Idempotent while the job ends.
 
-        ``grace``: seconds until its driver is killed, None for ``task.cancellation.timeout``; a later call may shorten
-        it. Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
+        ``grace``: seconds until its driver is killed; None: ``task.cancellation.timeout``. A later call may shorten it.
+        Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
         """
 
     async def jobs(self) -> list[JobView]:

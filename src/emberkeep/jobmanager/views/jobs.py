@@ -1,4 +1,4 @@
-"""Views of jobs that have no machine, and what a view adds about the cluster."""
+"""Views of jobs that have no state machine, and what a view adds about the cluster."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ProcedureGateway(Protocol):
 
 
 def view_of_newest(job_id: JobId, requests: RequestMachine, waiting: str = "") -> ProcedureView | None:
-    """Return the request that the job carries out now, or the one that has stopped it; None if there is none.
+    """Return the request that the job carries out now, or the one that has stopped it; None without either.
 
     ``waiting``: a text that names what the job waits for.
     """

@@ -1,1 +1,1 @@
-"""The attempts of one job and their drivers: parts of the job's machine."""
+"""The attempts of one job and their drivers: parts of the job's state machine."""

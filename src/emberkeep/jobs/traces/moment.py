@@ -1,4 +1,4 @@
-"""The time of an event, as the machines of jobs take it."""
+"""The time of an event, as jobs' state machines receive it."""
 
 from __future__ import annotations
 

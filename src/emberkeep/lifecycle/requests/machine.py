@@ -34,8 +34,8 @@ _DOING = {
 class RequestMachine:
     """The requests to one job. The state changes only in ``handle``.
 
-    ``current``: the durable request, which the job carries out; None if there is none. ``stopped``: the request that
-    has stopped the job permanently. ``recorded``: the trigger id of the newest request whose end is durable.
+    ``current``: the durable request, which the job carries out; None if it has no request. ``stopped``: the request
+    that has stopped the job permanently. ``recorded``: the trigger id of the newest request whose end is durable.
 
     The class has one handler for each event, and the few rules that the handlers share. All of them change the same
     state, so they stay in one class.
@@ -87,20 +87,20 @@ class RequestMachine:
 
     @property
     def newest(self) -> ProcedureRequest | None:
-        """The request that is being written, or else the current one; None if there is neither."""
+        """The request that is being written, or else the current one; None without either."""
         return self._asked or self.current
 
     @property
     def progress(self) -> ProcedureProgress | None:
-        """The newest report about ``newest``; None if there is none."""
+        """The newest report about ``newest``; None before the first report."""
         newest, known = self.newest, self._progress
         return known if newest is not None and known is not None and known.trigger_id == newest.trigger_id else None
 
     def recorded_for(self, told: ProcedureProgress | None) -> str:
         """Return the trigger id of the newest request whose end is durable, for a JobMaster that has reported ``told``.
 
-        Return "" if there is none. If ``told`` is the end of a request that is not the current one, this leader or an
-        earlier one has recorded that end.
+        Return "" if no end is durable. If ``told`` is the end of a request that is not the current one, this leader or
+        an earlier one has recorded that end.
         """
         current = self.current
         if told is not None and told.phase.is_final and (current is None or current.trigger_id != told.trigger_id):
