@@ -135,7 +135,7 @@ def _parts(location: str, path: str) -> list[str]:
 
 
 def _below(location: str, root: str) -> str | None:
-    """Return the name of ``location`` below ``root``, "" for the root itself, or None if it is not below the root."""
+    """Return the name of ``location`` below ``root``; "" for the root itself; None if it is not below the root."""
     if location == root:
         return ""
     prefix = root.rstrip("/") + "/"

@@ -19,8 +19,8 @@ DRIVER = AllocationId("")
 class Caller(Compatible, frozen=True, kw_only=True):
     """The job, attempt and allocation for which a process asks the gateway.
 
-    ``allocation_id``: DRIVER for the driver. ``user_id``: of the user of the operating system whose rights the job has;
-    None: the gateway's own user.
+    ``allocation_id``: DRIVER for the driver. ``user_id``: the operating system user whose rights the job has; None: the
+    gateway's own user.
     """
 
     job_id: JobId

@@ -97,7 +97,7 @@ class StagedCopy(Protocol):
     ) -> None:
         """Make the staged file the local copy of this generation, with its snapshot record, replacing an older copy.
 
-        ``modified_ms``: of the durable file; 0: not known. Raises Fatal.
+        ``modified_ms``: when the durable file was last modified; 0 if that is not known. Raises Fatal.
         """
 
     def discard(self) -> None:
@@ -124,7 +124,7 @@ class LocalCopies(Protocol):
         """Begin to receive a file. Raises Fatal (disk full, no permission)."""
 
     def find(self, path: StatePath) -> CopyRecord | None:
-        """Return the record of the copy of ``path``, or None if there is none. Reads memory only, not the disk."""
+        """Return the record of the copy of ``path``, or None if there is no copy. Reads memory only, not the disk."""
 
     def read(self, record: CopyRecord, offset: int, length: int | None) -> Iterator[bytes]:
         """Yield verified bytes, in pieces of at most a block. Dropping the iterator frees its resources.
@@ -147,7 +147,7 @@ class LocalCopies(Protocol):
         """Transfer the copies of ``source`` to ``target``, durably."""
 
     def drop(self, path: StatePath) -> None:
-        """Remove the copies at this name and below it. Does nothing if there are none."""
+        """Remove the copies at this name and below it. Does nothing if no such copies exist."""
 
     def drop_allocation(self, job_id: JobId, allocation_id: AllocationId) -> None:
         """Remove all copies that are kept for one allocation (LOC-4)."""

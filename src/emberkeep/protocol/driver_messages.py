@@ -48,7 +48,7 @@ def check_driver_kind(kind: str, scope: AttemptScope) -> None:
 
 
 def check_driver_request(request: Message, scope: AttemptScope) -> None:
-    """Raise Forbidden if the request is about another attempt than the one whose driver sends it."""
+    """Raise Forbidden if the request is not about the attempt whose driver sends it."""
     if isinstance(request, _OF_AN_ATTEMPT) and (request.job_id, request.attempt) != (scope.job_id, scope.attempt):
         raise Forbidden(
             f"{type(request).__name__} is about attempt {request.attempt} of job {request.job_id}, and the "

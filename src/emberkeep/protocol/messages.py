@@ -51,7 +51,7 @@ class DriverReport(Message, frozen=True, kw_only=True):
     """A driver as its TaskManager sees it.
 
     An EXITED driver stays in the report until the JobManager acknowledges it. ``start``: how the TaskManager got its
-    process; None before it has one, and if that is unknown.
+    process; None if it has no process yet, or if that is unknown.
     """
 
     job_id: JobId
@@ -370,8 +370,8 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     """Start Spark's executor in an accepted slot. Idempotent per (allocation, executor id).
 
     ``python_path``: folders in which Python workers may find modules beside the script. ``python_path_owner``: the user
-    who may own these folders, apart from root and the task manager's user; None: the driver is of the previous release,
-    and its workers find the folders only by ``PYTHONPATH``. ``secrets``: of the job graph, encrypted.
+    who may own these folders, apart from root and the task manager's user; None: the driver is from the previous
+    release, and its workers find the folders only by ``PYTHONPATH``. ``secrets``: the job graph's, encrypted.
     ``namespace_claim``: proves the job's namespace, see ``identities.attempts``.
     """
 
@@ -615,7 +615,7 @@ class ReadSparkUi(Message, frozen=True, kw_only=True):
 
 
 class SparkUiRead(Message, frozen=True, kw_only=True):
-    """A page as Spark has answered it. ``location``: path to which it redirects, "" for nowhere."""
+    """A page as Spark returned it. ``location``: the path that it redirects to; "" if it does not redirect."""
 
     status: int
     content_type: str

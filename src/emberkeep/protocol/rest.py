@@ -1,7 +1,7 @@
 """What bodies of the REST API share.
 
 The bodies of each resource are in a module of their own, beside this one. Where Flink has the same thing, bodies have
-Flink's shape; Emberkeep's own fields are below ``emberkeep``.
+the same form as Flink's; Emberkeep's own fields are below ``emberkeep``.
 
 Times are Unix milliseconds and durations are milliseconds; -1 where Flink has -1 ("has not happened"). Readers ignore
 fields that they do not know, so a newer JobManager can serve an older client. Requests with unknown fields are refused.

@@ -8,8 +8,8 @@ from emberkeep.protocol.rest import Kebab
 class AuditEntry(Kebab, frozen=True, kw_only=True):
     """One entry of the audit log.
 
-    ``identity``: the name of the token's holder, "" without a valid login. ``login``: token, session or none.
-    ``target``: what the action was about, by name. ``status``: the HTTP status, 0 without a reply. ``outcome``: done,
+    ``identity``: the name of the token's holder; "" without a valid login. ``login``: token, session or none.
+    ``target``: what the action was about, by name. ``status``: the HTTP status; 0 without a reply. ``outcome``: done,
     failed, refused or unknown. ``count``: the number of requests that the entry stands for, up to ``time``.
     """
 
@@ -30,7 +30,7 @@ class AuditEntry(Kebab, frozen=True, kw_only=True):
 
 
 class AuditList(Kebab, frozen=True, kw_only=True):
-    """Entries, newest first. ``next``: the parameter ``before`` for the next page, "" if there are no older entries."""
+    """Entries, newest first. ``next``: the parameter ``before`` for the next page; "" if there are no older entries."""
 
     entries: list[AuditEntry]
     next: str

@@ -1,4 +1,4 @@
-"""REST bodies about a job's checkpoints, in the shape of Flink's ``/jobs/:jobid/checkpoints`` as far as it fits Spark.
+"""REST bodies about a job's checkpoints, in the form of Flink's ``/jobs/:jobid/checkpoints`` as far as it fits Spark.
 
 Flink's checkpoint corresponds to a committed micro-batch. Each streaming query commits its own. Only the newest commit
 of a query is shown by name; earlier ones are counted.

@@ -197,7 +197,7 @@ class JobPlan(Kebab, frozen=True, kw_only=True):
 
 
 class JobDetailsInfo(Kebab, frozen=True, kw_only=True):
-    """One job. ``timestamps``: when the job last entered each status, 0 if it never did (as in Flink)."""
+    """One job. ``timestamps``: when the job last entered each status; 0 if it never did (as in Flink)."""
 
     jid: JobId
     name: str

@@ -6,7 +6,7 @@ from emberkeep.protocol.rest import Duration, Kebab
 
 
 class LoginLink(Kebab, frozen=True, kw_only=True):
-    """A link that logs one browser in, once: ``path`` below the address of the JobManager ``job-manager``."""
+    """A link that logs one browser in, once. Append ``path`` to the address of the JobManager ``job-manager``."""
 
     path: str
     job_manager: str  # host:port

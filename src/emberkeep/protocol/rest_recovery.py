@@ -23,7 +23,7 @@ class RecoveryInfo(Kebab, frozen=True, kw_only=True):
     ``began``: time of the first known milestone. ``milestones``: those reached, in order of time. The trace is
     incomplete if ``cause`` is null or the first milestone is none of ``submitted``, ``last-contact`` and ``detected``:
     only an earlier leader saw how it began. ``delay``: added by the restart strategy. ``start``: how the task manager
-    got the driver's process, null if that is unknown; ``why-cold``: why it took no standby process.
+    got the driver's process; null if that is unknown. ``why-cold``: why it took no standby process.
     """
 
     cause: RecoveryCause | None

@@ -1,4 +1,4 @@
-"""REST bodies about savepoints and stops, in the shapes of Flink's API; our own fields are below ``emberkeep``.
+"""REST bodies about savepoints and stops, in the same form as in Flink's API; our own fields are below ``emberkeep``.
 
 Operations are asynchronous. The reply to a request is its trigger id, with which the client polls until the operation
 is COMPLETED. A completed operation has succeeded or names its failure.
@@ -90,7 +90,7 @@ class FailureCause(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointOutcome(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of a completed operation: one of the two fields is set."""
+    """Result of a completed operation: exactly one of the two fields is set."""
 
     location: str | None = None
     failure_cause: FailureCause | None = None
@@ -165,7 +165,8 @@ class SavepointFileInfo(Kebab, frozen=True, kw_only=True):
 class SavepointQueryInfo(Kebab, frozen=True, kw_only=True):
     """A streaming query after batch ``batch-id`` (-1: none).
 
-    ``watermark``: 0 if there is none yet. ``drained-from``: the last batch before those of a drain, -1 without a drain.
+    ``watermark``: 0 before the first watermark. ``drained-from``: the last batch before those of a drain; -1 without a
+    drain.
     """
 
     key: str

@@ -6,7 +6,7 @@ from emberkeep.protocol.rest import Kebab
 
 
 class SparkUiPage(Kebab, frozen=True, kw_only=True):
-    """A page as Spark has answered it. ``location``: path to which it redirects, "" for nowhere."""
+    """A page as Spark returned it. ``location``: the path that it redirects to; "" if it does not redirect."""
 
     status: int
     content_type: str

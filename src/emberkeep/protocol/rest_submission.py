@@ -42,7 +42,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Sent instead of a large JobSubmission: a transient BLOB of the job, which contains the submission as JSON.
 
-    ``secrets``: those of the job. The submission in the BLOB has none, because a BLOB is not encrypted.
+    ``secrets``: the job's secrets. The submission in the BLOB has none, because a BLOB is not encrypted.
     """
 
     jobid: str

@@ -13,7 +13,7 @@ DEFAULT_VALID_FOR = 90 * 24 * 3600 * 1000  # ms
 class CallerInfo(Kebab, frozen=True, kw_only=True):
     """Who calls: the holder of the request's token.
 
-    ``namespace``: "" if it sees all jobs. ``expires``: the end of an OpenID Connect token, -1 for other tokens.
+    ``namespace``: "" if it sees all jobs. ``expires``: when an OpenID Connect token expires; -1 for other tokens.
     """
 
     name: str

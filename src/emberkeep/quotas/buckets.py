@@ -10,7 +10,7 @@ MOST_NAMES: Final = 4096  # whose use is remembered; the one whose last use is l
 
 @dataclass
 class _Level:
-    """What was left for one name at the time ``at``. Negative: its last use was larger than what was left."""
+    """What was left for one name at the time ``at``. Negative if its last use was larger than what was left."""
 
     left: float
     at: float

@@ -18,7 +18,7 @@ FAILED_LOGINS_PER_SECOND: Final = 1 / 3
 
 @dataclass(frozen=True)
 class CallerLimits:
-    """What one identity may use, on average. 0: as much as it likes."""
+    """What one identity may use, on average. 0: no limit."""
 
     requests_per_second: int = 0
     upload_bytes_per_second: int = 0
@@ -70,7 +70,7 @@ class Quotas:
             self._uploads.use(identity.name, size, now)
 
     def failed_login(self, address: str, now: float) -> float:
-        """Count a failed login. Return 0, or for how many seconds further ones of this address are refused."""
+        """Count a failed login. Return for how many seconds this address's further failed logins are refused, or 0."""
         network = network_of(address)
         wait = self._failed_logins.wait(network, now)
         if not wait:

@@ -134,7 +134,7 @@ class Savepoints(Protocol):
 class StorageCondition(msgspec.Struct, frozen=True, kw_only=True):
     """Condition of the shared storage when it was last inspected.
 
-    ``problem`` says why nothing is deleted there, "" if the storage is this cluster's. ``unneeded`` is the number of
+    ``problem`` says why nothing is deleted there; "" if the storage is this cluster's. ``unneeded`` is the number of
     pieces of data that no job needs.
     """
 

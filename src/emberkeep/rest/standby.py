@@ -30,7 +30,7 @@ def build_standby(
     """Return the application of a JobManager that is not the leader.
 
     ``leader`` returns the leader's address ("host:port"), or None if no leader is known. ``routes`` come before the
-    redirects. ``problem`` returns why this JobManager is not ready to become the leader, "" if it is ready.
+    redirects. ``problem`` returns why this JobManager is not ready to become the leader; "" if it is ready.
     """
     app = web.Application()
     secure(app)

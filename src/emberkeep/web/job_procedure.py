@@ -19,7 +19,7 @@ def procedure_name(view: ProcedureView | None) -> str:
 
 
 def procedure_text(view: ProcedureView | None) -> str:
-    """Describe the procedure's progress; "" if there is none."""
+    """Describe the procedure's progress; "" if there is no procedure."""
     if view is None:
         return ""
     if view.savepoint:

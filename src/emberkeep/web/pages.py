@@ -43,7 +43,7 @@ def web_routes(
 ) -> list[web.AbstractRouteDef]:
     """Return the routes of all pages and static files, to serve behind the access checks; static files may be public.
 
-    ``storage_problem`` returns why nothing is deleted in the shared storage, "" if the storage is this cluster's.
+    ``storage_problem`` returns why nothing is deleted in the shared storage; "" if the storage is this cluster's.
     """
     pages = _Pages(gateway, clock, make_environment(), storage_problem, audit)
     shown: list[tuple[str, Page]] = [

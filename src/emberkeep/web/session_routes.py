@@ -1,6 +1,6 @@
 """The routes that a logged-in browser may use: the pages, and the resources of the REST API behind what they show.
 
-Not among them are RPC, submissions, uploads, the content of BLOBs, and whatever else no page offers.
+They do not include RPC, submissions, uploads, the content of BLOBs, or anything else that no page offers.
 """
 
 from __future__ import annotations

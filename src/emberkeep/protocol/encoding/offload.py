@@ -99,7 +99,7 @@ class MessageBlobs(Protocol):
         """
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
-        """End the reference of ``holder``. Does nothing if there is none.
+        """End the reference of ``holder``. Does nothing if there is no such reference.
 
         Raises RetryLater, Conflict (the attempt has ended, and so have its references), Fatal.
         """

@@ -22,7 +22,7 @@ async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamRes
     """Send the job now and after each change, until the job ends.
 
     The stream ends earlier if the client disconnects, the client's login is no longer valid, or the server stops.
-    Raises Absent (no such job), RetryLater (too many requests wait already).
+    Raises Absent (no such job), RetryLater (too many requests are already waiting).
     """
     view = await api.gateway.job(job_id)
     with api.waiting.place():

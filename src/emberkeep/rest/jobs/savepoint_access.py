@@ -9,7 +9,7 @@ from emberkeep.rest.serving.routing import CheckedRequest
 
 
 async def check_savepoint_access(call: CheckedRequest, path: str) -> None:
-    """Raise Forbidden if the caller has a namespace and the savepoint at ``path`` is not of a job that it sees."""
+    """Raise Forbidden if the caller has a namespace and sees no job to which the savepoint at ``path`` belongs."""
     identity = call.identity
     if not identity.namespace:
         return

@@ -49,7 +49,7 @@ class Metrics:
         certificate_expires_ms: Callable[[], int | None] = lambda: None,
         audit_lost: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``certificate_expires_ms`` returns when this JobManager's certificate ends, None if it has none.
+        """``certificate_expires_ms`` returns when this JobManager's certificate expires; None if it has none.
 
         ``audit_lost`` returns how many entries of the audit log could not be written.
         """

@@ -31,10 +31,10 @@ class Api:
     """Everything that REST handlers may use.
 
     ``shut_down`` asks the process to end and returns at once. ``problem`` returns what this JobManager cannot do
-    although it is the leader, "" in normal operation. ``certificate_expires_ms`` returns when its certificate ends,
-    None if it has none. ``poll_interval``: seconds between two reads of a job that a
-    client watches. ``closing`` is set when the server stops, so that waiting requests end. ``uploads`` and
-    ``downloads`` bound the concurrent BLOB transfers.
+    although it is the leader; "" in normal operation. ``certificate_expires_ms`` returns when its certificate expires;
+    None if it has none. ``poll_interval``: seconds between two reads of a job that a client watches. ``closing`` is set
+    when the server stops, so that waiting requests end. ``uploads`` and ``downloads`` bound the concurrent BLOB
+    transfers.
     """
 
     gateway: JobManagerGateway

@@ -39,7 +39,7 @@ class LogReader:
     async def read(self, log_id: str, query: LogQuery) -> LogChunk:
         """Return bytes of a log from ``query.offset`` on; a negative offset counts from the end.
 
-        While there are none and the log may still grow, wait for up to ``query.wait`` seconds. With
+        While there are no such bytes and the log may still grow, wait for up to ``query.wait`` seconds. With
         ``query.from_start``, an offset beyond the end means that the file was replaced (rotated): reading starts again
         at 0. Raises Absent if there is no such log, or if it belongs to a job other than ``query.job_id``.
         """

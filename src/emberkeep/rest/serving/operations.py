@@ -1,4 +1,4 @@
-"""Operations that a client starts and then polls by trigger id. Bounded; a later leader does not know them."""
+"""Operations that a client starts and then polls by trigger id. Bounded; unknown to later leaders."""
 
 from __future__ import annotations
 
