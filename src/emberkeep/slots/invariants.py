@@ -1,4 +1,4 @@
-"""The invariants of the slot manager's accounts, which hold between any two events."""
+"""The invariants of the slot manager's accounts. They hold between any two events."""
 
 from __future__ import annotations
 

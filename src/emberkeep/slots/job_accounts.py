@@ -42,7 +42,7 @@ class JobAccounts:
     # --- jobs and their attempts --------------------------------------------------------------------------------------
 
     def add(self, job_id: JobId, order: int, attempt: int, namespace: str = "") -> None:
-        """Add a job that may have drivers and slots. ``attempt``: the newest one recorded, 0 for none."""
+        """Add a job that may have drivers and slots. ``attempt``: the newest one recorded; 0 if none is."""
         self.by_id[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt, namespace=namespace)
 
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:

@@ -23,7 +23,7 @@ class DriverUse:
 
 @dataclass(frozen=True)
 class DriverNeed:
-    """The memory and Python that a driver needs on a task manager. ``python`` "" accepts any version.
+    """The memory and Python version that a driver needs on a task manager. ``python``: "" accepts any version.
 
     ``shunned``: nodes where the driver could not be started. They are used only if no other node has room.
     """
@@ -163,7 +163,7 @@ class Member:
 
     @property
     def withheld_memory(self) -> int:
-        """MiB that slots leave free for the driver that claims this task manager.
+        """The memory in MiB that slots leave free for the driver that claims this task manager.
 
         While every driver place is taken, the claim waits for another driver to end, and that driver's memory becomes
         free with its place. Only what the smallest of them leaves missing is withheld.

@@ -164,7 +164,7 @@ class SlotRound:
         return wishes
 
     def _serve(self, wishes: list[_Wish]) -> bool:
-        """Assign one slot. Return False if the job has all its slots, or gets no further one: for its size or quota."""
+        """Assign one slot. Return False if the job has all its slots, or if its size or quota allows no further one."""
         while wishes and self._room.left(wishes[-1].job):
             wish = wishes[-1]
             member = wish.find() if wish.want.missing else None

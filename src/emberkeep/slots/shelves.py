@@ -59,7 +59,7 @@ class Due:
 
 
 class Shelves:
-    """All registered task managers by runtime, except those that are ``away``, which give nothing.
+    """All registered task managers by runtime, except those that are ``away``, which provide nothing.
 
     Makes both rounds of matching ``due`` whenever something becomes free. ``version`` grows whenever a task manager is
     put on a shelf or taken off.

@@ -29,8 +29,8 @@ class OutcomeRecord(Compatible, frozen=True, kw_only=True):
 class AgentRecord(Compatible, frozen=True, kw_only=True):
     """A task manager's record.
 
-    ``instance``: the newest instance of this task manager that another process knows; the next instance takes over its
-    slots.
+    ``instance``: the newest instance of this task manager that another process knows of; the next instance takes over
+    its slots.
     """
 
     instance: InstanceId

@@ -30,7 +30,7 @@ class KeptTable:
     """The slot table, and the outcomes of the drivers that it lists as ended. Belongs to the turns of one actor.
 
     After each decision the journal has a record of both. ``instance`` is this process; the record names the newest
-    instance that another process knows.
+    instance that another process knows of.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartedProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver or an executor that runs. ``why_cold``: why it took no standby process, "" if it did."""
+    """A driver or an executor that runs. ``why_cold``: why it took no standby process; "" if it took one."""
 
     pid: int
     start: ProcessStart

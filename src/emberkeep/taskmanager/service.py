@@ -58,7 +58,7 @@ class TaskManagerService:
         return self.executor.link.job_manager
 
     def job_masters(self) -> dict[str, AttemptScope]:
-        """Return the JobMasters that hold slots here: the attempt of each by its address."""
+        """Return the JobMasters that hold slots here: a map from the address of each to its attempt."""
         allocations = [slot.allocation for slot in self.executor.table.state.slots.values()]
         return {each.job_master: AttemptScope(each.job_id, each.attempt) for each in allocations}
 

@@ -157,7 +157,7 @@ def test_an_executor_that_spark_does_not_list_any_more_is_removed_after_a_while(
     assert saw(pool, now=1.0 + LIMITS.silence_timeout) == []
     late = 1.1 + LIMITS.silence_timeout
     answer(pool, now=late)
-    assert removals(saw(pool, now=late)) == ["executor 0 on tm0 is not known to Spark any more"]
+    assert removals(saw(pool, now=late)) == ["executor 0 on tm0 is no longer known to Spark"]
 
 
 def test_an_executor_that_spark_vouches_for_outlives_a_silent_task_manager_for_the_orphan_timeout(

@@ -7,8 +7,8 @@ tasks and takes no new ones. Once it has nothing left to do or to keep, it leave
 A slot on an evacuated place is *leaving*. It does not count towards the requirement either. Its executor is
 decommissioned as soon as another one can take over what it keeps, and ends by itself; after the evacuation timeout it
 is removed. The slot never gets another executor. If the block ends before the executor was decommissioned, the slot
-stays if it is still needed. Slots on a draining task manager leave likewise, but an executor without a successor stays
-as long as its task manager does.
+stays if it is still needed. Slots on a draining task manager leave in the same way, but an executor without a successor
+stays as long as its task manager does.
 """
 
 from __future__ import annotations

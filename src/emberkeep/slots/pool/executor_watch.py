@@ -93,7 +93,7 @@ class ExecutorWatch:
         """Give back the slot of an executor that Spark has not listed for too long."""
         limits, executor = self._pool.limits, slot.executor
         if executor.is_registered:
-            limit, what = limits.silence_timeout, "is not known to Spark any more"
+            limit, what = limits.silence_timeout, "is no longer known to Spark"
         else:
             limit, what = limits.start_timeout, "did not register with Spark in time"
         if now - executor.unseen_since <= limit:

@@ -34,7 +34,7 @@ from emberkeep.slots.pool.unmet_need import UnmetNeed
 class SlotPool:
     """The slots of one attempt and their executors; see the module. ``state`` changes only in ``handle``.
 
-    The parts of the machine share the state. Each part makes one kind of decision, and may use the parts that come
+    The parts of the state machine share it. Each part makes one kind of decision, and may use the parts that come
     before it in this list: the end of a slot, silent task managers, departures from closed places, executors, offers,
     replies to heartbeats.
     """

@@ -106,10 +106,10 @@ class Offers:
         ]
 
     def _start_again(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
-        """Request the start of the same executor again: its task manager has never heard of it.
+        """Request the start of the same executor again, because the first request did not reach its task manager.
 
-        The first request may still arrive there. If this one named another executor, that first request would start an
-        executor which this attempt does not know.
+        The first request may still arrive there. If this one named another executor, the first request would start an
+        executor that this attempt does not know.
         """
         slot.executor.unseen_since = now
         return [StartExecutorIn(slot.allocation.id), StatusChanged()]

@@ -1,4 +1,4 @@
-"""The state of a slot pool, and queries on it. The machine that changes the state is in ``machine``."""
+"""The state of a slot pool, and queries on it. The state machine that changes it is in ``machine``."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PoolState:
         return (SlotRequirement(count=count, profile=self.requirement.profile, runtime=self.requirement.runtime),)
 
     def waiting(self, now: float) -> str:
-        """Return a text that names what the job is missing; "" if nothing."""
+        """Return a text that names what the job is missing; "" if nothing is missing."""
         if self.stopping or self.staying >= self.wanted:
             return ""
         texts = []

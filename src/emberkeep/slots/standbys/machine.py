@@ -1,8 +1,8 @@
 """The standby pool of a task manager: how many standby processes it keeps, with which profiles, and when it warms them.
 
 The pool learns the profiles from what jobs ask for. It warms one process at a time, and only while no process of a job
-starts. Its memory is what slots and drivers leave free: where these need more, the pool ends its own processes. A
-profile whose processes fail is tried less and less often, and keeps no other profile waiting.
+starts. Its memory is what slots and drivers leave free: if these need more, the pool ends its own processes. A profile
+whose processes fail is tried less and less often, and keeps no other profile waiting.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class StandbyPool:
         return Counter(standby.profile.kind for standby in self._in(StandbyState.READY))
 
     def ready(self, profile: StandbyProfile) -> str | None:
-        """Return the id of a process that a job with this profile can take; None if there is none."""
+        """Return the id of a process that a job with this profile can take; None if no process fits."""
         return next((s.standby_id for s in self._in(StandbyState.READY) if s.profile == profile), None)
 
     def why_none(self, profile: StandbyProfile) -> str:

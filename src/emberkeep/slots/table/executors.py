@@ -66,7 +66,7 @@ class SlotExecutors:
         return _tell(slot)
 
     def _slot_with(self, event: ExecutorStarted | ExecutorEnded) -> Slot | None:
-        """Return the slot with this executor; None if there is none, or if the executor's end is known.
+        """Return the slot with this executor; None if no slot has it, or if the executor's end is known.
 
         An end may be reported before the start.
         """

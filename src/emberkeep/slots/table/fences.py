@@ -27,7 +27,7 @@ class _Fence:
 
 
 class FenceRecord(Compatible, frozen=True, kw_only=True):
-    """The record of one job. ``over``: the newest attempt that has ended, as all older ones have; 0 for none."""
+    """The record of one job. ``over``: the newest attempt that has ended, as all older ones have; 0 if none has."""
 
     job_id: JobId
     highest: int

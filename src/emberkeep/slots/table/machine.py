@@ -28,7 +28,7 @@ class SlotTable:
 
     ``state`` changes only in ``handle``, except that ``name_left`` rotates the jobs that it names.
 
-    The parts of the machine share the state. Each part makes one kind of decision, and may use the parts that come
+    The parts of the state machine share it. Each part makes one kind of decision, and may use the parts that come
     before it in this list: the release of slots, the end of attempts, reservations, claims of JobMasters, executors.
     """
 

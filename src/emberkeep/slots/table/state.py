@@ -1,4 +1,4 @@
-"""The state of a task manager's table, and queries on it. The machine that changes the state is in ``machine``."""
+"""The state of a task manager's table, and queries on it. The state machine that changes it is in ``machine``."""
 
 from __future__ import annotations
 

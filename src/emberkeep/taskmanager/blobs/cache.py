@@ -123,7 +123,7 @@ class BlobCache:
         return path
 
     async def _flown(self, owner: JobId, key: BlobKey) -> Path:
-        """Return the result of the only transfer of this key. Start the transfer if there is none."""
+        """Return the result of the only transfer of this key. Start the transfer if none is under way."""
         if self._closed:
             raise RetryLater("this process's BLOB cache is closed")
         flight = self._flights.get((owner, key))

@@ -48,7 +48,7 @@ class UnpackedArchives:
     """
 
     def __init__(self, directory: Path, limits: UnpackLimits = _LIMITS, user: OsUser | None = None) -> None:
-        """``user``: as whom tasks run that use the archives; None: as this process's user."""
+        """``user``: the user whom tasks that use the archives run as; None: this process's user."""
         self._directory = directory
         self._user = user
         self._limits = limits

@@ -63,7 +63,7 @@ class LibraryCache:
         retention: float,
         of_users: Mapping[OsUser, UnpackedArchives] | None = None,
     ) -> None:
-        """``retention``: seconds between two clean-ups of unpacked archives. ``of_users``: archives for other users."""
+        """``retention``: seconds between two clean-ups of unpacked archives. ``of_users``: other users' archives."""
         self._blobs = blobs
         self._archives: dict[OsUser | None, UnpackedArchives] = {None: archives}
         for user, theirs in (of_users or {}).items():
@@ -105,9 +105,9 @@ class LibraryCache:
     ) -> tuple[BoundFile, ...]:
         """Replace ``directory`` with one that has all ``artefacts``, and hold them until ``release``.
 
-        ``python``: the interpreter of Python workers; one from an archive is tested first. ``user``: as whom the task
-        runs, None for this process's user; another user gets copies instead of links to the BLOB cache, which only this
-        process's user can read. Raises Fatal, RetryLater; after an error nothing is held.
+        ``python``: the interpreter of Python workers; one from an archive is tested first. ``user``: the user whom the
+        task runs as; None: this process's user. Another user gets copies instead of links to the BLOB cache, which only
+        this process's user can read. Raises Fatal, RetryLater; after an error nothing is held.
         """
         try:
             wanted = _by_name(artefacts)

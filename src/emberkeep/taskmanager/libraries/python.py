@@ -24,7 +24,7 @@ _MOST_OUTPUT = 64 * 1024  # bytes of each stream, and of pyvenv.cfg: all are the
 def check_interpreter(environment: Path, path: str, archive: str, python: str, user: OsUser | None = None) -> None:
     """Check that the interpreter at ``path`` below ``environment`` starts and is Python ``python`` ("3.11"). Blocks.
 
-    The interpreter is code of the job: it runs as ``user``; None: as this process's user.
+    The interpreter is code of the job: it runs as ``user``, or as this process's user if that is None.
 
     Raises Fatal with the defect of ``archive`` and how to pack it instead.
     """

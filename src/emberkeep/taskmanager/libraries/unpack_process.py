@@ -54,10 +54,10 @@ def unpack_apart(
 ) -> None:
     """Do what ``unpack`` does, in a process with the memory and time of ``limits``. Blocks until done or ``stop``.
 
-    ``user``: as whom the process runs; None: as this process's user.
+    ``user``: the user whom the process runs as; None: this process's user.
 
     Raises Fatal as ``unpack`` does, and if the process exceeds its limits. In that case the contents of ``target`` are
-    unusable, and no process changes them any more.
+    unusable, and no process changes them afterwards.
     """
     order = _Order(archive=str(archive), name=name, target=str(target), limits=limits, parent=os.getpid())
     process = subprocess.Popen(

@@ -38,7 +38,7 @@ _LANES = 4  # concurrent listings of one job; further changes share the results 
 
 
 class _Lane:
-    """Listings of a job's marks, one after the other. ``listing`` is held during the request to the durable store."""
+    """Listings of a job's marks, one at a time. ``listing`` is held during the request to the durable store."""
 
     def __init__(self) -> None:
         self.listing = threading.Lock()

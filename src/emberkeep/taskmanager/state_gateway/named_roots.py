@@ -3,7 +3,8 @@
 A script may keep checkpoints anywhere, so no configuration lists the roots. The driver's gateway records each root
 before the driver uses it, as an empty directory ``.attempts/<number>.roots/<SHA-256 of the location>`` in the job's own
 durable root. Executors use a root only after the driver has. The directory ``<number>.roots`` exists before the
-attempt's mark; without it, the attempt's driver is of a release that records no roots, and names no limits.
+attempt's mark; without it, the attempt's driver is from a release that records no roots, and its executors are not
+restricted.
 """
 
 from __future__ import annotations
