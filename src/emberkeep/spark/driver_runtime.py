@@ -139,7 +139,7 @@ class DriverRuntime:
         return progress.spark_jobs(self._context())
 
     def first_times(self) -> FirstTimes:
-        """Return what knows when the application first got somewhere. Raises SparkUnavailable."""
+        """Return a reader of the times when the application reached its milestones. Raises SparkUnavailable."""
         return FirstTimes(self._context(), self._script)
 
     def ui_address(self) -> str | None:
@@ -158,7 +158,7 @@ class DriverRuntime:
         return self._contexts.context is not None
 
     def jvm_pid(self) -> int | None:
-        """Return the JVM's process id, None before the first SparkContext."""
+        """Return the JVM's process id; None before the first SparkContext."""
         jvm = self._contexts.jvm
         return None if jvm is None else jvm.pid
 

@@ -117,9 +117,8 @@ class ApplicationListener(Protocol):
 class ObservedQuery:
     """Progress of one streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch.
 
-    ``committed_batch``: newest batch that is known to be in the checkpoint's commit log, -1 before the first commit.
-    It differs from ``batch_id``: an idle query reports its next batch, which has not begun. Times are Unix
-    milliseconds.
+    ``committed_batch``: newest batch that is known to be in the checkpoint's commit log; -1 before the first commit. It
+    differs from ``batch_id``: an idle query reports its next batch, which has not begun. Times are Unix milliseconds.
     """
 
     id: str
@@ -141,7 +140,7 @@ class ObservedQuery:
 
 @dataclass(frozen=True)
 class FirstBatch:
-    """The start of the first streaming query, and its first micro-batch. Unix milliseconds, None before that."""
+    """The start of the first streaming query, and its first micro-batch: Unix milliseconds, or None before that."""
 
     query_ms: int | None = None
     planned_ms: int | None = None

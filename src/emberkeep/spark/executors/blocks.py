@@ -75,7 +75,7 @@ def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, Execut
 
 
 def _map_statuses(context: Any) -> Iterator[Any]:
-    """Yield the status of each map output of each shuffle, None for a missing one."""
+    """Yield the status of each map output of each shuffle; None for a missing one."""
     shuffles = _map_output_tracker(context).shuffleStatuses().values().toSeq()
     for index in range(shuffles.size()):
         yield from shuffles.apply(index).mapStatuses()

@@ -62,7 +62,7 @@ class HadoopFiles:
         self._paths_are_local = str(default.getScheme()) == "file"
 
     def below(self, directory: str) -> list[FoundFile]:
-        """Return all files below a directory, at any depth; an empty list if there is no such directory."""
+        """Return all files below a directory, at any depth; an empty list if the directory does not exist."""
         with _translated(directory):
             path, system = self._reach(directory)
             if not system.exists(path):
@@ -79,7 +79,7 @@ class HadoopFiles:
             return found
 
     def numbered(self, directory: str) -> list[int]:
-        """Return the names in a directory that are numbers, in ascending order; an empty list if there is none."""
+        """Return the names in a directory that are numbers, in ascending order; an empty list if it does not exist."""
         with _translated(directory):
             path, system = self._reach(directory)
             if not system.exists(path):
@@ -246,7 +246,7 @@ class HadoopFiles:
             return bool(system.exists(path) and system.getFileStatus(path).isDirectory())
 
     def path_on_disk(self, location: str) -> str | None:
-        """Return the local path of a location, None if it is not on this node's file systems."""
+        """Return the local path of a location; None if it is not on this node's file systems."""
         return path_on_disk(location, paths_are_local=self._paths_are_local)
 
     def _reach(self, location: str) -> tuple[Any, Any]:

@@ -74,10 +74,10 @@ class FunctionStates:
         self._begun: Mapping[str, bytes] | None = None
 
     def begin_with(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
-        """Return the states that this attempt's functions begin with, by instance; empty if there are none.
+        """Return the states that this attempt's functions begin with, by instance; empty if no states exist.
 
         All calls in one attempt return the same states. ``started_from``: returns the states in the savepoint that the
-        job started from, None without one; it is called if no states are kept yet. Raises Fatal (kept states cannot be
+        job started from; None without one. It is called if no states are kept yet. Raises Fatal (kept states cannot be
         read), and what ``started_from`` raises.
         """
         with self._lock:

@@ -44,7 +44,7 @@ class DriverFunctions:
         failed: Callable[[], bool] = lambda: False,
         seconds: float = 600.0,
     ) -> None:
-        """Create the functions' owner; it does nothing before ``follow``.
+        """Create the owner of the functions, which does nothing before ``follow``.
 
         - ``restored``: returns the states that functions begin with, by name; raises SparkUnavailable while there is no
           SparkContext.

@@ -1,4 +1,4 @@
-"""The port of a driver at which workers with functions connect.
+"""The port of a driver to which workers with functions connect.
 
 A connection is handed over once it has proven that it comes from a worker of the attempt. Unproven connections are
 limited, so that strangers cannot keep workers out.

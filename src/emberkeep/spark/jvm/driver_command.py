@@ -101,12 +101,12 @@ def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class JvmShape:
-    """What a running JVM cannot change any more. A standby JVM fits a job if both have the same shape.
+    """What can no longer change once a JVM runs. A standby JVM fits a job if both have the same shape.
 
     - ``options``: Java options that the configuration asks for.
     - ``class_path``: without the job's own jars if these come last.
     - ``arguments``: further arguments of SparkSubmit, such as ``--packages``.
-    - ``submitted``: settings that are read before the script's first query or at it, and then no more.
+    - ``submitted``: settings that are read until the script's first query, and not after it.
     - ``page``: address of the Spark UI.
     """
 
@@ -237,6 +237,6 @@ def _escape(text: str) -> str:
 def ui_address(conf: Mapping[str, str], settings: DriverSettings) -> str:
     """Return the address on which the Spark UI listens if the user turns it on.
 
-    It is open to other machines only if the user has given it a filter of their own.
+    It is open to other machines only if the user has set a filter for it.
     """
     return settings.host if has_own_filter(conf) else _LOOPBACK

@@ -1,4 +1,4 @@
-"""How a JVM tells in a file where its py4j gateway listens, as PySpark's gateway server does."""
+"""How a JVM records in a file where its py4j gateway listens, as PySpark's gateway server does."""
 
 from __future__ import annotations
 

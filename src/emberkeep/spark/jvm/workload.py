@@ -1,7 +1,7 @@
 """A sample of what jobs do, which compiles a JVM's code before a job needs it.
 
-There is no ``foreachBatch`` and no Python listener in it: py4j would later delete the object of that number in the
-Python process that is connected by then, which is the job's own.
+It contains no ``foreachBatch`` and no Python listener: py4j would later delete the object of that number in the Python
+process that is connected by then, which is the job's own.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _QUORUM = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @dataclass(frozen=True)
 class Peer:
-    """A member of a quorum: its number, from 1, and the ports at which the other members reach it."""
+    """A member of a quorum: its number, from 1, and the ports on which the other members reach it."""
 
     number: int
     quorum_port: int

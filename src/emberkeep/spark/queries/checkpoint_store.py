@@ -28,7 +28,7 @@ class CheckpointStore:
             ) from error
 
     def read(self) -> QueryRecord:
-        """Return the record, empty if there is none yet. Raises CheckpointIdentityError (damaged, not readable)."""
+        """Return the record; empty if it does not exist yet. Raises CheckpointIdentityError (damaged, not readable)."""
         from py4j.protocol import Py4JError
 
         try:

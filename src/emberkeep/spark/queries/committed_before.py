@@ -63,7 +63,7 @@ def shortfall(location: str, before: int, found: int) -> str:
 
 
 def newest_committed(spark: Any, location: str) -> int:
-    """Return the newest batch in a checkpoint's commit log, -1 for none. Raises what Py4J raises."""
+    """Return the newest batch in a checkpoint's commit log; -1 if the log is empty. Raises what Py4J raises."""
     jvm = spark._jvm
     directory = jvm.org.apache.hadoop.fs.Path(f"{location.rstrip('/')}/commits")
     manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager

@@ -1,6 +1,6 @@
-"""When a SparkContext, its executors and its streaming queries first got somewhere, as Spark has recorded it.
+"""When a SparkContext, its executors and its streaming queries reached their first milestones, as recorded by Spark.
 
-All times are Unix milliseconds of the driver's machine. None means: not yet.
+All times are Unix milliseconds of the driver's machine. None: not yet reached.
 """
 
 from __future__ import annotations

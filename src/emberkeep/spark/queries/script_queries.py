@@ -30,7 +30,7 @@ class ScriptQuery:
     - ``reached``: location at which Spark reaches the checkpoint; None if the query cannot recover.
     - ``fields``: the writer's fields, as (java.lang.reflect.Field, value).
     - ``away``: a procedure has ended the query, and the script still sees it as running.
-    - ``path``: the writer's option ``path``, "" if not given.
+    - ``path``: the writer's option ``path``; "" if not given.
     """
 
     writer: Any
@@ -78,7 +78,7 @@ class ScriptQueries:
 
     @property
     def starting_again(self) -> ScriptQuery | None:
-        """The query that this thread is starting again, None if none; read by the hook around the start."""
+        """The query that this thread is starting again, or None. The hook around the start reads it."""
         return self._own.again
 
     def key_for(self, writer: Any, name: str | None, identity: QueryIdentity) -> str:
@@ -113,10 +113,10 @@ class ScriptQueries:
         return [query for query in self.all() if query.reached is not None]
 
     def session(self) -> Any:
-        """Return the SparkSession of the query that was started first. Raises SparkUnavailable if there is none."""
+        """Return the SparkSession of the query that was started first. Raises SparkUnavailable without a query."""
         queries = self.all()
         if not queries:
-            raise SparkUnavailable("the script has no streaming queries any more")
+            raise SparkUnavailable("the script no longer has streaming queries")
         return queries[0].session
 
     def has_failed(self) -> bool:
@@ -128,7 +128,7 @@ class ScriptQueries:
             return next((query for query in self._known if query.handle is handle), None)
 
     def handle_of(self, found: Any) -> Any:
-        """Return the script's own handle for the same query as ``found``; ``found`` itself if there is none."""
+        """Return the script's own handle for the same query as ``found``; ``found`` itself if the script has none."""
         identity = str(found.id)
         return next((query.handle for query in self.all() if str(query.handle.id) == identity), found)
 

@@ -1,4 +1,4 @@
-"""Hook around the start of streaming queries: give each a durable checkpoint location, and record which ones run."""
+"""Hook around the start of streaming queries: give each a durable checkpoint location, and record the running ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class QueryStarts(Protocol):
     """Steps that QueryHook runs before, during and after the start of a query by the script."""
 
     def admitted(self) -> AbstractContextManager[None]:
-        """Enclose all other steps: wait until queries may start. Raises SystemExit if no query may start any more."""
+        """Enclose all other steps: wait until queries may start. Raises SystemExit if queries may no longer start."""
 
     def restore(self, query: ScriptQuery) -> None:
         """Restore the query's checkpoint, if the job starts from a savepoint. Raises EmberkeepError."""

@@ -39,7 +39,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class ExecutorShape:
-    """What a running executor JVM cannot change any more."""
+    """What can no longer change once an executor JVM runs."""
 
     java: Path
     heap_mb: int
@@ -115,7 +115,7 @@ class StandbyExecutor:
             release_memory(self._identity.reflection)
 
     def become(self, launch: ExecutorLaunch, environ: Mapping[str, str]) -> None:
-        """Start the executor. ``environ``: all variables of its process. The JVM is not a standby any more."""
+        """Start the executor. ``environ``: all variables of its process. The JVM is then no longer a standby."""
         with failures_of_py4j():
             self._become(launch, environ)
 

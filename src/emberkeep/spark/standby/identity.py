@@ -1,4 +1,4 @@
-"""What other JVMs get at their start, and a standby JVM later: environment, properties, directory, class path."""
+"""What other JVMs get when they start and a standby JVM gets later: environment, properties, directory, class path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Identity:
         self._native.open_for_writing("/proc/self/fd/0")
 
     def set_environment(self, wanted: Mapping[str, str]) -> None:
-        """Make ``wanted`` the environment: for Java, for C code, and for processes that the JVM starts."""
+        """Make ``wanted`` the environment: for Java, for native code, and for processes that the JVM starts."""
         for name in self._present.keys() - wanted.keys():
             self._variables.remove(name)
             self._native.unset_variable(name)

@@ -1,4 +1,4 @@
-"""Give memory back that a JVM used during its warm-up only.
+"""Give back memory that a JVM used only during its warm-up.
 
 A JVM keeps what its heap once needed, and the C library what native code once needed. Two flags that a running JVM can
 change make the next collections shrink the heap to what is in use.
@@ -46,7 +46,7 @@ def _flags(reflection: Reflection) -> Any:
 
 
 def _trim_native_heap(reflection: Reflection) -> None:
-    """Let the C library return free memory; do nothing if this Java cannot tell it to."""
+    """Let the C library return free memory; do nothing if this Java cannot request that."""
     jvm = reflection.jvm
     server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
     commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")

@@ -61,7 +61,7 @@ def set_properties(reflection: Reflection, wanted: Mapping[str, str]) -> None:
 
 
 def forget_objects(gateway: Any) -> None:
-    """Remove the objects that py4j has kept until now in the JVM for its clients. They must not be used any more."""
+    """Remove the objects that py4j has kept until now in the JVM for its clients. They must not be used afterwards."""
     bindings = gateway.java_gateway_server.getGateway().getBindings()
     first_kept = int(bindings._target_id.removeprefix(_OBJECT))
     for name in list(bindings.keySet()):
@@ -170,7 +170,7 @@ def reset_login(reflection: Reflection) -> None:
 
 
 def _forget_inherited(reflection: Reflection) -> None:
-    """Remove from all threads what they have inherited: threads of pools keep the session of who started them."""
+    """Remove what threads have inherited: pool threads keep the session of the thread that started them."""
     for thread in reflection.jvm.java.lang.Thread.getAllStackTraces().keySet():
         reflection.set("java.lang.Thread", "inheritableThreadLocals", None, thread)
 

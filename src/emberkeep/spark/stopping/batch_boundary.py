@@ -34,8 +34,8 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
     """Let each query commit its running batch and end; return when all have ended.
 
     Raises ProcedureRefused, with nothing changed, if this Spark or a query's kind does not support it; ProcedureRefused
-    at the limit if batches still run: their queries continue, the others have ended. Raises Fatal if a query fails in
-    the meantime; SparkUnavailable.
+    if batches still run when the limit is reached: their queries continue, the others have ended. Raises Fatal if a
+    query fails in the meantime; SparkUnavailable.
     """
     waiting = [_Wait(query, *_ending(query)) for query in queries if runs(query)]
     for wait in waiting:

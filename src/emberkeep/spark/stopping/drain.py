@@ -7,9 +7,9 @@ the watermark from before the drain again. Otherwise every row would be late.
 
 A planned batch that raises an exception would raise it again and again, so its drain is abandoned. The batch keeps its
 number and gets the watermark from before the drain, so that Spark runs it as an empty batch. Sinks that replace their
-output by batch number thereby discard what the failed batch had emitted. Sinks that skip batch numbers they know lose
-no row, as this batch read none. One case differs: if the log of Spark's file sink already has the batch, then only the
-commit is missing, and the batch stays planned.
+output by batch number thereby discard what the failed batch had emitted. Sinks that skip batch numbers they have seen
+before lose no row, as this batch read none. One case differs: if the log of Spark's file sink already has the batch,
+then only the commit is missing, and the batch stays planned.
 
 Source: Flink FLIP-34 (MAX_WATERMARK before the savepoint of a drained job).
 """
@@ -51,7 +51,7 @@ def log_state(files: HadoopFiles, location: str) -> LogState:
 
 
 def before_drain(files: HadoopFiles, location: str, state: LogState) -> int:
-    """Return the newest batch that is not part of a drain, -1 for none. Raises Fatal if a log entry is missing."""
+    """Return the newest batch that is not part of a drain, or -1. Raises Fatal if a log entry is missing."""
     batch = state.planned
     while batch >= 0 and logs.is_drain(_entry(files, location, "offsets", batch)):
         batch -= 1

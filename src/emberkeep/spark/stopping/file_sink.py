@@ -90,9 +90,9 @@ def _directory_of_table(spark: Any, name: str, path: str) -> str | None:
 def file_sink_refusal(newest: int, batch_id: int) -> tuple[str, str] | None:
     """Return why Spark's file sink cannot continue after batch ``batch_id``, and a hint; None if it can.
 
-    ``newest``: the newest batch in the sink's log, -1 for none. The sink skips batches that are in its log: their state
-    would never be written, and a later batch that needs it would fail. The log must have every batch: its compaction
-    fails if some are missing.
+    ``newest``: the newest batch in the sink's log; -1 if the log is empty. The sink skips batches that are in its log:
+    their state would never be written, and a later batch that needs it would fail. The log must have every batch: its
+    compaction fails if some are missing.
     """
     if newest > batch_id:
         return (

@@ -60,7 +60,7 @@ class PlanGate:
                 self._changed.notify_all()
 
     def close(self, limit: Limit) -> bool:
-        """Close the gate, and return True once no plan is being written; False if one still is at the limit."""
+        """Close the gate. Return True once no plan is being written; False if the limit is reached before that."""
         with self._changed:
             self._closed = True
             return self._changed.wait_for(lambda: not self._passing, limit.seconds_left)

@@ -118,7 +118,7 @@ class QueryProcedures:
         """Check that a savepoint can be made and that its own ``directory`` is writable. Change no query.
 
         Raises ProcedureRefused if no query runs, no query has a checkpoint, a query has no batch boundaries, the
-        directory is not writable, or the script has not started its queries by the limit.
+        directory is not writable, or the script has not started its queries before the limit is reached.
         """
         self._await_script(note, limit)
         queries = self._ending()
@@ -144,8 +144,8 @@ class QueryProcedures:
         """End all queries between two batches; the script still sees them as running.
 
         If an earlier attempt has begun a drain, ``limit`` no longer applies. Raises ProcedureRefused if no query runs,
-        if a query cannot end between batches, or if one has not ended at the limit; Fatal if a query fails;
-        SparkUnavailable.
+        if a query cannot end between batches, or if one has not ended when the limit is reached; Fatal if a query
+        fails; SparkUnavailable.
         """
         self._await_script(note, limit)
         if not self._ending():
@@ -180,7 +180,7 @@ class QueryProcedures:
     def pause(self, note: Note, limit: Limit = NO_LIMIT) -> None:
         """Hold all queries between two batches until ``resume``.
 
-        Raises ProcedureRefused if no query runs, or if a batch still runs at the limit; SparkUnavailable.
+        Raises ProcedureRefused if no query runs, or if a batch still runs when the limit is reached; SparkUnavailable.
         """
         self._await_script(note, limit)
         running = [query for query in self._queries.all() if runs(query)]
@@ -315,7 +315,7 @@ class QueryProcedures:
 
         A script is taken to have started them all if it awaits a query, or if its last start was 15 s ago. If it has
         started none, wait for its first query only if an earlier attempt was already asked to run a procedure. Raises
-        ProcedureRefused at the limit, unless a drain has begun.
+        ProcedureRefused when the limit is reached, unless a drain has begun.
         """
         while not self.gate.was_awaited:
             started = bool(self._queries.all())
