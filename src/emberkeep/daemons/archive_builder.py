@@ -15,7 +15,7 @@ from emberkeep.base.processes.background import end_with_parent, give_way
 
 EXIT_BUSY = 75  # another process is building: EX_TEMPFAIL
 LIMIT_SECONDS = 4 * 3600.0
-"""Limit for a build at idle priority, which needs a minute of processor time that nobody else wants."""
+"""Limit for a build at idle priority, which needs a minute of processor time that no other process uses."""
 
 
 def main(arguments: list[str]) -> int:

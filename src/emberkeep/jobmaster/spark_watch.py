@@ -52,4 +52,4 @@ class SparkWatch:
             async with asyncio.timeout(self._patience):
                 await self._spark.remove_executor(lost.executor_id, lost.reason)
         except (EmberkeepError, TimeoutError) as error:
-            log.warning("Spark was not told of a lost executor", executor=lost.executor_id, reason=str(error))
+            log.warning("cannot report a lost executor to Spark", executor=lost.executor_id, reason=str(error))

@@ -390,7 +390,7 @@ def test_a_certificate_that_may_not_sign_is_refused_at_the_start(ca: Path, tmp_p
 
 def test_a_certificate_of_a_ca_that_is_not_configured_is_refused_at_the_start(ca: Path, tmp_path: Path) -> None:
     other = cluster_tls(tmp_path / "other").files
-    with pytest.raises(Fatal, match="is not of a CA in"):
+    with pytest.raises(Fatal, match="was not issued by a CA in"):
         started_with(TlsFiles(other.certificate, other.key, files_in(ca).ca), tmp_path / "state")
 
 

@@ -51,7 +51,7 @@ MISSING = "This browser is not logged in."
 ENDED = "Your session has ended."
 WRONG = "This token is not valid. It may belong to an earlier cluster."
 TOO_MANY = "Too many wrong tokens came from your address: wait a minute."
-USED = "This link was used already, has expired, or is of a JobManager that has ended."
+USED = "This link was used already, has expired, or comes from a JobManager that has ended."
 
 
 def accepts_page(request: web.Request) -> bool:

@@ -74,7 +74,7 @@ class OidcCallers:
         if isinstance(error, jwt.InvalidAudienceError):
             return f"the token is not for {self._audience!r} (security.oidc.audience)"
         if isinstance(error, jwt.InvalidIssuerError):
-            return f"the token is not of the issuer {self._issuer} (security.oidc.issuer)"
+            return f"the token was not issued by {self._issuer} (security.oidc.issuer)"
         return f"the token of the issuer {self._issuer} is not valid: {error}"
 
 

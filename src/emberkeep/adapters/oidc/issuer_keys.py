@@ -125,7 +125,7 @@ class IssuerKeys:
         ) as session:
             document = from_json(await self._get(session, self._issuer.rstrip("/") + DISCOVERY_PATH), _Discovery)
             if document.issuer != self._issuer:
-                raise Fatal(f"its document is of the issuer {document.issuer[:200]!r}")
+                raise Fatal(f"its document names the issuer {document.issuer[:200]!r}")
             return _usable(await self._get(session, check_issuer(document.jwks_uri, "jwks_uri")))
 
     async def _get(self, session: aiohttp.ClientSession, url: str) -> bytes:

@@ -238,7 +238,7 @@ def _load(entry: os.DirEntry[str], owner: Owner) -> tuple[int, Copy]:
     finally:
         os.close(file)
     if record.job_id != owner[0]:
-        raise DamagedCopy(f"{entry.path}: is of job {record.job_id}")
+        raise DamagedCopy(f"{entry.path}: belongs to job {record.job_id}")
     if is_temporary(record.path.name.rpartition("/")[2]):
         raise DamagedCopy(f"{entry.path}: its name is no longer known")
     return found.st_mtime_ns, Copy(msgspec.structs.replace(record, allocation_id=owner[1]), entry.name)

@@ -121,8 +121,8 @@ INSECURE_NETWORK = define(
         False,
         boolean,
         "boolean",
-        "Permit `security.encryption: none` beyond loopback. Whoever reaches the network's traffic then gets the "
-        "token, and with it the cluster.",
+        "Whether `security.encryption: none` is permitted beyond loopback. Anyone who can read the network's traffic "
+        "then gets the token, and with it control of the cluster.",
     )
 )
 TLS_CERTIFICATE = define(
@@ -207,7 +207,7 @@ OIDC_CA = define(
         "",
         text,
         "path",
-        "PEM file with the CAs that may issue the certificate of the issuer's server. Empty: those of the system.",
+        "PEM file with the CAs that may issue the certificate of the issuer's server. Empty: the system's CAs.",
     )
 )
 
@@ -257,7 +257,7 @@ QUOTA_SLOTS = define(
         0,
         integer(0, 1_000_000),
         "integer",
-        "Slots that all jobs of one namespace may have at a time. A job that wants more runs with those that it gets, "
+        "Slots that all jobs of one namespace may have at a time. A job that needs more runs with those that it gets, "
         "and waits for the others. 0: no limit. Jobs without a namespace have no quota.",
     )
 )
@@ -296,7 +296,7 @@ RUN_AS = define(
         "",
         text,
         "list",
-        "Users of the operating system as whom a task manager starts drivers and executors, separated by commas: "
+        "Operating system users that drivers and executors run as, separated by commas: "
         "`NAMESPACE=USER`, and `*=USER` or just `USER` for all other jobs. A job without a user is refused. "
         "Needs a task manager that runs as root, and encryption. Empty: the task manager's own user.",
     )
@@ -422,7 +422,7 @@ ZOOKEEPER_CONNECTION_TIMEOUT = define(
         15.0,
         duration,
         "duration",
-        "Time after which a ZooKeeper operation without an answer counts as failed.",
+        "Time after which a ZooKeeper operation without a reply counts as failed.",
     )
 )
 ZOOKEEPER_AUTHORIZATION = define(
@@ -470,7 +470,7 @@ ZOOKEEPER_CA_FILE = define(
         "",
         text,
         "path",
-        "PEM file with the certificates of the authorities that may sign the servers'. Empty: those of the system.",
+        "PEM file with the CAs that may sign the servers' certificates. Empty: the system's CAs.",
     )
 )
 ZOOKEEPER_CERTIFICATE_FILE = define(
@@ -944,7 +944,7 @@ DRIVER_START_ATTEMPTS = define(
         "integer",
         "After this many attempts in a row whose driver could not be started, each time for the same reason "
         "(such as a failing import or a missing Java), the job fails, whatever the restart strategy. The "
-        "attempts use different nodes: the job fails only when the reason was met on two nodes, or when no "
+        "attempts use different nodes: the job fails only when the reason has occurred on two nodes, or when no "
         "other node could take the driver. 0: no limit.",
     )
 )
@@ -1190,7 +1190,7 @@ DETECTION_RESPECT = define(
         3600.0,
         duration,
         "duration",
-        "How long detection leaves a node alone after an operator has unblocked it.",
+        "How long detection ignores a node after an operator has unblocked it.",
     )
 )
 

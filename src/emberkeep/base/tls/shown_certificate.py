@@ -69,9 +69,9 @@ def _refused(files: TlsFiles, error: ssl.SSLCertVerificationError) -> Fatal:
             hint=f"daemons show it to each other when they connect: {_HINT}",
         )
     return Fatal(
-        f"the certificate {files.certificate} is not of a CA in {files.ca}: {error.verify_message.rstrip('.')}",
+        f"the certificate {files.certificate} was not issued by a CA in {files.ca}: {error.verify_message.rstrip('.')}",
         hint="security.tls.ca must have the CAs that have issued security.tls.certificate; CAs between the two belong "
-        "into security.tls.certificate",
+        "in security.tls.certificate",
     )
 
 

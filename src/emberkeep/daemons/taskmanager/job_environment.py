@@ -30,7 +30,7 @@ INHERITED = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("AWS_*", "AZURE_*", "GOOGLE_*"),  # drivers read and write checkpoints and savepoints with these credentials
 )
-"""Names of variables; one with ``*`` at its end stands for all names that begin so."""
+"""Names of variables; one that ends in ``*`` stands for all names with that beginning."""
 _PRIVATE_PREFIX = "EMBERKEEP_"  # variables that configure this process
 _SHORTEST_SECRET = 8  # characters; a shorter text also occurs in unrelated values
 

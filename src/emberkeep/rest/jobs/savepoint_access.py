@@ -15,6 +15,6 @@ async def check_savepoint_access(call: CheckedRequest, path: str) -> None:
         return
     if not any(is_same_place(entry.path, path) for entry in savepoint_entries(await call.jobs())):
         raise Forbidden(
-            f"{path[:200]} is no savepoint of a job in the namespace {identity.namespace!r} of {identity.name!r}",
+            f"{path[:200]} is not a savepoint of a job in the namespace {identity.namespace!r} of {identity.name!r}",
             hint="`emberkeep savepoint list` shows those that it may use",
         )

@@ -25,7 +25,7 @@ def check(table: TableState) -> None:
         _hold(not fenced or slot.state is SlotState.RELEASING, f"a fenced attempt keeps {slot}")
     for driver in living:
         fenced = table.fences.is_refused(driver.job_id, driver.attempt)
-        _hold(not fenced or driver.stop_grace is not None, f"a fenced driver goes on: {driver}")
+        _hold(not fenced or driver.stop_grace is not None, f"a fenced driver continues: {driver}")
 
 
 def _hold(condition: bool, what: str) -> None:

@@ -34,7 +34,7 @@ from emberkeep.spark.model import ApplicationListener, DriverSettings, SparkAppl
 from emberkeep.spark.notices import Notices
 
 TakeJvm = Callable[[JvmPlan, DriverSettings], DriverJvm | None]
-"""Gives the driver a JVM that was started before the job, or returns None if there is none that fits."""
+"""Gives the driver a JVM that was started before the job, or returns None if no such JVM fits."""
 
 
 class ContextHook:

@@ -193,7 +193,7 @@ async def test_savepoints_of_another_namespace_are_closed(site: Site) -> None:
     for method, path, options in requests:
         refused = await site.request(method, path, headers=bearer("alice"), **options)
         assert refused.status == 403, path
-        assert "is no savepoint of a job in the namespace 'flights'" in refused.problem().detail
+        assert "is not a savepoint of a job in the namespace 'flights'" in refused.problem().detail
         assert (await site.request(method, path, headers=bearer("bob"), **options)).status != 403, path
 
 
