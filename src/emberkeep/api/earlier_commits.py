@@ -24,7 +24,7 @@ class EarlierCommits:
             self._batches[_path(checkpoint)] = batch
 
     def newest(self, checkpoint: str) -> int:
-        """Return the newest batch that earlier attempts have committed to this checkpoint, NO_BATCH for none."""
+        """Return the newest batch that earlier attempts have committed to this checkpoint; NO_BATCH for none."""
         with self._lock:
             return self._batches.get(_path(checkpoint), NO_BATCH)
 

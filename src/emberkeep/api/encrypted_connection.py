@@ -73,7 +73,7 @@ class Encryption:
     def read(self, size: int, receive: Callable[[int], bytes]) -> bytes:
         """Return 1 to ``size`` decrypted bytes; b"" if the connection has ended. Raises OSError.
 
-        ``receive``: returns up to as many bytes from the connection as it is asked for, b"" at its end.
+        ``receive``: returns up to as many bytes from the connection as it is asked for; b"" at its end.
         """
         while True:
             with self._lock:

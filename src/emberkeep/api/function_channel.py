@@ -114,7 +114,7 @@ class Channel:
         return bytes(data)
 
     def _receive(self, size: int) -> bytes:
-        """Return 1 to ``size`` bytes, b"" at the end of the connection."""
+        """Return 1 to ``size`` bytes; b"" at the end of the connection."""
         if self._encryption is None:
             return self._connection.recv(size)
         return self._encryption.read(size, self._connection.recv)

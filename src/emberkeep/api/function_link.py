@@ -66,7 +66,7 @@ class Challenge(Compatible, frozen=True):
 class Hello(Compatible, frozen=True, kw_only=True):
     """A worker's introduction. ``proof``: hash over the driver's nonce.
 
-    ``instance``: 32 hex digits, "" in version 1. ``executor``: its id in Spark, "" if unknown. ``again``: the instance
+    ``instance``: 32 hex digits, "" in version 1. ``executor``: its id in Spark; "" if unknown. ``again``: the instance
     was connected before, and its connection broke.
     """
 

@@ -31,7 +31,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     ``id`` and ``time`` are set by the log. Ids grow with time: ``moment_of`` reads the time in them. ``target`` names
     what the action was about, such as ``jobid``, ``nodeid`` or ``name``, and ``parameters`` the query. ``status`` is
-    the HTTP status, 0 if there was no reply. ``count``: the number of requests for which the entry stands, all up to
+    the HTTP status; 0 if there was no reply. ``count``: the number of requests for which the entry stands, all up to
     ``time``.
     """
 

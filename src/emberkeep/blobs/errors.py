@@ -10,7 +10,7 @@ from emberkeep.blobs.model import BlobKey
 class DamagedBlob(Fatal):
     """A stored file does not have the content that its key names. The file was deleted where that was possible.
 
-    ``actual``: SHA-256 of the bytes that were found, "" if they cannot be read.
+    ``actual``: SHA-256 of the bytes that were found; "" if they cannot be read.
     """
 
     def __init__(self, owner: JobId, key: BlobKey, actual: str, where: str) -> None:

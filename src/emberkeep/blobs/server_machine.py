@@ -60,7 +60,7 @@ class ServerMachine:
 
         May be called late: until then permanent BLOBs are neither accepted nor deleted.
 
-        BLOBs of unknown jobs may belong to a job that is yet to be submitted, or to another cluster: see ``give_up``.
+        BLOBs of an unknown job may belong to a job that is yet to be submitted, or to another cluster: see ``give_up``.
         """
         self.state.ha_listed = True
         self._found(listing, in_ha=True)

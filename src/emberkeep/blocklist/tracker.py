@@ -119,7 +119,7 @@ class BlocklistTracker:
 def is_overtaken(report: Report, removed: int, floor: int) -> bool:
     """True if the place was removed from the list by a change that the reporter did not know of.
 
-    ``removed``: revision of the place's newest removal, 0 for none. ``floor``: revision of the newest forgotten
+    ``removed``: revision of the place's newest removal; 0 for none. ``floor``: revision of the newest forgotten
     removal. If a forgotten removal may concern the place, the place counts as removed. The reporting JobMaster may
     report it again.
     """

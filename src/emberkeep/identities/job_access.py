@@ -16,7 +16,7 @@ from emberkeep.identities.model import parse_namespace
 class OwnedJob(Protocol):
     """A job, as far as access to it is concerned.
 
-    ``owner``: the name of the identity that submitted it, "" for the cluster's own token. ``namespace``: "" for none.
+    ``owner``: the name of the identity that submitted it; "" for the cluster's own token. ``namespace``: "" for none.
     ``has_known_owner``: False while neither can be read.
     """
 
@@ -68,5 +68,5 @@ def namespace_of_new_job(identity: Identity, chosen: str) -> str:
 
 
 def owner_name(identity: Identity) -> str:
-    """Return the owner of jobs that the identity submits: its name, "" for the cluster's own token."""
+    """Return the owner of jobs that the identity submits: its name; "" for the cluster's own token."""
     return "" if identity.is_cluster else identity.name

@@ -17,7 +17,7 @@ class NamedToken(Compatible, frozen=True, kw_only=True):
     """One token. Times are Unix milliseconds.
 
     ``id``: the public part of the token. ``sha256``: hex digest of its secret, which is random and has 256 bits, so
-    that a plain hash cannot be reversed. ``revoked_ms``: when it was revoked, 0 if it was not.
+    that a plain hash cannot be reversed. ``revoked_ms``: when it was revoked; 0 if it was not.
     """
 
     id: str
@@ -55,7 +55,7 @@ def parse_token_name(text: str, field: str = "name") -> str:
 
 
 def parse_namespace(text: str, field: str = "namespace") -> str:
-    """Return the name of a namespace, "" for none. Raises InvalidInput."""
+    """Return the name of a namespace; "" for none. Raises InvalidInput."""
     if text and not _NAME.fullmatch(text):
         raise InvalidInput(f"{field}: {text[:80]!r} is not a valid name", field=field, hint=_NAME_RULE)
     return text

@@ -130,7 +130,7 @@ class JobManagerService:
         self._blobs.pause()
 
     def resume(self) -> None:
-        """Decide again: the leadership is confirmed."""
+        """Resume decisions, because the leadership is confirmed."""
         self._paused = False
         if self._term is not None:
             self._term.authority.resume()

@@ -67,7 +67,7 @@ TRANSITIONS: dict[Standing, frozenset[Standing]] = {
 class LeadershipMachine:
     """One JobManager's leadership.
 
-    ``standing``: its current state. ``epoch``: the epoch of the running service, 0 if none runs.
+    ``standing``: its current state. ``epoch``: the epoch of the running service; 0 if none runs.
     """
 
     def __init__(self) -> None:

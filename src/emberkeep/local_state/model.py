@@ -33,7 +33,7 @@ class StatePath(Compatible, frozen=True, kw_only=True):
     """Name of a state file or directory.
 
     ``root``: location of the durable root (absolute path, s3://bucket/prefix, …). ``name``: the path below the root,
-    parts joined by "/", "" for the root itself; never absolute, no part "." or "..", no NUL.
+    parts joined by "/"; "" for the root itself; never absolute, no part "." or "..", no NUL.
     """
 
     root: str

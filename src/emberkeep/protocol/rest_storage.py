@@ -27,7 +27,7 @@ class StorageInfo(Kebab, frozen=True, kw_only=True):
 
     ``owned``: true if the storage and ``blobs`` belong to this cluster's job store. Data that no job needs is then
     deleted in stages. If ``owned`` is false, ``problem`` says why nothing is deleted, or why only BLOBs are not
-    deleted. ``blobs``: location of BLOBs, "" if they are in the storage. ``used-by``: task managers of another job
+    deleted. ``blobs``: location of BLOBs; "" if they are in the storage. ``used-by``: task managers of another job
     store, whose jobs may use data in the storage. As long as such a task manager is in contact, the waiting periods for
     data of unknown jobs are reset again and again.
     """

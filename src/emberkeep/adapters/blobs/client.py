@@ -118,7 +118,7 @@ class HttpBlobSource:
     def __init__(
         self, threads: BlobThreads, server: Callable[[], str | None], *, max_size: int, own_address: str | None = None
     ) -> None:
-        """``server``: returns the server's current address, None if none is known. ``max_size``: of one BLOB, in bytes.
+        """``server``: returns the server's current address; None if none is known. ``max_size``: of one BLOB, in bytes.
         ``own_address``: where this process serves its BLOBs to peers; None if it serves none."""
         self._threads = threads
         self._server = server
@@ -281,7 +281,7 @@ class HttpBlobUploads:
     """
 
     def __init__(self, threads: BlobThreads, server: Callable[[], str | None]) -> None:
-        """``server``: returns the server's current address, None if none is known."""
+        """``server``: returns the server's current address; None if none is known."""
         self._threads = threads
         self._server = server
 

@@ -19,7 +19,7 @@ from emberkeep.blobs.ports import BlobStorage
 class WatchedBlobs:
     """Implements ``blobs.ports.BlobStorage`` on top of ``blobs``.
 
-    ``problem``: returns why the storage is unavailable, "" while it is available.
+    ``problem``: returns why the storage is unavailable; "" while it is available.
     """
 
     def __init__(self, blobs: BlobStorage, problem: Callable[[], str]) -> None:

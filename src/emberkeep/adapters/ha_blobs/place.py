@@ -264,7 +264,7 @@ class BlobPlace:
 
 
 def read_binding(path: Path) -> Binding | None:
-    """Return the binding in a file, None if there is no file. Raises Unavailable, Damaged, NewerFormat."""
+    """Return the binding in a file; None if there is no file. Raises Unavailable, Damaged, NewerFormat."""
     try:
         payload = read_record(path, _BINDING_KIND, _BINDING_VERSION)
         return from_json(payload, Binding)

@@ -30,7 +30,7 @@ _STATUS: tuple[tuple[type[EmberkeepError], HTTPStatus], ...] = (
 
 
 def http_status(error: EmberkeepError) -> HTTPStatus:
-    """Return the HTTP status for an error: that of the first class in the table that it belongs to."""
+    """Return the HTTP status for an error: the status of the first class in the table that it is an instance of."""
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return status

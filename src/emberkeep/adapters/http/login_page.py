@@ -55,7 +55,7 @@ USED = "This link was used already, has expired, or comes from a JobManager that
 
 
 def accepts_page(request: web.Request) -> bool:
-    """True if a browser asks for a page. A problem document would be of no use to it."""
+    """True if the client is a browser that asks for a page, and could not use a problem document."""
     return "text/html" in request.headers.get(hdrs.ACCEPT, "")
 
 

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 class StorageWatch:
     """Watches the shared storage.
 
-    ``problem``: a text while the storage cannot be read, "" while it can be. ``exchange`` reports to the other
+    ``problem``: a text while the storage cannot be read; "" while it can be. ``exchange`` reports to the other
     JobManagers whether this one can read the storage, and returns True if another one can; None without high
     availability. ``owned``: tells whether the job store was used with a storage, which must then exist.
     """

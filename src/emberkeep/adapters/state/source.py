@@ -24,14 +24,14 @@ class StagedSource:
             return os.fstat(self._file).st_size
 
     def read(self, most: int) -> bytes:
-        """Return up to ``most`` next bytes, b"" at the end. Raises Fatal."""
+        """Return up to ``most`` next bytes; b"" at the end. Raises Fatal."""
         with _readable(self._path):
             return os.read(self._file, most)
 
 
 @contextlib.contextmanager
 def opened_source(path: Path) -> Iterator[StagedSource]:
-    """Open a staged file for reading, as the process itself, whose file it is. Raises Fatal."""
+    """Open a staged file for reading, with the rights of this process, which owns the file. Raises Fatal."""
     with _readable(path), acting_as_itself():
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

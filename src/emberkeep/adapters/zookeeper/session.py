@@ -188,7 +188,7 @@ class ZooKeeperSession:
         return Znode(path, data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime, self.settings.signer)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode | None:
-        """Return the node at ``path``, None if it does not exist.
+        """Return the node at ``path``; None if it does not exist.
 
         ``watch`` is called when the node is next created, changed or deleted, or when the connection breaks. Raises
         RetryLater, Fatal.

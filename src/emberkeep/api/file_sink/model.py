@@ -26,7 +26,7 @@ class FileFormat(enum.Enum):
 class Piece(Compatible, frozen=True, kw_only=True):
     """One invisible file with rows of the batches ``first`` to ``last`` that belong to one bucket.
 
-    ``bucket``: the directory of its partition values, as Spark writes it ("day=1/hour=2"), "" without partitions.
+    ``bucket``: the directory of its partition values, as Spark writes it ("day=1/hour=2"); "" without partitions.
     ``path``: below the work directory. ``rows``: None if not counted. ``schema``: key in SinkState.schemas.
     """
 

@@ -572,8 +572,8 @@ JOB_ENVIRONMENT = define(
         "",
         text,
         "names",
-        "Environment variables of the task manager that drivers and executors inherit besides the usual ones, with "
-        "commas between them. `MY_*`: all that begin with `MY_`; `*`: all.",
+        "Environment variables of the task manager that drivers and executors inherit besides the usual ones, "
+        "separated by commas. `MY_*`: all that begin with `MY_`; `*`: all.",
     )
 )
 TASK_MANAGER_NODE = define(

@@ -52,7 +52,7 @@ _POLL = 0.2
 class UpResult:
     """A cluster that is up, with the URL of its leader.
 
-    ``started`` has the names of the daemons that this call started; empty: all were running.
+    ``started``: the names of the daemons that this call started; empty if all were running.
     """
 
     record: ClusterRecord

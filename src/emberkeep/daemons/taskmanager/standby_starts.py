@@ -66,7 +66,7 @@ class StandbyPlace:
         return self.directory / "stderr"
 
     def request(self, argv: tuple[str, ...], environ: Mapping[str, str], stdin: int) -> StartRequest:
-        """Return the start of the process in this place."""
+        """Return the request that starts the process in this place."""
         return StartRequest(
             name=self.name,
             argv=argv,

@@ -131,7 +131,7 @@ class Standbys:
         self._begun.set()
 
     async def leave(self) -> None:
-        """End all standby processes that no job has taken. No others start."""
+        """End all standby processes that no job has taken, and start no others."""
         self._is_leaving = True
         kept = list(self._kept.values())
         await asyncio.gather(*(self._end(each) for each in kept))

@@ -105,7 +105,7 @@ class BlobServer:
         self._core.confirmed.clear()
 
     def resume(self) -> None:
-        """Delete again: the leadership is confirmed."""
+        """Resume deletions, because the leadership is confirmed."""
         self._core.confirmed.set()
 
     async def close(self) -> None:

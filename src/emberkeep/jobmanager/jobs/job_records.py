@@ -71,7 +71,7 @@ class JobRecords:
         self._owner.tell(partial(self._machines.apply, result.job_id, ev.ResultRecorded()))
 
     def expire_results(self, keep: int) -> None:
-        """Delete all results but the newest ``keep``, unless that is under way."""
+        """Delete all results but the newest ``keep``, unless a deletion is already under way."""
         if not self._expiring:
             self._expiring = True
             self._owner.start_effect("expire results", self._expire(keep), deadline=None)

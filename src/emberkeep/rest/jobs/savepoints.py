@@ -177,8 +177,8 @@ def _cause(error: EmberkeepError) -> FailureCause:
 
 _ASK_DOC = (
     "The request is durable when the reply comes: a later JobManager and the job's next attempt continue it. A repeat "
-    "with the same `triggerId` is the same request. 409: the job is busy with another request, is ending or has ended. "
-    "If the running micro-batches do not end within `timeout`, the request fails and the job continues."
+    "with the same `triggerId` counts as the same request. 409: the job is busy with another request, is ending or has "
+    "ended. If the running micro-batches do not end within `timeout`, the request fails and the job continues."
 )
 
 ROUTES = (

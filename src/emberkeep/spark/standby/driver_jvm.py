@@ -103,7 +103,7 @@ class StandbyJvm:
 def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
     """Start and warm a JVM. ``warm_up``: directory for the warm-up's files.
 
-    ``settings`` are those of a job without any of its own. Blocks for as long as the warm-up takes. Raises
+    ``settings``: the settings of a job that sets none itself. Blocks for as long as the warm-up takes. Raises
     StandbyFailed, JvmStartFailed, SparkInternalsMissing, OSError.
     """
     plan = plan_jvm({}, settings, os.environ)
