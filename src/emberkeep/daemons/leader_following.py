@@ -49,7 +49,7 @@ def is_highly_available(configuration: Configuration) -> bool:
 def locate_by_zookeeper(
     configuration: Configuration, token: str, services: Services, stack: contextlib.AsyncExitStack
 ) -> ZooKeeperLocator:
-    """Return the locator for the only process of a node that has a ZooKeeper session. ``token``: the cluster's token.
+    """Return the locator for the one process of a node that has a ZooKeeper session. ``token``: the cluster's token.
 
     Raises InvalidInput (settings).
     """

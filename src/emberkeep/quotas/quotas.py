@@ -79,5 +79,5 @@ class Quotas:
 
 
 def _is_unlimited(identity: Identity) -> bool:
-    """True for daemons and drivers: a request of theirs that is refused would cost a job its progress."""
+    """True for daemons and drivers: refusing one of their requests would cost a job its progress."""
     return identity.is_cluster or identity.attempt is not None

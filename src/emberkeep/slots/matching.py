@@ -8,8 +8,8 @@ manager where the job holds nothing and its current attempt has lost nothing; th
 slots the longest time ago; the one where it holds the fewest, ties going to the freest. So a job whose executors fail
 on one task manager, and which holds slots nowhere else, tries all others before it returns there.
 
-Nothing becomes free within a round, so a size that did not fit once is not tried again. A round therefore costs about a
-constant per assigned slot, however many task managers there are.
+Nothing becomes free within a round, so a size that did not fit once is not tried again. The cost of a round per
+assigned slot is therefore roughly constant, however many task managers there are.
 """
 
 from __future__ import annotations

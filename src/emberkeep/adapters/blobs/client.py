@@ -118,8 +118,12 @@ class HttpBlobSource:
     def __init__(
         self, threads: BlobThreads, server: Callable[[], str | None], *, max_size: int, own_address: str | None = None
     ) -> None:
-        """``server``: returns the server's current address; None if none is known. ``max_size``: of one BLOB, in bytes.
-        ``own_address``: where this process serves its BLOBs to peers; None if it serves none."""
+        """Open no connection before the first transfer.
+
+        - ``server``: returns the server's current address; None if none is known.
+        - ``max_size``: the largest size of a BLOB, in bytes.
+        - ``own_address``: where this process serves its BLOBs to peers; None if it serves none.
+        """
         self._threads = threads
         self._server = server
         self._max_size = max_size

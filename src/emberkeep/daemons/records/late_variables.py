@@ -1,7 +1,7 @@
-"""The record of variables that a process has got after its start, for the next task manager process.
+"""The record of variables that a process received after its start, for the next task manager process.
 
-The kernel shows only the environment with which a process was started. A process that was a standby got that of its job
-later.
+The kernel shows only the environment with which a process was started. A former standby process received the
+environment of its job later.
 """
 
 from __future__ import annotations

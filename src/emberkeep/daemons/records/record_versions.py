@@ -22,7 +22,7 @@ VERSIONS_KIND, VERSIONS_VERSION = "record-versions", 1
 
 
 class RecordVersions(Compatible, frozen=True, kw_only=True):
-    """The newest versions that the releases which have started processes of an attempt write."""
+    """The newest versions written by any release that has started processes of an attempt."""
 
     outcome: int
     artefacts: int

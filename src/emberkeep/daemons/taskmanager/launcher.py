@@ -232,7 +232,7 @@ class ProcessLauncher:
     ) -> StartedProcess:
         """Turn a standby process with this profile into the wanted process, or start a new process.
 
-        ``profile``: a text is the reason why no standby process can serve.
+        ``profile``: the profile, or a text that says why no standby process can serve.
         """
         self._running[request.name] = key
         self.standbys.job_starts()

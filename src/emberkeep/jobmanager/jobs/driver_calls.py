@@ -52,7 +52,7 @@ class DriverCalls:
         return ev.StartAccepted(attempt)
 
     async def stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
-        """Order a driver to stop. An error is logged only."""
+        """Order a driver to stop. An error is only logged."""
         request = StopDriver(
             epoch=self._term.epoch, job_id=job_id, attempt=attempt, grace=grace, lineage=self._term.lineage
         )

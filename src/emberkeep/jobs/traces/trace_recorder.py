@@ -58,7 +58,7 @@ class TraceRecorder:
         self._note_at(Milestone.SUBMITTED, now.at - max(0, now.ms - submitted_ms) / 1000)
 
     def last_contact(self, at: float) -> None:
-        """Note when the last message of the previous driver arrived, which fell silent."""
+        """Note when the last message of the previous driver, which fell silent, arrived."""
         self._note_at(Milestone.LAST_CONTACT, at)
 
     def decided(self, delay: float, now: Moment) -> None:

@@ -30,7 +30,7 @@ _PASSWORD_VARIABLES = {
 
 
 def authentication(secret: str | None) -> dict[str, str]:
-    """Return the settings that turn authentication on; none without a secret."""
+    """Return the settings that turn authentication on; empty without a secret."""
     return {} if secret is None else {"spark.authenticate": "true", SECRET_KEY: secret}
 
 
