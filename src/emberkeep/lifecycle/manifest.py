@@ -2,9 +2,9 @@
 
 ```
 <target>/savepoint-<job id, 8>-<trigger id, 12>-<attempt>/
-    _manifest                     this record, written last: a directory without it is not a savepoint queries/<key>/…
-    a streaming query's checkpoint in Spark's layout: what its last batch needs functions/<number>            what a
-    user function's snapshot_state returned
+    _manifest                     this record, written last: a directory without it is not a savepoint
+    queries/<key>/…               a streaming query's checkpoint in Spark's layout: what its last batch needs
+    functions/<number>            what a user function's snapshot_state returned
 ```
 
 The manifest lists every other file below the directory with its size and SHA-256. So a savepoint can be checked, and

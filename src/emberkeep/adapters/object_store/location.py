@@ -1,4 +1,4 @@
-"""Tells directories from object stores in configured locations."""
+"""Distinguishes directories from object stores in configured locations."""
 
 from __future__ import annotations
 

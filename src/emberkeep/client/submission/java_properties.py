@@ -24,7 +24,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines except comments and blank lines.
+    """Yield the lines, without comments and blank lines.
 
     A line with an odd number of final backslashes continues on the next line.
     """

@@ -45,7 +45,7 @@ class BlockObserver(Protocol):
     """The ResourceManager or the Dispatcher."""
 
     async def block(self, places: BlockedPlaces) -> None:
-        """Return once nothing new is decided for these places."""
+        """Return once no new work is assigned to these places."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class Blocking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlocklistGateway(Protocol):
-    """Implemented by the JobManager, faked in tests."""
+    """The blocklist, as the edges use it. Implemented by the JobManager, faked in tests."""
 
     async def blocklist_problem(self) -> str:
         """Return a text that says why the list cannot be read now; "" if it can."""

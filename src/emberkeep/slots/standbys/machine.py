@@ -2,7 +2,7 @@
 
 The pool learns the profiles from what jobs ask for. It warms one process at a time, and only while no process of a job
 starts. Its memory is what slots and drivers leave free: if these need more, the pool ends its own processes. A profile
-whose processes fail is tried less and less often, and keeps no other profile waiting.
+whose processes fail is tried less and less often, and does not delay other profiles.
 """
 
 from __future__ import annotations

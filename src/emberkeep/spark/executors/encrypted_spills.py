@@ -1,7 +1,8 @@
 """Encrypts what PySpark's external sorts and merges spill: each frame of a file with AES-GCM, by a key in memory.
 
-Only the process that has written such a file reads it, so the key never leaves a process and those that it forks. An
-``ExternalList`` is pickled with the content of its file: that leaves in PySpark's own form, which every process reads.
+Only the process that has written such a file reads it, so the key never leaves that process and those that it forks.
+An ``ExternalList`` is pickled with the content of its file. The pickle has PySpark's own form, which every process can
+read.
 """
 
 from __future__ import annotations

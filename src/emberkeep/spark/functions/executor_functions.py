@@ -45,7 +45,7 @@ _SNAPSHOT = "snapshot_state"
 
 
 class ExecutorFunctions:
-    """Registry of the instances on executors; one per driver process, any thread may use it.
+    """Registry of the instances on executors. There is one per driver process, and any thread may use it.
 
     For each instance, a thread reads from its connection. There are as many workers as cores.
     """

@@ -48,7 +48,7 @@ class KeptStates(Compatible, frozen=True, kw_only=True):
 
 
 class FunctionStates:
-    """Storage of function states. One per process; any thread may use it.
+    """Storage of function states. There is one per process, and any thread may use it.
 
     ``root``: location of the job's own checkpoints. ``may_commit``: returns once this attempt may write.
     """

@@ -29,7 +29,7 @@ _NAMES_SHOWN, _NAME_SHOWN = 20, 200  # maximum number of names shown, and of cha
 
 
 class DriverFunctions:
-    """Implements lifecycle.ports.UserFunctions; one per process, any thread may use it.
+    """Implements lifecycle.ports.UserFunctions. There is one per process, and any thread may use it.
 
     Functions on executors are called before those in this process, because rows flow from the former to the latter. A
     function gets its state and is opened when it is found, before the query that it belongs to starts.

@@ -149,7 +149,7 @@ def _reset_hadoop(reflection: Reflection) -> None:
 
 
 def reset_warehouse(reflection: Reflection) -> None:
-    """Compute the default of the warehouse's directory again, which depends on the working directory."""
+    """Compute the default warehouse directory again, because it depends on the working directory."""
     utils = reflection.jvm.org.apache.spark.util.Utils
     entry = reflection.call(
         f"{_STATIC_SETTINGS}$", "WAREHOUSE_PATH", (), instance=reflection.singleton(f"{_STATIC_SETTINGS}$")

@@ -1,7 +1,7 @@
 """Hold streaming queries between two batches by delaying the plan of the next batch.
 
-There are two ways to hold. A closed gate holds all queries. A bound holds one query before a batch that would make
-Spark remove files that a savepoint is still copying: Spark retains the logs and the state of the last
+There are two ways to hold a query. A closed gate holds all queries. A bound holds one query before a batch that would
+make Spark remove files that a savepoint is still copying: Spark retains the logs and the state of the last
 ``spark.sql.streaming.minBatchesToRetain`` batches, on the driver and on executors, and removes older ones as newer
 batches run. That number is fixed when a query starts. So the copy is safe as long as the query stays within its bound,
 with any state store and any file system.

@@ -133,7 +133,7 @@ async def test_one_that_has_ended_is_listed_until_it_is_revived_or_ended(
     assert not is_alive(second)
     assert await driver.survey() == ()
     await driver.end(FIRST)
-    with pytest.raises(Fatal, match="does not list the node"):
+    with pytest.raises(Fatal, match="no longer lists the node"):
         await driver.revive(TaskManagerId("tm-other"))
 
 

@@ -1,1 +1,1 @@
-"""How this cluster proves itself to ZooKeeper, and ZooKeeper's records to this cluster."""
+"""How this cluster authenticates to ZooKeeper, and how it verifies ZooKeeper's records."""
