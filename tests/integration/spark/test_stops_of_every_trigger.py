@@ -91,6 +91,6 @@ def test_each_kind_of_trigger(drivers: DriverRunner, tmp_path: Path) -> None:
     assert story["saved"] == ["query-available", "query-hourly", "query-once"]
     assert story["out"] == {name: [["a", 2], ["b", 1]] for name in ("hourly", "once", "available")}
     assert ["runs as ContinuousExecution, not in micro-batches" in words for words in story["refused"]] == [True, True]
-    assert all("use another trigger than continuous" in words for words in story["refused"])
+    assert all("use a trigger other than continuous" in words for words in story["refused"])
     assert story["late"] == [[None, "None"], [None, "None"]]
     assert story["runs on"], "nothing has touched it"

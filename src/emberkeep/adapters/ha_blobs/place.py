@@ -125,7 +125,7 @@ class BlobPlace:
             if owner.belongs_to != self._storage.place_id and not self._record.has_jobs():
                 owner = self._own(owner)  # the place holds no data that could be another storage's
             if owner.belongs_to != self._storage.place_id:
-                raise Unclaimed(f"the HA store {self.location} was used with another storage than this one", hint=ADOPT)
+                raise Unclaimed(f"the HA store {self.location} was used with a different storage", hint=ADOPT)
             bound = self._bound(binding)
             if bound not in ("", owner.place_id):
                 raise Unclaimed(f"the storage was used with another HA store than {self.location}", hint=ADOPT)

@@ -206,7 +206,7 @@ class ClusterStorage:
         if not self._identity or owner.belongs_to != self._identity:
             raise Unclaimed(f"the storage {self.location} was used with another job store than this one", hint=ADOPT)
         if owner.place_id != self._bound:
-            raise Unclaimed(f"this job store was used with another storage than {self.location}", hint=ADOPT)
+            raise Unclaimed(f"this job store was used with a storage other than {self.location}", hint=ADOPT)
 
     def _refuse_others(self, owner: Owner) -> None:
         mine = self._mine()

@@ -1,4 +1,4 @@
-"""A user of the operating system as whom a process is started, instead of as the user of this process."""
+"""An operating system user that a process is started as, instead of the user of this process."""
 
 from __future__ import annotations
 

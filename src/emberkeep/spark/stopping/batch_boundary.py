@@ -204,7 +204,7 @@ def _ending_of(execution: Any) -> tuple[Any, Any]:
     if kind != _EXECUTION:
         raise ProcedureRefused(
             f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
-            hint="use another trigger than continuous and no asynchronous progress tracking, or cancel the job",
+            hint="use a trigger other than continuous and no asynchronous progress tracking, or cancel the job",
         )
     return _state_of(execution)
 

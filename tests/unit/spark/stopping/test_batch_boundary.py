@@ -250,7 +250,7 @@ def test_the_batch_that_runs_is_the_last_one() -> None:
 @pytest.mark.parametrize(
     ("execution", "trigger", "words"),
     [
-        ("ContinuousExecution", "ContinuousTrigger", "runs as ContinuousExecution, .* another trigger than continuous"),
+        ("ContinuousExecution", "ContinuousTrigger", "runs as ContinuousExecution, .* a trigger other than continuous"),
         ("AsyncProgressTrackingMicroBatchExecution", "ProcessingTimeTrigger", "no asynchronous progress tracking"),
         ("MicroBatchExecution", "RealTimeTrigger", r"in real-time mode: .* start it with trigger\(processingTime"),
         ("AsyncProgressTrackingMicroBatchExecution", "RealTimeTrigger", r"in real-time mode: .* start it with trigger"),
