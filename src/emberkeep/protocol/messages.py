@@ -196,7 +196,7 @@ class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
-    """Answer to a heartbeat.
+    """Reply to a heartbeat.
 
     - ``known`` False: register again.
     - ``acknowledged``: exited drivers that need not be reported again, because the consequences of their ends are
@@ -308,7 +308,7 @@ class UploadLog(Message, frozen=True, kw_only=True):
 
 
 class LogUploaded(Message, frozen=True, kw_only=True):
-    """Answer to UploadLog: the piece begins at ``offset``. It is empty and has no BLOB if ``key`` is "".
+    """Reply to UploadLog: the piece begins at ``offset``. It is empty and has no BLOB if ``key`` is "".
 
     ``size``: bytes of the log now. ``complete``: the piece reaches the log's end, and nothing more will be appended.
     """
@@ -341,7 +341,7 @@ class OfferSlots(Message, frozen=True, kw_only=True):
 
 
 class OfferSlotsReply(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """Answer to an offer.
+    """Reply to an offer.
 
     ``later``: slots not accepted because the pause before a replacement is not over yet, or because the application
     stops. The job no longer needs the slots that are in neither field, nor the data kept for them.
@@ -552,7 +552,7 @@ class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
 
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
-    """Answer to RegisterJobMaster and JobMasterHeartbeat.
+    """Reply to RegisterJobMaster and JobMasterHeartbeat.
 
     - ``known`` False: register again.
     - ``lost``: instances of task managers that are gone.
