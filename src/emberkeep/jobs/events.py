@@ -232,7 +232,7 @@ class TraceReported(msgspec.Struct, frozen=True):
 
 
 class OutcomeReported(msgspec.Struct, frozen=True):
-    """The JobMaster reports that the script has ended and Spark is stopped. Its process exits next."""
+    """The JobMaster reports that the script has ended and Spark is stopped. Its process exits soon."""
 
     attempt: int
     outcome: AttemptOutcome

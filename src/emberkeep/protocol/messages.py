@@ -624,7 +624,7 @@ class SparkUiRead(Message, frozen=True, kw_only=True):
 
 
 class ReportOutcome(Message, frozen=True, kw_only=True):
-    """The script has ended and Spark is stopped; the process exits next. The first report of an attempt counts."""
+    """The script has ended and Spark is stopped; the process exits soon. The first report of an attempt counts."""
 
     job_id: JobId
     attempt: int

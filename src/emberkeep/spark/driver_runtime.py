@@ -167,24 +167,25 @@ class DriverRuntime:
         jvm = self._contexts.jvm
         return None if jvm is None else jvm.died()
 
-    def shutdown(self, stop_seconds: float = _STOP_SECONDS) -> None:
-        """Stop the SparkContext if the script left it running, then the JVM.
+    def stop_spark(self, seconds: float = _STOP_SECONDS) -> bool:
+        """Stop the SparkContext if the script left it running. Return False if it still runs after ``seconds``."""
+        context, jvm = self._contexts.context, self._contexts.jvm
+        if context is None or jvm is None or jvm.died() is not None:
+            return True
 
-        Wait at most ``stop_seconds`` for the SparkContext. Kill the JVM if it has not ended 10 s later.
-        """
+        def stop() -> None:
+            call("stopping the SparkContext", context.stop)
+
+        stopper = threading.Thread(target=_ignoring_unavailable, args=(stop,), name="emberkeep-stop", daemon=True)
+        stopper.start()
+        stopper.join(seconds)
+        return not stopper.is_alive()
+
+    def end_jvm(self) -> None:
+        """End the JVM. Kill it if it has not ended within 10 s."""
         jvm = self._contexts.jvm
-        if jvm is None:
-            return
-        context = self._contexts.context
-        if context is not None and jvm.died() is None:
-
-            def stop() -> None:
-                call("stopping the SparkContext", context.stop)
-
-            stopper = threading.Thread(target=_ignoring_unavailable, args=(stop,), name="emberkeep-stop", daemon=True)
-            stopper.start()
-            stopper.join(stop_seconds)
-        jvm.stop(_JVM_EXIT_SECONDS)
+        if jvm is not None:
+            jvm.stop(_JVM_EXIT_SECONDS)
 
     def _context(self) -> Any:
         context = self._contexts.context

@@ -115,8 +115,11 @@ class _Driver:
         raise_no_more()
         runtime.functions.close()
         outcome = self._outcome(script, runtime)
-        runtime.shutdown()
-        return self._end(outcome)
+        if not runtime.stop_spark():
+            runtime.end_jvm()  # the application may still write, so the outcome waits for the end of its JVM
+        code = self._end(outcome)
+        runtime.end_jvm()
+        return code
 
     def _take_jvm(self, plan: JvmPlan, settings: spark_model.DriverSettings) -> DriverJvm | None:
         return None if self._standby is None else self._standby.take(plan, settings)
