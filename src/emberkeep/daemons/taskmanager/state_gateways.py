@@ -178,10 +178,11 @@ async def state_gateway_link(
         stack.callback(copies.close)
         journal = await asyncio.to_thread(FileRenameJournal, own / "renames", system.clock.now_ms)
         stack.callback(journal.close)
+        checkpoints = str(layout.checkpoints)  # once: each request asks for its job's root several times
         gateway = StateGateway(
             copies,
             open_state,
-            lambda job_id: f"{layout.checkpoints}/{job_id}",
+            lambda job_id: f"{checkpoints}/{job_id}",
             journal,
             FileSpool,
             system.clock,
