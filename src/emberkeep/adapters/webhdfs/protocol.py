@@ -30,7 +30,7 @@ from emberkeep.adapters.webhdfs.answers import (
 from emberkeep.adapters.webhdfs.bodies import IDLE_SECONDS, body, gathered
 from emberkeep.adapters.webhdfs.errors import error_response
 from emberkeep.adapters.webhdfs.refusals import logging_gateway_refusals
-from emberkeep.adapters.webhdfs.request import PREFIX, WebHdfsRequest, read_request
+from emberkeep.adapters.webhdfs.request import PREFIX, Senders, WebHdfsRequest, read_request
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.local_state.errors import Exists
 from emberkeep.local_state.gateway_ports import IncomingFile, OpenedFile, StateFiles
@@ -67,7 +67,7 @@ class WebHdfs:
         ``identify`` returns the caller to whom a credential belongs; it raises InvalidInput.
         """
         self._files = files
-        self._identify = identify
+        self._senders = Senders(identify)
         self._url = url
         self._threads = WorkThreads(_THREADS, thread_name)
         self._answering = 0
@@ -106,7 +106,7 @@ class WebHdfs:
     async def _answer(self, http: web.Request) -> web.StreamResponse:
         try:
             with self._counted():
-                request = read_request(http, self._identify)
+                request = read_request(http, self._senders)
                 operation = self._operations.get(request.operation)
                 if operation is None:
                     raise InvalidInput(f"{request.operation} is not served by a state gateway", field="op")

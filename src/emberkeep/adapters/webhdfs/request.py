@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from emberkeep.protocol.encoding.hadoop_token import decode
 PREFIX = "/webhdfs/v1"
 _LARGEST = 2**63 - 1
 _FLAGS = {"true": True, "false": False}
+_REMEMBERED = 1024  # valid credentials: more than a node has processes
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,38 @@ class WebHdfsRequest:
         return int(text)
 
 
-def read_request(http: web.Request, identify: Callable[[str], Caller]) -> WebHdfsRequest:
-    """Check the request's credential and path.
+class Senders:
+    """Who sends requests, by the credential in them.
 
-    ``identify`` returns the caller to whom a credential belongs. Raises NotAllowed, InvalidInput.
+    A valid credential is checked once and remembered, because each process shows the same one with each request. That
+    is sound because no credential is withdrawn while the gateway's process lives: the fences, which every request
+    passes, decide whether its attempt may still do anything. What is not valid is not remembered.
     """
-    caller = _caller(http, identify)
+
+    def __init__(self, identify: Callable[[str], Caller]) -> None:
+        """``identify`` returns the caller to whom a credential belongs; it raises InvalidInput."""
+
+        @functools.lru_cache(maxsize=_REMEMBERED)
+        def known(token: str, user: str) -> Caller:
+            return identify(decode(token) if token else user)
+
+        self._known = known
+
+    def of(self, http: web.Request) -> Caller:
+        """Return the caller who sent a request. Raises NotAllowed."""
+        token = http.query.get("delegation", "")
+        try:
+            return self._known(token, "" if token else http.query.get("user.name", ""))
+        except InvalidInput as error:
+            raise NotAllowed(
+                f"the state gateway cannot identify the sender: {error.message}",
+                hint="only drivers and executors that this task manager started have access; each has a token",
+            ) from None
+
+
+def read_request(http: web.Request, senders: Senders) -> WebHdfsRequest:
+    """Check the request's credential and path. Raises NotAllowed, InvalidInput."""
+    caller = senders.of(http)
     prove(http)
     raw = http.rel_url.raw_path
     try:
@@ -71,14 +99,3 @@ def read_request(http: web.Request, identify: Callable[[str], Caller]) -> WebHdf
         raise InvalidInput("the path is not UTF-8", field="path") from None
     operation = f"{http.method} {http.query.get('op', '').upper()[:40]}"
     return WebHdfsRequest(operation, caller, path or "/", http)
-
-
-def _caller(http: web.Request, identify: Callable[[str], Caller]) -> Caller:
-    token, user = http.query.get("delegation", ""), http.query.get("user.name", "")
-    try:
-        return identify(decode(token) if token else user)
-    except InvalidInput as error:
-        raise NotAllowed(
-            f"the state gateway cannot identify the sender: {error.message}",
-            hint="only drivers and executors that this task manager started have access; each has a token",
-        ) from None
