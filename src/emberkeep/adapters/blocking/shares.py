@@ -32,27 +32,34 @@ class WorkShares:
         share = self._shares.setdefault(key, _Share(asyncio.Semaphore(self._per_key)))
         share.users += 1
         try:
-            async with contextlib.AsyncExitStack() as held:
-                if share.free.locked() or self._total.locked():
-                    await self._wait(share, held, what)
-                else:
-                    await self._take(share, held)
+            if share.free.locked() or self._total.locked():
+                await self._wait(share, what)
+            else:
+                await self._take(share)
+            try:
                 yield
+            finally:
+                share.free.release()
+                self._total.release()
         finally:
             share.users -= 1
             if not share.users:
                 del self._shares[key]
 
-    async def _wait(self, share: _Share, held: contextlib.AsyncExitStack, what: str) -> None:
+    async def _wait(self, share: _Share, what: str) -> None:
         try:
             async with asyncio.timeout(self._patience):
-                await self._take(share, held)
+                await self._take(share)
         except TimeoutError:
             raise RetryLater(
                 f"{what} could not be reached for {self._patience:g} seconds: earlier requests to it are still running",
                 hint="check that storage",
             ) from None
 
-    async def _take(self, share: _Share, held: contextlib.AsyncExitStack) -> None:
-        await held.enter_async_context(share.free)
-        await held.enter_async_context(self._total)
+    async def _take(self, share: _Share) -> None:
+        await share.free.acquire()
+        try:
+            await self._total.acquire()
+        except BaseException:
+            share.free.release()
+            raise

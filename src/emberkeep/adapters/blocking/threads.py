@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 ItemT = TypeVar("ItemT")
@@ -124,11 +125,19 @@ async def ended(future: asyncio.Future[ResultT]) -> None:
     """
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
+        # Cancelling the caller must not cancel the future itself. asyncio.wait would do, at three times the cost.
+        waiter = future.get_loop().create_future()
+        future.add_done_callback(partial(_wake, waiter))
         try:
-            await asyncio.wait([future])
+            await waiter
         except asyncio.CancelledError as error:
             cancelled = error
     if not future.cancelled():
         future.exception()  # retrieved here; the caller of ``result`` raises it
     if cancelled is not None:
         raise cancelled
+
+
+def _wake(waiter: asyncio.Future[None], _: asyncio.Future[Any]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
