@@ -53,7 +53,7 @@ class IncomingFile(Protocol):
 
 
 class StateFiles(Protocol):
-    """A job's files as one of its processes sees them.
+    """A job's files as one of its processes sees them. ``resolve`` and ``is_admitted`` do not block.
 
     Every method raises Fenced (the caller's attempt has ended), RetryLater and Fatal, besides what its own docstring
     says.
@@ -64,6 +64,9 @@ class StateFiles(Protocol):
 
     def admit(self, caller: Caller) -> None:
         """Check the caller before an upload, the one request that a client does not repeat automatically."""
+
+    def is_admitted(self, caller: Caller) -> bool:
+        """True if ``admit`` would return at once, without a request to the durable store."""
 
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         """Return the status of a file or directory. Raises Absent."""

@@ -7,18 +7,14 @@ with them. Replies have no Content-Type: with one, Hadoop's shaded client looks 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 from urllib.parse import urlencode
 
 import structlog
 from aiohttp import web
 
-from emberkeep.adapters.blocking.shares import WorkShares
-from emberkeep.adapters.blocking.threads import WorkThreads, ended
 from emberkeep.adapters.webhdfs.answers import (
     SERVER_DEFAULTS,
     content_summary,
@@ -27,23 +23,21 @@ from emberkeep.adapters.webhdfs.answers import (
     partial_listing,
     statuses,
 )
-from emberkeep.adapters.webhdfs.bodies import IDLE_SECONDS, body, gathered
+from emberkeep.adapters.webhdfs.downloads import send_file
 from emberkeep.adapters.webhdfs.errors import error_response
 from emberkeep.adapters.webhdfs.refusals import logging_gateway_refusals
 from emberkeep.adapters.webhdfs.request import PREFIX, Senders, WebHdfsRequest, read_request
+from emberkeep.adapters.webhdfs.uploads import store_body
+from emberkeep.adapters.webhdfs.work import GatewayWork
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.local_state.errors import Exists
-from emberkeep.local_state.gateway_ports import IncomingFile, OpenedFile, StateFiles
+from emberkeep.local_state.gateway_ports import StateFiles
 from emberkeep.local_state.model import Caller, FileKind, StatePath
 
 log = structlog.get_logger(__name__)
 ResultT = TypeVar("ResultT")
 
-_THREADS = 144  # for blocking work; store calls take at most 128, which leaves some for work on this node's disk
 _REQUESTS = 1024  # being answered at once; clients must repeat further ones later
-_STORE_CALLS, _STORE_CALLS_PER_ROOT = 128, 32  # threads that call durable stores at once; further calls wait
-_TRANSFERS, _TRANSFERS_PER_ROOT = 128, 32  # files being received or sent at once; further ones wait
-_PATIENCE = 20.0  # seconds to wait for earlier requests to a durable store
 _DATA = "step"  # marks the second request of an OPEN or CREATE, which carries the bytes
 _SEEN = "seen"  # generation that the first request of an OPEN has found
 
@@ -69,11 +63,8 @@ class WebHdfs:
         self._files = files
         self._senders = Senders(identify)
         self._url = url
-        self._threads = WorkThreads(_THREADS, thread_name)
+        self._work = GatewayWork(thread_name)
         self._answering = 0
-        # A store that hangs, or a busy job, blocks only its own requests: each pair of job and root has its own share.
-        self._store_calls = WorkShares(_STORE_CALLS, _STORE_CALLS_PER_ROOT, _PATIENCE)
-        self._transfers = WorkShares(_TRANSFERS, _TRANSFERS_PER_ROOT, _PATIENCE)
         self._operations: dict[str, Callable[[WebHdfsRequest], Awaitable[web.StreamResponse]]] = {
             "GET GETFILESTATUS": self._status,
             "GET GETFILELINKSTATUS": self._status,
@@ -100,8 +91,7 @@ class WebHdfs:
 
     def close(self) -> None:
         """Cancel all work that has not begun, and begin no more. Idempotent."""
-        for future in self._threads.close():
-            future.cancel()
+        self._work.close()
 
     async def _answer(self, http: web.Request) -> web.StreamResponse:
         try:
@@ -124,42 +114,28 @@ class WebHdfs:
         finally:
             self._answering -= 1
 
-    async def _at_store(self, request: WebHdfsRequest, path: StatePath, work: Callable[[], ResultT]) -> ResultT:
-        """Run ``work``, which may call the durable store, in a thread. Raises RetryLater if earlier calls hang."""
-        async with self._store_calls.part((request.caller.job_id, path.root), path.root):
-            return await self._in_thread(work)
-
-    def _transfer(self, request: WebHdfsRequest, path: StatePath) -> AbstractAsyncContextManager[None]:
-        return self._transfers.part((request.caller.job_id, path.root), path.root)
-
-    async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
-        """Return the result of ``work``. Even if cancelled, returns only once ``work`` has ended."""
-        future = self._threads.start(work)
-        await ended(future)
-        return future.result()
-
     # --- reading metadata ---------------------------------------------------------------------------------------------
 
     async def _status(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
         return json_response(
-            one_status(await self._at_store(request, path, lambda: self._files.status(request.caller, path)))
+            one_status(await self._work.at_store(request, path, lambda: self._files.status(request.caller, path)))
         )
 
     async def _listing(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        entries = await self._at_store(request, path, lambda: self._files.listing(request.caller, path))
+        entries = await self._work.at_store(request, path, lambda: self._files.listing(request.caller, path))
         return json_response(statuses(entries, path.name))
 
     async def _partial_listing(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        entries = await self._at_store(request, path, lambda: self._files.listing(request.caller, path))
+        entries = await self._work.at_store(request, path, lambda: self._files.listing(request.caller, path))
         return json_response(partial_listing(entries, path.name))
 
     async def _summary(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
         return json_response(
-            content_summary(await self._at_store(request, path, lambda: self._files.summary(request.caller, path)))
+            content_summary(await self._work.at_store(request, path, lambda: self._files.summary(request.caller, path)))
         )
 
     async def _home(self, request: WebHdfsRequest) -> web.Response:
@@ -177,12 +153,12 @@ class WebHdfs:
 
     async def _make_directory(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        await self._at_store(request, path, lambda: self._files.make_directory(request.caller, path))
+        await self._work.at_store(request, path, lambda: self._files.make_directory(request.caller, path))
         return json_response({"boolean": True})
 
     async def _delete(self, request: WebHdfsRequest) -> web.Response:
         path, recursive = self._path(request), request.flag("recursive")
-        deleted = await self._at_store(
+        deleted = await self._work.at_store(
             request, path, lambda: self._files.delete(request.caller, path, recursive=recursive)
         )
         return json_response({"boolean": deleted})
@@ -194,7 +170,7 @@ class WebHdfs:
         if options == [""]:
             return json_response({"boolean": await self._renamed(request, source, target)})
         overwrite = "OVERWRITE" in options
-        await self._at_store(
+        await self._work.at_store(
             request, source, lambda: self._files.rename(request.caller, source, target, overwrite=overwrite)
         )
         return web.Response()
@@ -218,85 +194,38 @@ class WebHdfs:
                 return False
             return True
 
-        return await self._at_store(request, source, rename)
+        return await self._work.at_store(request, source, rename)
 
     # --- bytes --------------------------------------------------------------------------------------------------------
 
     async def _create(self, request: WebHdfsRequest) -> web.Response:
         path, overwrite = self._path(request), request.flag("overwrite")
         if not request.text(_DATA):
-            await self._at_store(request, path, lambda: self._files.admit(request.caller))
+            if not self._files.is_admitted(request.caller):
+                await self._work.at_store(request, path, lambda: self._files.admit(request.caller))
             return self._sent_on(request, {})
-        async with self._transfer(request, path):
-            incoming = await self._at_store(
-                request, path, lambda: self._files.receive(request.caller, path, overwrite=overwrite)
-            )
-            try:
-                async for data in body(request.http):
-                    await self._in_thread(lambda data=data: incoming.write(data))  # type: ignore[misc]
-                await self._at_store(request, path, incoming.commit)
-            finally:
-                await self._abandon(incoming)
+        await store_body(self._files, self._work, request, path, overwrite=overwrite)
         return web.Response(status=201)
-
-    async def _abandon(self, incoming: IncomingFile) -> None:
-        try:
-            await self._in_thread(incoming.abandon)
-        except EmberkeepError as error:
-            log.warning("cannot delete a received file", reason=str(error))
 
     async def _open(self, request: WebHdfsRequest) -> web.StreamResponse:
         path = self._path(request)
         offset, length = request.number("offset") or 0, request.number("length")
         if not request.text(_DATA):
-            seen = await self._at_store(request, path, lambda: self._files.look_for(request.caller, path))
+            seen = await self._work.at_store(request, path, lambda: self._files.look_for(request.caller, path))
             return self._sent_on(request, {_SEEN: seen})
         seen = request.text(_SEEN)
-        async with self._transfer(request, path):
-            opened = await self._at_store(
-                request, path, lambda: self._files.open_file(request.caller, path, offset, length, seen=seen)
-            )
-            try:
-                return await self._sent(request, path, opened)
-            finally:
-                await self._close(opened.pieces)
+        return await send_file(
+            self._work,
+            request,
+            path,
+            lambda: self._files.open_file(request.caller, path, offset, length, seen=seen),
+        )
 
     def _sent_on(self, request: WebHdfsRequest, parameters: Mapping[str, str]) -> web.Response:
         url = request.http.rel_url
         added = urlencode({_DATA: "data", **parameters})
         location = f"{self._url}{url.raw_path}?{url.raw_query_string}&{added}"
         return web.Response(status=307, headers={"Location": location})
-
-    async def _sent(self, request: WebHdfsRequest, path: StatePath, opened: OpenedFile) -> web.StreamResponse:
-        http = request.http
-        response = web.StreamResponse()
-        response.content_length = opened.length
-        sent = 0
-        try:
-            # Read the first piece before sending the head, so that an error until then gets a proper error reply.
-            while data := await self._at_store(request, path, lambda: gathered(opened.pieces)):
-                if not response.prepared:
-                    await response.prepare(http)
-                sent += len(data)
-                async with asyncio.timeout(IDLE_SECONDS):
-                    await response.write(data)
-            if sent != opened.length:
-                raise RetryLater(f"the file ended after {sent} of {opened.length} bytes")
-            if not response.prepared:
-                await response.prepare(http)
-            await response.write_eof()
-        except (EmberkeepError, ConnectionError, TimeoutError) as error:
-            if not response.prepared:
-                raise
-            log.info("a state file was not sent in full", path=http.path[:200], reason=str(error))
-            if http.transport is not None:
-                http.transport.abort()  # the client sees that bytes are missing, and requests the rest
-        return response
-
-    async def _close(self, pieces: Iterator[bytes]) -> None:
-        close = getattr(pieces, "close", None)
-        if close is not None:
-            await self._in_thread(close)
 
     def _path(self, request: WebHdfsRequest) -> StatePath:
         return self._files.resolve(request.caller, request.path)

@@ -83,6 +83,11 @@ class GatewayFences:
         if caller.attempt < newest:
             raise _fenced(caller, newest)
 
+    def is_admitted(self, caller: Caller) -> bool:
+        """True if ``admit`` would return at once: the attempt is admitted, and no newer one is known here."""
+        job = self._job(caller.job_id)
+        return caller.attempt in job.admitted and caller.attempt >= job.newest
+
     def admit(self, caller: Caller) -> None:
         """Refuse a request of an attempt that has ended. Call before anything else that a request does.
 

@@ -83,6 +83,9 @@ class StateGateway:
         with self._fencing():
             self.fences.admit(caller)
 
+    def is_admitted(self, caller: Caller) -> bool:
+        return self.fences.is_admitted(caller)
+
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         return self._reads.status(caller, path, self._admitted(caller, path))
 

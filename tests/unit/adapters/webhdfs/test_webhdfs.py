@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emberkeep.adapters.http.server import bind_port, serve_http
-from emberkeep.adapters.webhdfs import protocol as webhdfs
+from emberkeep.adapters.webhdfs import work as gateway_work
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.base.errors import Absent
 from emberkeep.local_state.credential import caller_of, credential
@@ -208,7 +208,7 @@ def test_what_is_too_long_is_refused(port: Port) -> None:
 def test_a_store_that_hangs_holds_up_nobody_who_uses_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhdfs, "_PATIENCE", 0.5)
+    monkeypatch.setattr(gateway_work, "_PATIENCE", 0.5)
     port = Port(tmp_path / "place")
     goes_on = threading.Event()
     with contextlib.ExitStack() as stack:
