@@ -18,9 +18,10 @@ import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
+from emberkeep.adapters.state.directory_entries import entries_of, is_ours, status_of
 from emberkeep.adapters.state.directory_errors import NO_ENTRY, changing, refusal, unknown
 from emberkeep.adapters.state.directory_incoming import IncomingDirectory
-from emberkeep.adapters.state.directory_moves import Moves, Spot, same
+from emberkeep.adapters.state.directory_moves import Moves, Spot
 from emberkeep.adapters.state.directory_tree import DirectoryTree, FirstStart
 from emberkeep.adapters.state.names import INCOMING, is_side_file, is_temporary, parts_of, side_file
 from emberkeep.adapters.state.root import StateRoot
@@ -64,28 +65,22 @@ class DirectoryState:
         with self._errors("look at", name):
             if not parts:
                 with self._opened(parts, name) as root:
-                    return _status(name, os.fstat(root))
+                    return status_of(name, os.fstat(root))
             with self._spot(name) as spot:
-                return _status(name, self._stat(spot))
+                return status_of(name, self._stat(spot))
 
     def listing(self, name: str) -> tuple[FileStatus, ...]:
-        status = self.status(name)
-        if status.kind is FileKind.FILE:
-            return (status,)
         parts = parts_of(name)
-        with self._errors("list", name), self._opened(parts, name) as directory:
-            return tuple(self._entries(directory, parts))
-
-    def _entries(self, directory: int, parts: Sequence[str]) -> Iterator[FileStatus]:
-        prefix = "".join(f"{part}/" for part in parts)
-        with os.scandir(directory) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                if is_side_file(entry.name) or (entry.name == INCOMING and not parts):
-                    continue
-                with contextlib.suppress(FileNotFoundError):
-                    found = entry.stat(follow_symlinks=False)
-                    if _is_ours(found):
-                        yield _status(prefix + entry.name, found)
+        with (
+            contextlib.suppress(NotADirectory),
+            self._errors("list", name),
+            self._opened(parts, name, strict=True) as directory,
+        ):
+            return tuple(entries_of(directory, parts))
+        status = self.status(name)
+        if status.kind is not FileKind.FILE:
+            raise RetryLater(f"{self._root.at(name)} was replaced while it was listed")
+        return (status,)
 
     def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
         if not parts_of(name):
@@ -104,7 +99,7 @@ class DirectoryState:
             found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise RetryLater(f"{self._root.at(name)} was replaced while it was opened")
-        return _status(name, found), pieces
+        return status_of(name, found), pieces
 
     def _pieces(self, file: int, name: str, offset: int, length: int | None) -> Generator[bytes]:
         try:
@@ -132,22 +127,19 @@ class DirectoryState:
         parts = parts_of(name)
         if not parts:
             raise self._root.is_a_directory(name)
-        with (
-            self._errors("store", name),
-            self._tree.made(parts[:-1]) as parent,
-            self._incoming.opened() as incoming,
-        ):
+        with self._errors("store", name), self._incoming.opened_beside(parts[:-1]) as (parent, incoming):
             target = Spot(parent, parts[-1], name)
-            self._check_free(target, overwrite=overwrite)
             temporary, found = self._incoming.write(incoming, source)
             try:
+                self._check_free(target, found, overwrite=overwrite)
+                self._drop_side_file(target)
                 self._move_file(Spot(incoming, temporary, name), target, overwrite=overwrite)
             except BaseException:
                 self._incoming.discard(incoming, temporary)
                 raise
             if not is_temporary(target.leaf):
                 self._sync(target)
-        return _status(name, found)
+        return status_of(name, found)
 
     def rename(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
         froms, to = parts_of(source), parts_of(target)
@@ -157,24 +149,22 @@ class DirectoryState:
             raise Exists(f"{self._root.location} exists")
         with self._errors("rename", source), self._spot(source) as old:
             found = self._stat(old)
-            with self._spot(target, strict=True) as new:
+            with self._second_spot(old, target) as new:
                 if froms != to and stat.S_ISDIR(found.st_mode):
                     self._move_directory(old, new, overwrite=overwrite)
                 elif froms != to:
+                    self._check_free(new, found, overwrite=overwrite)
+                    for spot in (old, new):
+                        self._drop_side_file(spot)
                     self._move_file(old, new, overwrite=overwrite)
                 elif not overwrite:
                     raise self._root.exists(target)
                 self._sync(new)
                 if froms[:-1] != to[:-1]:
                     self._sync(old)
-        return _status(target, found)
+        return status_of(target, found)
 
     def _move_file(self, old: Spot, new: Spot, *, overwrite: bool) -> None:
-        if not same(old, new):
-            self._check_free(new, overwrite=overwrite)
-        for spot in (old, new):
-            # Hadoop would check the new bytes against the checksums of an older file:// file and reject them.
-            self._drop_side_file(spot)
         try:
             with changing(self._root.at(new.name)):
                 self._moves.file(old, new, overwrite=overwrite)
@@ -194,14 +184,19 @@ class DirectoryState:
         except FileExistsError:
             raise self._root.exists(new.name) from None
 
-    def _check_free(self, spot: Spot, *, overwrite: bool) -> None:
+    def _check_free(self, spot: Spot, moved: os.stat_result, *, overwrite: bool) -> None:
+        """Raise IsADirectory or Exists if the file ``moved`` must not get this name. It may have the name already."""
         with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISDIR(spot.stat().st_mode):
+            found = spot.stat()
+            if os.path.samestat(found, moved):
+                return
+            if stat.S_ISDIR(found.st_mode):
                 raise self._root.is_a_directory(spot.name) if overwrite else self._root.exists(spot.name)
             if not overwrite:
                 raise self._root.exists(spot.name)
 
     def _drop_side_file(self, spot: Spot) -> None:
+        """Delete the checksums of an older file:// file: Hadoop would check new bytes against them and reject them."""
         try:
             self._files.unlink(side_file(spot.leaf), directory=spot.directory)
         except OSError as error:
@@ -301,6 +296,16 @@ class DirectoryState:
         with self._opened(parts[:-1], name, strict=strict) as parent:
             yield Spot(parent, parts[-1], name)
 
+    @contextlib.contextmanager
+    def _second_spot(self, first: Spot, name: str) -> Iterator[Spot]:
+        """Yield the spot of a name to which ``first`` is moved. In the same directory, that is not opened again."""
+        *directory, leaf = parts_of(name)
+        if tuple(directory) == parts_of(first.name)[:-1]:
+            yield Spot(first.directory, leaf, name)
+        else:
+            with self._spot(name, strict=True) as spot:
+                yield spot
+
     def _stat(self, spot: Spot) -> os.stat_result:
         try:
             found = spot.stat()
@@ -308,7 +313,7 @@ class DirectoryState:
             if error.errno in NO_ENTRY:
                 raise self._root.absent(spot.name) from None
             raise
-        if not _is_ours(found):
+        if not is_ours(found):
             raise self._root.absent(spot.name)
         return found
 
@@ -320,23 +325,3 @@ class DirectoryState:
             raise NotADirectory(f"a part of the name {self._root.at(name)} is a file or a link") from None
         except OSError as error:
             raise refusal(f"{verb} {self._root.at(name)}", error) from error
-
-
-def _is_ours(found: os.stat_result) -> bool:
-    """True for a regular file or a directory; false for links, pipes and other kinds."""
-    return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-
-
-def _status(name: str, found: os.stat_result) -> FileStatus:
-    modified = found.st_mtime_ns
-    if stat.S_ISDIR(found.st_mode):
-        return FileStatus(
-            name=name, kind=FileKind.DIRECTORY, length=0, modified_ms=modified // 1_000_000, generation=""
-        )
-    return FileStatus(
-        name=name,
-        kind=FileKind.FILE,
-        length=found.st_size,
-        modified_ms=modified // 1_000_000,
-        generation=f"{found.st_ino:x}-{modified:x}-{found.st_size:x}",
-    )

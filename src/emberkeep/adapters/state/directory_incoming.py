@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import structlog
@@ -35,10 +35,15 @@ class IncomingDirectory:
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
         with self._tree.made((INCOMING,)) as directory:
-            if not self._swept:
-                self._swept = True
-                self._sweep(directory)
+            self._sweep_once(directory)
             yield directory
+
+    @contextlib.contextmanager
+    def opened_beside(self, parts: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield the directory with these parts, created if missing, and the one for incoming files."""
+        with self._tree.made_two(parts, (INCOMING,)) as (target, directory):
+            self._sweep_once(directory)
+            yield target, directory
 
     def write(self, directory: int, source: Path) -> tuple[str, os.stat_result]:
         """Write a complete, synced copy of ``source`` under a new name. Raises Fatal if ``source`` cannot be read."""
@@ -69,6 +74,11 @@ class IncomingDirectory:
         """Remove the directory if it exists and is empty. Ignores errors."""
         with contextlib.suppress(OSError, EmberkeepError), self._tree.opened(()) as root:
             self._files.remove_directory(INCOMING, directory=root)
+
+    def _sweep_once(self, directory: int) -> None:
+        if not self._swept:
+            self._swept = True
+            self._sweep(directory)
 
     def _sweep(self, directory: int) -> None:
         """Remove the files that crashed processes left in ``directory``, and all directories in it.

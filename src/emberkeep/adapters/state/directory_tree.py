@@ -54,15 +54,11 @@ class DirectoryTree:
     @contextlib.contextmanager
     def opened(self, parts: Sequence[str]) -> Iterator[int]:
         """Yield the descriptor of an existing directory."""
-        current = self._root()
+        directory = _walked(self._root(), parts, _entered)
         try:
-            for part in parts:
-                inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=current)
-                os.close(current)
-                current = inner
-            yield current
+            yield directory
         finally:
-            os.close(current)
+            os.close(directory)
 
     @contextlib.contextmanager
     def made(self, parts: Sequence[str]) -> Iterator[int]:
@@ -71,15 +67,29 @@ class DirectoryTree:
         Makes the names of the directory and of those above it durable, up to the root, even if another process created
         them.
         """
-        current = self._made_root()
+        directory = _walked(self._made_root(), parts, self._inner)
         try:
-            for part in parts:
-                inner = self._inner(current, part)
-                os.close(current)
-                current = inner
-            yield current
+            yield directory
         finally:
-            os.close(current)
+            os.close(directory)
+
+    @contextlib.contextmanager
+    def made_two(self, parts: Sequence[str], others: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield what ``made`` yields for two directories, of which the root is looked for only once."""
+        root = self._made_root()
+        try:
+            first = _walked(os.dup(root), parts, self._inner)
+        except BaseException:
+            os.close(root)
+            raise
+        try:
+            second = _walked(root, others, self._inner)
+            try:
+                yield first, second
+            finally:
+                os.close(second)
+        finally:
+            os.close(first)
 
     def _root(self) -> int:
         was_seen = self._was_seen  # read first: another thread may create the root right after this one misses it
@@ -114,7 +124,7 @@ class DirectoryTree:
         """Check what was opened rather than its name: a job may replace a directory by a link at any time."""
         if self._admit is not None:
             try:
-                opened = str(Path(f"/proc/self/fd/{root}").readlink())
+                opened = os.readlink(f"/proc/self/fd/{root}")  # noqa: PTH115 - at each look for the root
             except OSError:  # not Linux
                 opened = os.path.realpath(self.root)
             self._admit(opened)
@@ -131,11 +141,11 @@ class DirectoryTree:
 
     def _inner(self, parent: int, part: str) -> int:
         try:
-            inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+            inner = _entered(parent, part)
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
                 self._files.make_directory(part, MODE, directory=parent)
-            inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+            inner = _entered(parent, part)
         try:
             # Another process may have created it a moment ago and not yet synced its name.
             status = os.fstat(inner)
@@ -156,7 +166,7 @@ class DirectoryTree:
             if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 self._files.unlink(name, directory=parent)
                 return
-            inner = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+            inner = _entered(parent, name)
             try:
                 for entry in os.listdir(inner):  # noqa: PTH208
                     self.remove(inner, entry)
@@ -171,3 +181,20 @@ class DirectoryTree:
                 self.remove(root, name)
             self._files.remove_directory(self.root)
         self._was_seen = False
+
+
+def _walked(current: int, parts: Sequence[str], enter: Callable[[int, str], int]) -> int:
+    """Return the descriptor of the directory to which ``parts`` lead from ``current``, which is closed."""
+    try:
+        for part in parts:
+            inner = enter(current, part)
+            os.close(current)
+            current = inner
+    except BaseException:
+        os.close(current)
+        raise
+    return current
+
+
+def _entered(parent: int, part: str) -> int:
+    return os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
