@@ -60,9 +60,11 @@ class ObjectRequests:
                 return obstore.get(self.store, name, options={"range": {"offset": offset}})
             return obstore.get(self.store, name)
 
-    def get_all(self, name: str) -> bytes:
+    def get_small(self, name: str) -> bytes | None:
+        """Return the content of an object, None if it has more than PART_BYTES. Raises Absent."""
         with self.errors("read", name):
-            return bytes(obstore.get(self.store, name).bytes())
+            found = obstore.get(self.store, name)
+            return bytes(found.bytes()) if found.meta["size"] <= PART_BYTES else None
 
     def pieces(self, found: GetResult, name: str) -> Iterator[bytes]:
         """Yield all bytes that were asked for. Raises RetryLater."""

@@ -158,21 +158,33 @@ class ObjectState:
             raise Conflict(f"{self._requests.root.at(source)} cannot be moved into itself")
         if not to:
             raise self._requests.root.exists(target)
-        found = self.status(source)
-        if found.kind is FileKind.DIRECTORY:
-            raise Fatal(
-                f"{self._requests.root.at(source)} is a directory: an object store cannot rename it",
-                hint="use a shared directory for checkpoints that need renamed directories",
-            )
-        self._check_parent(to[:-1])
         if froms == to:
-            if not overwrite:
-                raise self._requests.root.exists(target)
-            return found
+            return self._renamed_to_itself(source, overwrite=overwrite)
+        self._check_parent(to[:-1])
         self._check_no_directory(target, overwrite=overwrite)
-        status = self._copy(found.length, source, target, overwrite=overwrite)
+        try:
+            status = self._copy(source, target, overwrite=overwrite)
+        except Absent:
+            self._check_movable(source)
+            raise self._requests.root.absent(source) from None
         self._requests.delete([source])
         return status
+
+    def _renamed_to_itself(self, name: str, *, overwrite: bool) -> FileStatus:
+        found = self.status(name)
+        if found.kind is FileKind.DIRECTORY:
+            self._check_movable(name)
+        if not overwrite:
+            raise self._requests.root.exists(name)
+        return found
+
+    def _check_movable(self, name: str) -> None:
+        """Raise Fatal if ``name``, which is no file, is a directory."""
+        if self._requests.is_directory(name):
+            raise Fatal(
+                f"{self._requests.root.at(name)} is a directory: an object store cannot rename it",
+                hint="use a shared directory for checkpoints that need renamed directories",
+            )
 
     def _check_parent(self, parts: Sequence[str]) -> None:
         name = "/".join(parts)
@@ -188,11 +200,15 @@ class ObjectState:
                 break
         raise self._requests.root.absent(name)
 
-    def _copy(self, size: int, source: str, target: str, *, overwrite: bool) -> FileStatus:
-        if overwrite or size > PART_BYTES:
-            return self._requests.copy(source, target, overwrite=overwrite)
+    def _copy(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
+        """Copy a file, without a request that only looks for it. Raises Absent if it does not exist."""
+        if overwrite:
+            return self._requests.copy(source, target, overwrite=True)
         # Read and write small files here: ``put`` tags them, so that after a lost reply we know whether it succeeded.
-        return self._requests.put(target, self._requests.get_all(source), overwrite=False)
+        data = self._requests.get_small(source)
+        if data is None:
+            return self._requests.copy(source, target, overwrite=False)
+        return self._requests.put(target, data, overwrite=False)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 

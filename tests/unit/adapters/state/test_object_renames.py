@@ -1,0 +1,80 @@
+"""How many requests a rename in an object store costs, one after the other; here the store is in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from obstore.store import MemoryStore
+
+from emberkeep.adapters.state import object_requests
+from emberkeep.adapters.state.objects import ObjectState
+from emberkeep.base.errors import Absent, Fatal
+
+ASKED = ("head", "list", "list_with_delimiter", "get", "put", "copy", "delete")
+
+
+class Counted:
+    """An object store, and the requests to it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+        self.state = ObjectState("s3://bucket/prefix")
+        monkeypatch.setattr(self.state._requests, "store", MemoryStore())
+        self.requests: list[str] = []
+        for name in ASKED:
+            monkeypatch.setattr(obstore, name, self._counting(name, getattr(obstore, name)))
+        self._file = directory / "file"
+
+    def _counting(self, name: str, ask: Any) -> Any:
+        def counted(*args: Any, **fields: Any) -> Any:
+            self.requests.append(name)
+            return ask(*args, **fields)
+
+        return counted
+
+    def write(self, name: str, data: bytes) -> None:
+        self._file.write_bytes(data)
+        self.state.create(name, self._file, overwrite=True)
+        self.requests.clear()
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counted:
+    return Counted(monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "requests"),
+    [(True, ["list", "copy", "head", "delete"]), (False, ["list", "get", "put", "delete"])],
+)
+def test_a_rename_does_not_look_for_its_source_first(counted: Counted, overwrite: bool, requests: list[str]) -> None:
+    counted.write("state/.1.delta.tmp", b"content")
+    status = counted.state.rename("state/.1.delta.tmp", "state/1.delta", overwrite=overwrite)
+    assert counted.requests == requests
+    assert status.length == 7
+    assert counted.state.status("state/1.delta").generation == status.generation
+    with pytest.raises(Absent):
+        counted.state.status("state/.1.delta.tmp")
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_large_file_is_copied_by_the_store(
+    counted: Counted, overwrite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_requests, "PART_BYTES", 6)
+    counted.write("state/.1.zip.tmp", b"content")
+    assert counted.state.rename("state/.1.zip.tmp", "state/1.zip", overwrite=overwrite).length == 7
+    assert "copy" in counted.requests
+    assert "put" not in counted.requests
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_missing_source_is_told_from_a_directory(counted: Counted, overwrite: bool) -> None:
+    counted.write("state/1.delta", b"content")
+    with pytest.raises(Absent, match=r"state/2\.delta does not exist"):
+        counted.state.rename("state/2.delta", "state/3.delta", overwrite=overwrite)
+    counted.state.make_directory("state/d")
+    with pytest.raises(Fatal, match="is a directory"):
+        counted.state.rename("state/d", "state/e", overwrite=overwrite)
