@@ -41,8 +41,8 @@ Each of these must name the driver's own job; all other routes, and the pages, a
 _TAIL = """
 ## State gateways
 
-The credential of a state gateway is that of one process: a driver, or an executor in one slot. It opens the checkpoint
-locations of the process's own job, which the task manager signs, and nothing else of the node
+The credential for a state gateway belongs to one process: a driver, or an executor in one slot. It opens the checkpoint
+locations of the process's own job, which the task manager signs, and nothing else on the node
 ([local state](local-state.md)). An attempt that is over is fenced.
 
 ## Executors

@@ -53,7 +53,7 @@ class DaemonCommand:
     """The command of a daemon. ``module`` is below ``emberkeep.daemons``.
 
     Output goes to ``<module>.out`` and ``<module>.err`` in ``directory``. If the daemon fails, ``output_hint`` says
-    where to read more; empty: in ``<module>.err``.
+    where to read more; if it is empty, that is ``<module>.err``.
     """
 
     module: str

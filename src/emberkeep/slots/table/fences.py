@@ -51,7 +51,7 @@ class Fences:
         """
         if lineage and self.lineage and lineage != self.lineage:
             raise Conflict(
-                f"that JobManager leads with the job store {lineage}, but this task manager follows {self.lineage}"
+                f"that JobManager leads with another job store ({lineage}); this task manager follows {self.lineage}"
             )
         if epoch < self.epoch:
             raise Conflict(f"epoch {epoch} is over: a JobManager with epoch {self.epoch} leads", hint=_PUT_BACK)
