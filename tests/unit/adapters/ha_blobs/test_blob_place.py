@@ -149,7 +149,7 @@ def test_a_namesake_with_another_storage_deletes_nothing(tmp_path: Path) -> None
     site.storage("north").rename(tmp_path / "elsewhere")
     namesake = site.start(StoreOrigin(identity="store-2", storage="", was_led=False))
     assert namesake.problem() is None
-    with pytest.raises(Unclaimed, match="used with another storage"):
+    with pytest.raises(Unclaimed, match="used with a different storage"):
         namesake.blobs.require()
     namesake.blobs.adopt()
     namesake.blobs.require()

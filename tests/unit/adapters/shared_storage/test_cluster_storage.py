@@ -118,7 +118,7 @@ def test_a_store_with_another_storage_than_before_deletes_nothing(site: Site) ->
     site.put()
     moved = StoreOrigin(identity=origin.identity, storage="another", was_led=True)
     storage = settled(site.open(), moved)
-    with pytest.raises(Unclaimed, match="used with another storage"):
+    with pytest.raises(Unclaimed, match="used with a storage other than"):
         storage.remove((Kind.CHECKPOINTS, JOB))
 
 
