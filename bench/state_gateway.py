@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import google_crc32c
+import psutil
 
 from bench.commands import end, temporary_directory
 from bench.measure import Figure, ratios
@@ -40,6 +41,7 @@ class _Found:
     status: list[float] = field(default_factory=list)
     status_alone: list[float] = field(default_factory=list)  # ms
     commits: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)  # ms of the gateway for each of the commits
     commits_limit: list[float] = field(default_factory=list)
     commit_alone: list[float] = field(default_factory=list)  # ms
     commit_alone_limit: list[float] = field(default_factory=list)
@@ -93,14 +95,28 @@ class _Client:
         self._http.close()
 
 
+@dataclass(frozen=True)
+class _Gateway:
+    """The gateway's process. ``client`` connects to it."""
+
+    client: Callable[[], _Client]
+    process: psutil.Process
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+
 @contextmanager
-def _gateway(directory: Path) -> Iterator[Callable[[], _Client]]:
+def _gateway(directory: Path) -> Iterator[_Gateway]:
     argv = [sys.executable, "-m", "bench.state_gateway_server", str(directory)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=sys.stderr, text=True)
     try:
         assert process.stdout is not None
         address, credential = process.stdout.readline().split()
-        yield lambda: _Client(address, credential, directory / "tm" / "gateway" / "gateway.pem")
+        certificate = directory / "tm" / "gateway" / "gateway.pem"
+        yield _Gateway(lambda: _Client(address, credential, certificate), psutil.Process(process.pid))
     finally:
         end(process)
 
@@ -148,17 +164,17 @@ def _read_by_hand(file: Path) -> None:
             google_crc32c.value(block)
 
 
-def _small(client: Callable[[], _Client], directory: Path, count: int, found: _Found) -> None:
+def _small(gateway: _Gateway, directory: Path, count: int, found: _Found) -> None:
     data = os.urandom(_SMALL)
 
     def commits(worker: int, numbers: range) -> None:
-        one = client()
+        one = gateway.client()
         for number in numbers:
             one.commit(f"q/state/0/{worker}", number, data)
         one.close()
 
     def statuses(worker: int, numbers: range) -> None:
-        one = client()
+        one = gateway.client()
         for _ in numbers:
             one.status(f"q/state/0/{worker}")
         one.close()
@@ -167,19 +183,21 @@ def _small(client: Callable[[], _Client], directory: Path, count: int, found: _F
         for number in numbers:
             _by_hand(directory, f"{worker}-{number}", data)
 
+    before = gateway.cpu_seconds()
     found.commits.append(_each_second(count, commits))
+    found.cpu.append((gateway.cpu_seconds() - before) * 1e3 / count)
     found.commits_limit.append(_each_second(count, by_hand))
     found.status.append(_each_second(5 * count, statuses))
-    one, alone = client(), count // 10
+    one, alone = gateway.client(), count // 10
     found.status_alone.append(_milliseconds(alone, lambda _: one.status("q/state")))
     found.commit_alone.append(_milliseconds(alone, lambda number: one.commit("q/state/1/0", number, data)))
     found.commit_alone_limit.append(_milliseconds(alone, lambda number: _by_hand(directory, f"x-{number}", data)))
     one.close()
 
 
-def _large(client: Callable[[], _Client], directory: Path, size: int, found: _Found) -> None:
+def _large(gateway: _Gateway, directory: Path, size: int, found: _Found) -> None:
     data = os.urandom(size)
-    one = client()
+    one = gateway.client()
     found.up.append(size / _MB / _seconds(lambda: one.upload("q/large.zip", data)))
     found.up_limit.append(size / _MB / _seconds(lambda: _by_hand(directory, "large", data)))
     found.local.append(size / _MB / _seconds(lambda: one.read("q/large.zip")))
@@ -195,14 +213,15 @@ def measure(plan: Plan) -> list[Figure]:
     size, count = plan.size(256, 32) * 1024**2, plan.size(2_400, 240)
     found = _Found()
     for _ in plan.turns("state gateway"):
-        with temporary_directory() as directory, _gateway(directory) as client:
-            _small(client, directory, count, found)
-            _large(client, directory, size, found)
+        with temporary_directory() as directory, _gateway(directory) as gateway:
+            _small(gateway, directory, count, found)
+            _large(gateway, directory, size, found)
     small, large = f"10 KiB files, {_AT_ONCE} at once", f"{size // 1024**2} MiB"
     return [
         Figure(f"status, {_AT_ONCE} at once", "1/s", tuple(found.status)),
         Figure("status, one after the other", "ms", tuple(found.status_alone)),
         Figure(f"{small}: create, write, rename", "1/s", tuple(found.commits)),
+        Figure(f"{small}: the gateway's CPU for each", "ms", tuple(found.cpu)),
         Figure(f"{small}: limit", "1/s", tuple(found.commits_limit)),
         Figure(f"{small}: ours / limit", "×", ratios(found.commits, found.commits_limit)),
         Figure("a 10 KiB file, one after the other", "ms", tuple(found.commit_alone)),

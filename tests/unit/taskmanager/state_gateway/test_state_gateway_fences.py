@@ -78,6 +78,20 @@ def test_the_task_manager_tells_of_a_newer_attempt(nodes: tuple[Node, Node]) -> 
     assert here.read("offsets/0", NEW) == b"x"
 
 
+def test_who_is_admitted_needs_no_thread_to_be_admitted_again(nodes: tuple[Node, Node]) -> None:
+    here, _ = nodes
+    assert here.gateway.is_admitted(OLD)
+    assert not here.gateway.is_admitted(NEW)  # the durable store was not asked yet
+    here.gateway.admit(NEW)
+    assert here.gateway.is_admitted(NEW)
+    here.gateway.fences.see(JOB, 2)
+    assert not here.gateway.is_admitted(OLD)  # ``admit`` tells why
+    with pytest.raises(Fenced):
+        here.gateway.admit(OLD)
+    here.gateway.forget(JOB)
+    assert not here.gateway.is_admitted(NEW)
+
+
 @pytest.mark.req("HA-7")
 def test_of_two_attempts_that_begin_at_once_only_the_newer_goes_on(tmp_path: Path) -> None:
     barrier = threading.Barrier(2)
