@@ -12,7 +12,7 @@ from pathlib import Path
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
 from emberkeep.base.processes.process_identity import identify
-from emberkeep.daemons.taskmanager.standby_takes import TakeOver
+from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
 from emberkeep.daemons.taskmanager.standbys import Standbys
 from emberkeep.slots.standbys.events import Look, StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
@@ -32,7 +32,7 @@ class Bench:
         self.directory = directory / "standbys"
         self.supervisor = ProcessSupervisor(directory / "records", linger=0.5)
         self.pool = StandbyPool({StandbyKind.DRIVER: size}, {StandbyKind.DRIVER: PROFILE})
-        self.standbys = Standbys(self.directory, self.make, self.supervisor, self.pool)
+        self.standbys = Standbys(StandbyDirectories(self.directory), self.make, self.supervisor, self.pool)
         self.free_mb = PLENTY
         self.standbys.free_mb = lambda: self.free_mb
         self.how = "runs"

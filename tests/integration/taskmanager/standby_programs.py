@@ -53,7 +53,7 @@ class SmallStandby(StandbyDriver):
 
     def start_request(self) -> StartRequest:
         argv = (sys.executable, "-c", PROGRAM, self._how)
-        return self._small_place.request(argv, self._small_place.environ, self._theirs.fileno())
+        return self._small_place.request(argv, self._small_place.environ, self._link.fileno())
 
     def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
         del request, launch

@@ -27,12 +27,11 @@ from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
-from emberkeep.daemons.taskmanager.standby_takes import EndableTakes, TakeOver
-from emberkeep.daemons.taskmanager.standbys import Standbys
+from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
+from emberkeep.daemons.taskmanager.standbys import JobStarts, Standbys
 from emberkeep.jobs.archives import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
-from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
@@ -80,10 +79,10 @@ class ProcessLauncher:
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
         self._ends = ProcessEnds(self._places, self._tell)
-        self._taking = EndableTakes()
         make = make_standby or StandbyNode(node.host, node.java, self._starts.standby_environment).make
         pool = StandbyPool({}, {}) if pool is None else pool
-        self.standbys = Standbys(node.directory.standbys, make, supervisor, pool)
+        self.standbys = Standbys(StandbyDirectories(node.directory.standbys), make, supervisor, pool)
+        self._job_starts = JobStarts(self.standbys, supervisor)
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._callback = callback
@@ -213,8 +212,7 @@ class ProcessLauncher:
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
-        await self._taking.end(process_name(key))
-        await self._supervisor.stop(process_name(key), grace)
+        await self._job_starts.stop(process_name(key), grace)
         await self._ends.told(process_name(key))
 
     def decommission(self, key: ExecutorKey) -> None:
@@ -234,38 +232,22 @@ class ProcessLauncher:
 
         ``profile``: the profile, or a text that says why no standby process can serve.
         """
+        late = {name: value for name, value in request.environ.items() if name in _GATEWAY_VARIABLES}
+        record = self._places.directory(key) / VARIABLES_FILE
+
+        def unrecord() -> None:
+            with contextlib.suppress(OSError):  # it has the values with which a cold process starts
+                record.unlink(missing_ok=True)
+
+        wanted = TakeOver(
+            request, launch, lambda end: self._ended(key, end), lambda: write_late_variables(record, late), unrecord
+        )
         self._running[request.name] = key
-        self.standbys.job_starts()
         try:
-            taken: int | str = profile if isinstance(profile, str) else await self._take(key, request, profile, launch)
-            if isinstance(taken, int):
-                return StartedProcess(pid=taken, start=ProcessStart.HOT)
-            if taken:
-                log.info("starting a cold process", process=request.name, reason=taken)
-            pid = await self._supervisor.start(request, lambda end: self._ended(key, end))
-            return StartedProcess(pid=pid, start=ProcessStart.COLD, why_cold=taken)
+            return await self._job_starts.start(wanted, profile)
         except BaseException:
             self._running.pop(request.name, None)
             raise
-
-    async def _take(
-        self, key: ProcessKey, request: StartRequest, profile: StandbyProfile, launch: ExecutorLaunch | None
-    ) -> int | str:
-        """Return the pid of the standby process that was taken, or why none was. Raises Fatal if ``stop`` is called."""
-        late = {name: value for name, value in request.environ.items() if name in _GATEWAY_VARIABLES}
-        record = self._places.directory(key) / VARIABLES_FILE
-        wanted = TakeOver(
-            request, launch, lambda end: self._ended(key, end), lambda: write_late_variables(record, late)
-        )
-        taken: int | str = ""
-        try:
-            async with self._taking.of(request.name):
-                taken = await self.standbys.take(profile, wanted)
-        finally:
-            if isinstance(taken, str):
-                with contextlib.suppress(OSError):  # it has the values with which a cold process starts
-                    record.unlink(missing_ok=True)
-        return taken
 
     def _ended(self, key: ProcessKey, end: Exit) -> None:
         self._running.pop(end.name, None)

@@ -16,7 +16,7 @@ from emberkeep import __version__
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.table import MARKER_VARIABLE, variable_of
 from emberkeep.base.errors import Fatal
-from emberkeep.base.processes.priority import raise_to_normal
+from emberkeep.base.processes.priority import can_be_raised, lower, raise_to_normal
 from emberkeep.daemons.records.standby_messages import (
     Begin,
     Ready,
@@ -120,27 +120,88 @@ class StandbyNode:
         return StandbyExecutorProcess(place, profile)
 
 
-class StandbyDriver:
-    """A driver process that waits for its job on a socket."""
+class DriverLink(Protocol):
+    """The task manager's end of the connection to a standby driver."""
 
-    def __init__(self, place: StandbyPlace, profile: StandbyProfile) -> None:
-        self._place = place
-        self._profile = profile
+    def fileno(self) -> int:
+        """Return the other end, which becomes the standard input of the process."""
+
+    def began(self, pid: int) -> None:
+        """Note that the process has been started."""
+
+    async def receive(self) -> StandbyMessage | None:
+        """Wait for a message; None if the process has ended. Raises StandbyFailed, Fatal."""
+
+    async def order(self, order: Take) -> None:
+        """Send an order that the process reads soon. Raises OSError."""
+
+    def begin(self) -> None:
+        """Send ``Begin`` without waiting. Raises OSError."""
+
+    def close(self) -> None:
+        """Close this end, and the other one if the process has not got it. Idempotent."""
+
+
+class SocketLink:
+    """Implements DriverLink with a pair of sockets."""
+
+    def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)
-        self._environ = dict(place.environ)
         self._pid = 0
+
+    def fileno(self) -> int:
+        return self._theirs.fileno()
+
+    def began(self, pid: int) -> None:
+        self._pid = pid
+        self._theirs.close()  # so that the end of the process closes the link
+        _run_when_idle(pid)
+
+    async def receive(self) -> StandbyMessage | None:
+        loop, received = asyncio.get_running_loop(), b""
+        while not received.endswith(b"\n"):
+            try:
+                part = await loop.sock_recv(self._ours, 4096)
+            except OSError as error:
+                raise StandbyFailed(f"the link to the standby driver has failed: {error}") from error
+            if not part:
+                return None
+            received += part
+            require_length(received)
+        return decode(received)
+
+    async def order(self, order: Take) -> None:
+        # At idle priority, a process on a busy machine might not even read the order in time.
+        await asyncio.to_thread(raise_to_normal, [self._pid])
+        await asyncio.get_running_loop().sock_sendall(self._ours, encode(order))
+
+    def begin(self) -> None:
+        self._ours.send(encode(Begin()))
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+class StandbyDriver:
+    """A driver process that waits for its job. ``link``: to the process; None: a pair of sockets."""
+
+    def __init__(self, place: StandbyPlace, profile: StandbyProfile, link: DriverLink | None = None) -> None:
+        self._place = place
+        self._profile = profile
+        self._link: DriverLink = SocketLink() if link is None else link
+        self._environ = dict(place.environ)
 
     def start_request(self) -> StartRequest:
         place = self._place
         argv = (sys.executable, "-P", "-m", "emberkeep.daemons.driver.standby")
         arguments = (str(os.getpid()), str(place.directory), place.host, str(self._profile.heap_mb))
-        return place.request((*argv, *arguments, *self._profile.java_options), self._environ, self._theirs.fileno())
+        return place.request((*argv, *arguments, *self._profile.java_options), self._environ, self._link.fileno())
 
     async def warmed(self, pid: int) -> None:
-        self._pid = pid
-        self._theirs.close()  # so that the end of the process closes the link
-        message = await self._receive()
+        self._link.began(pid)
+        message = await self._link.receive()
         if not isinstance(message, Ready):
             raise StandbyFailed("the standby driver has ended during its warm-up", hint=f"see {self._place.stderr}")
         if message.release != __version__:
@@ -158,32 +219,16 @@ class StandbyDriver:
         )
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                # At idle priority, a process on a busy machine might not even read the order in time.
-                await asyncio.to_thread(raise_to_normal, [self._pid])
-                await asyncio.get_running_loop().sock_sendall(self._ours, encode(order))
-                message = await self._receive()
+                await self._link.order(order)
+                message = await self._link.receive()
             if not isinstance(message, Taken):
                 raise StandbyFailed("the standby driver has ended while it was taken")
-            self._ours.send(encode(Begin()))  # without waiting: nothing can fail after this, and no cold driver starts
+            self._link.begin()  # without waiting: nothing can fail after this, and no cold driver starts
         except (TimeoutError, OSError) as error:
             raise StandbyFailed(f"the standby driver does not answer: {str(error) or 'timed out'}") from error
 
-    async def _receive(self) -> StandbyMessage | None:
-        loop, received = asyncio.get_running_loop(), b""
-        while not received.endswith(b"\n"):
-            try:
-                part = await loop.sock_recv(self._ours, 4096)
-            except OSError as error:
-                raise StandbyFailed(f"the link to the standby driver has failed: {error}") from error
-            if not part:
-                return None
-            received += part
-            require_length(received)
-        return decode(received)
-
     def close(self) -> None:
-        self._ours.close()
-        self._theirs.close()
+        self._link.close()
 
 
 class StandbyExecutorProcess:
@@ -212,6 +257,7 @@ class StandbyExecutorProcess:
     async def warmed(self, pid: int) -> None:
         os.close(self._reading)
         self._reading = -1
+        _run_when_idle(pid)
         try:
             async with asyncio.timeout(_JVM_SECONDS):
                 while not self._connection_file.exists():  # noqa: ASYNC110 - the JVM tells us by this file only
@@ -251,3 +297,10 @@ class StandbyExecutorProcess:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
         self._reading = self._writing = -1
+
+
+def _run_when_idle(pid: int) -> None:
+    """Let a process use only processor time that nothing else needs, if its priority can be raised again later."""
+    if can_be_raised():
+        with contextlib.suppress(PermissionError):  # a sandbox may forbid what the privilege allows
+            lower(pid)

@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from emberkeep.adapters.processes.start import StartRequest
-from emberkeep.adapters.processes.supervisor import Exit, OnExit, ProcessSupervisor
+from emberkeep.adapters.processes.supervisor import Exit, OnExit
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.daemons.taskmanager.standby_starts import StandbyProcess
@@ -26,6 +28,19 @@ from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 log = structlog.get_logger(__name__)
 
 
+class Supervisor(Protocol):
+    """What standby processes need of ``ProcessSupervisor``, which says more."""
+
+    async def start(self, request: StartRequest, on_exit: OnExit) -> int:
+        """Start a process and return its pid."""
+
+    async def stop(self, name: str, grace: float) -> None:
+        """End a process. Return once nothing is left of it and its end was reported."""
+
+    async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
+        """Give a process another name and another ``on_exit``. Return its pid."""
+
+
 @dataclass(frozen=True)
 class TakeOver:
     """What a standby process must become.
@@ -33,12 +48,14 @@ class TakeOver:
     - ``launch``: the executor to launch; None for a driver.
     - ``on_exit``: called once, at the end of the job's process; never if no process was taken.
     - ``record``: writes what the next task manager process must know of the process. Blocks. Raises EmberkeepError.
+    - ``unrecord``: takes this back if no process was taken. Blocks for a moment.
     """
 
     request: StartRequest
     launch: ExecutorLaunch | None
     on_exit: OnExit
-    record: Callable[[], None]
+    record: Callable[[], None] = lambda: None
+    unrecord: Callable[[], None] = lambda: None
 
     def why_unfit(self) -> str:
         """Return why no standby process can become this one; "" if one with the right profile can."""
@@ -51,13 +68,41 @@ class TakeOver:
         return ""
 
 
-class StandbyTakes:
-    """Turns standby processes into processes of jobs. Owns the directories of those, below ``directory``."""
+class StandbyFiles(Protocol):
+    """The directories of standby processes, by the names with which these were started."""
 
-    def __init__(self, directory: Path, supervisor: ProcessSupervisor) -> None:
-        self._directory = directory
+    def directory(self, name: str) -> Path:
+        """Return where the directory is, or would be."""
+
+    def has(self, name: str) -> bool:
+        """True if there is a directory."""
+
+    async def make(self, name: str) -> None:
+        """Make an empty directory. Raises OSError."""
+
+    async def prepare(self, name: str, wanted: TakeOver) -> None:
+        """Make the output of a standby process that of a job's process, and record it.
+
+        Raises StandbyFailed (output of an earlier process is there), OSError, EmberkeepError.
+        """
+
+    async def remove(self, name: str) -> None:
+        """Delete a directory."""
+
+    def remove_later(self, name: str) -> None:
+        """Delete a directory without waiting."""
+
+    def clean_up(self, used: AbstractSet[str]) -> None:
+        """Delete all directories but these. Blocks."""
+
+
+class StandbyTakes:
+    """Turns standby processes into processes of jobs. Owns the directories of those, which are among ``files``."""
+
+    def __init__(self, files: StandbyFiles, supervisor: Supervisor) -> None:
+        self._files = files
         self._supervisor = supervisor
-        self._places: dict[str, Path] = {}  # directories of taken processes, by the processes' names
+        self._origins: dict[str, str] = {}  # names with which taken processes were started, by those that they have now
         self._discarding: set[asyncio.Task[None]] = set()
 
     async def turn(self, name: str, process: StandbyProcess, wanted: TakeOver) -> int | str:
@@ -68,10 +113,10 @@ class StandbyTakes:
         request, end = wanted.request, _End(wanted.on_exit)
         current = name
         try:
-            await asyncio.to_thread(_prepare, self._directory / name, wanted)
+            await self._files.prepare(name, wanted)
             pid = await self._supervisor.rename(name, request.name, end)
             current = request.name
-            self._places[request.name] = self._directory / name
+            self._origins[request.name] = name
             await process.become(request, wanted.launch)
         except (EmberkeepError, OSError) as error:
             log.warning("a standby process failed while it was taken", process=request.name, reason=str(error))
@@ -96,27 +141,24 @@ class StandbyTakes:
     async def _kill(self, name: str, current: str) -> None:
         await self._supervisor.stop(current, 0.0)
         if current != name:
-            self._places.pop(current, None)
-        await asyncio.to_thread(remove_tree, self._directory / name)
+            self._origins.pop(current, None)
+        await self._files.remove(name)
 
     def ended(self, name: str) -> None:
         """Delete the directory of a process that was taken and has ended."""
-        directory = self._places.pop(name, None)
-        if directory is not None:
-            asyncio.get_running_loop().run_in_executor(None, remove_tree, directory)
+        origin = self._origins.pop(name, None)
+        if origin is not None:
+            self._files.remove_later(origin)
 
     def adopted(self, name: str, marker: str) -> None:
         """Note that a process which an earlier task manager process took from its standbys still runs."""
-        directory = self._directory / marker.rpartition("@")[0]
-        if directory.is_dir():
-            self._places[name] = directory
+        origin = marker.rpartition("@")[0]
+        if self._files.has(origin):
+            self._origins[name] = origin
 
     def clean_up(self) -> None:
         """Delete the directories of standbys that no longer run, before any other starts. Blocks."""
-        used = set(self._places.values())
-        for directory in sorted(self._directory.iterdir()) if self._directory.is_dir() else ():
-            if directory not in used:
-                remove_tree(directory)
+        self._files.clean_up(set(self._origins.values()))
 
 
 class EndableTakes:
@@ -170,10 +212,40 @@ class _End:
             self._on_exit(self._end)
 
 
+class StandbyDirectories:
+    """Implements StandbyFiles with directories below ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def directory(self, name: str) -> Path:
+        return self._root / name
+
+    def has(self, name: str) -> bool:
+        return self.directory(name).is_dir()
+
+    async def make(self, name: str) -> None:
+        await asyncio.to_thread(self.directory(name).mkdir, mode=0o700, parents=True)
+
+    async def prepare(self, name: str, wanted: TakeOver) -> None:
+        await asyncio.to_thread(_prepare, self.directory(name), wanted)
+
+    async def remove(self, name: str) -> None:
+        await asyncio.to_thread(remove_tree, self.directory(name))
+
+    def remove_later(self, name: str) -> None:
+        asyncio.get_running_loop().run_in_executor(None, remove_tree, self.directory(name))
+
+    def clean_up(self, used: AbstractSet[str]) -> None:
+        for directory in sorted(self._root.iterdir()) if self._root.is_dir() else ():
+            if directory.name not in used:
+                remove_tree(directory)
+
+
 def _prepare(directory: Path, wanted: TakeOver) -> None:
     """Turn a standby process's output files into those of a job's process, without what the warm-up wrote. Blocks.
 
-    The process keeps the files open. Raises StandbyFailed (output of an earlier process is there), OSError.
+    The process keeps the files open. Raises StandbyFailed, OSError, EmberkeepError.
     """
     for name, target in (("stdout", wanted.request.stdout), ("stderr", wanted.request.stderr)):
         if target.exists():

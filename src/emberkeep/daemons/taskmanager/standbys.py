@@ -11,17 +11,15 @@ import contextlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NoReturn
 
 import structlog
 
-from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
+from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import EmberkeepError, RetryLater
-from emberkeep.base.files.hostile import remove_tree
-from emberkeep.base.processes.priority import can_be_raised, lower
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyProcess
-from emberkeep.daemons.taskmanager.standby_takes import StandbyTakes, TakeOver
+from emberkeep.daemons.taskmanager.standby_takes import EndableTakes, StandbyFiles, StandbyTakes, Supervisor, TakeOver
+from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import (
     Asked,
     EndStandby,
@@ -36,6 +34,7 @@ from emberkeep.slots.standbys.events import (
 )
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.errors import StandbyFailed
+from emberkeep.taskmanager.ports import StartedProcess
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +55,6 @@ class _Kept:
 
     standby_id: str
     name: str
-    directory: Path
     profile: StandbyProfile
     process: StandbyProcess | None = None
     warming: asyncio.Task[None] | None = None
@@ -68,12 +66,11 @@ class _Kept:
 class Standbys:
     """Owns the standby processes of one task manager. Belongs to the task manager's event loop.
 
-    ``directory``: for the processes' own files. ``free_mb``: returns the memory in MiB that slots and drivers leave
-    free.
+    ``files``: the processes' own directories. ``free_mb``: returns the memory in MiB that slots and drivers leave free.
     """
 
-    def __init__(self, directory: Path, make: MakeStandby, supervisor: ProcessSupervisor, pool: StandbyPool) -> None:
-        self._directory = directory
+    def __init__(self, files: StandbyFiles, make: MakeStandby, supervisor: Supervisor, pool: StandbyPool) -> None:
+        self._files = files
         self._make = make
         self._supervisor = supervisor
         self.pool = pool
@@ -83,7 +80,7 @@ class Standbys:
         self._is_leaving = False
         self._begun = asyncio.Event()
         self._failure: asyncio.Future[NoReturn] | None = None
-        self.takes = StandbyTakes(directory, supervisor)
+        self.takes = StandbyTakes(files, supervisor)
         self.free_mb: Callable[[], int] = lambda: 0
 
     # --- for the launcher ---------------------------------------------------------------------------------------------
@@ -172,7 +169,7 @@ class Standbys:
 
     def _start(self, standby_id: str, profile: StandbyProfile) -> None:
         name = f"{_PREFIX}{standby_id}-{secrets.token_hex(4)}"
-        kept = self._kept[standby_id] = _Kept(standby_id, name, self._directory / name, profile)
+        kept = self._kept[standby_id] = _Kept(standby_id, name, profile)
         kept.warming = asyncio.create_task(self._warm(kept), name=f"warm {name}")
         kept.warming.add_done_callback(self._mistakes)
 
@@ -201,15 +198,12 @@ class Standbys:
 
     async def _bring_up(self, kept: _Kept) -> int:
         """Start and warm the process. Return its pid."""
-        await asyncio.to_thread(kept.directory.mkdir, mode=0o700, parents=True)
-        kept.process = process = self._make(kept.name, kept.directory, kept.profile)
+        await self._files.make(kept.name)
+        kept.process = process = self._make(kept.name, self._files.directory(kept.name), kept.profile)
         request = process.start_request()
         if kept.is_unwanted:
             raise StandbyFailed("it was no longer needed")
         pid = await self._supervisor.start(request, lambda end: self._process_ended(kept, end))
-        if can_be_raised():
-            with contextlib.suppress(PermissionError):  # a sandbox may forbid what the privilege allows
-                lower(pid)
         warming, ending = asyncio.create_task(process.warmed(pid)), asyncio.create_task(kept.ended.wait())
         try:
             await asyncio.wait({warming, ending}, timeout=WARMING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -235,7 +229,7 @@ class Standbys:
         del self._kept[kept.standby_id]
         if kept.process is not None:
             kept.process.close()
-        asyncio.get_running_loop().run_in_executor(None, remove_tree, kept.directory)
+        self._files.remove_later(kept.name)
         self._handle(StandbyEnded(kept.standby_id, reason))
 
     def _mistakes(self, task: asyncio.Task[None]) -> None:
@@ -245,3 +239,44 @@ class Standbys:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+class JobStarts:
+    """Starts processes of jobs: from a standby process if one fits, else cold."""
+
+    def __init__(self, standbys: Standbys, supervisor: Supervisor) -> None:
+        self._standbys = standbys
+        self._supervisor = supervisor
+        self._takes = EndableTakes()
+
+    async def start(self, wanted: TakeOver, profile: StandbyProfile | str) -> StartedProcess:
+        """Turn a standby process with this profile into the wanted one, or start that.
+
+        ``profile``: the reason if no standby process can serve. Raises what the supervisor raises, and Fatal if
+        ``stop`` is called. If this raises or is cancelled, nothing of the process is left.
+        """
+        request = wanted.request
+        self._standbys.job_starts()
+        taken: int | str = profile if isinstance(profile, str) else await self._take(wanted, profile)
+        if isinstance(taken, int):
+            return StartedProcess(pid=taken, start=ProcessStart.HOT)
+        if taken:
+            log.info("starting a cold process", process=request.name, reason=taken)
+        pid = await self._supervisor.start(request, wanted.on_exit)
+        return StartedProcess(pid=pid, start=ProcessStart.COLD, why_cold=taken)
+
+    async def _take(self, wanted: TakeOver, profile: StandbyProfile) -> int | str:
+        """Return the pid of the standby process that was taken, or why none was."""
+        taken: int | str = ""
+        try:
+            async with self._takes.of(wanted.request.name):
+                taken = await self._standbys.take(profile, wanted)
+        finally:
+            if isinstance(taken, str):
+                wanted.unrecord()
+        return taken
+
+    async def stop(self, name: str, grace: float) -> None:
+        """End a process as the supervisor does, also one that is just being taken from the standby processes."""
+        await self._takes.end(name)
+        await self._supervisor.stop(name, grace)
