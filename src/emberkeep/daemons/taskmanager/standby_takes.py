@@ -103,7 +103,6 @@ class StandbyTakes:
         self._files = files
         self._supervisor = supervisor
         self._origins: dict[str, str] = {}  # names with which taken processes were started, by those that they have now
-        self._discarding: set[asyncio.Task[None]] = set()
 
     async def turn(self, name: str, process: StandbyProcess, wanted: TakeOver) -> int | str:
         """Turn the process ``name`` into the wanted one. Return its pid, or why that failed.
@@ -132,11 +131,20 @@ class StandbyTakes:
         return pid
 
     async def _discard(self, name: str, current: str) -> None:
-        """Kill a process that is now called ``current``. Return once nothing is left, also if cancelled again."""
+        """Kill a process that is now called ``current``. Return once nothing is left.
+
+        If this is cancelled, it raises CancelledError only then.
+        """
         task = asyncio.create_task(self._kill(name, current), name=f"discard {name}")
-        self._discarding.add(task)
-        task.add_done_callback(self._discarding.discard)
-        await asyncio.shield(task)
+        is_cancelled = False
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                is_cancelled = True
+        task.result()
+        if is_cancelled:
+            raise asyncio.CancelledError
 
     async def _kill(self, name: str, current: str) -> None:
         await self._supervisor.stop(current, 0.0)

@@ -1,0 +1,108 @@
+"""A standby process that fails while it is taken: nothing of it is left when the take is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.processes.start import StartRequest
+from emberkeep.adapters.processes.supervisor import Exit, OnExit
+from emberkeep.daemons.taskmanager.standby_takes import StandbyTakes, TakeOver
+from emberkeep.spark.errors import StandbyFailed
+from emberkeep.spark.jvm.executor_command import ExecutorLaunch
+
+pytestmark = pytest.mark.anyio
+
+
+class SlowSupervisor:
+    """Ends processes only when told to."""
+
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def start(self, request: StartRequest, on_exit: OnExit) -> int:
+        raise NotImplementedError
+
+    async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
+        return 1
+
+    async def stop(self, name: str, grace: float) -> None:
+        self.stopping.set()
+        await self.may_end.wait()
+        self.ended.append(name)
+
+
+class Directories:
+    def directory(self, name: str) -> Path:
+        return Path(name)
+
+    def has(self, name: str) -> bool:
+        return True
+
+    async def make(self, name: str) -> None:
+        """Nothing is on disk here."""
+
+    async def prepare(self, name: str, wanted: TakeOver) -> None:
+        """Nothing is on disk here."""
+
+    async def remove(self, name: str) -> None:
+        """Nothing is on disk here."""
+
+    def remove_later(self, name: str) -> None:
+        """Nothing is on disk here."""
+
+    def clean_up(self, used: AbstractSet[str]) -> None:
+        """Nothing is on disk here."""
+
+
+class Failing:
+    """A standby process that cannot become a job's, or does not answer."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.hangs = hangs
+        self.asked = asyncio.Event()
+
+    def start_request(self) -> StartRequest:
+        raise NotImplementedError
+
+    async def warmed(self, pid: int) -> None:
+        raise NotImplementedError
+
+    def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
+        return ""
+
+    async def become(self, request: StartRequest, launch: ExecutorLaunch | None) -> None:
+        self.asked.set()
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()
+        raise StandbyFailed("it has failed")
+
+    def close(self) -> None:
+        """There is no link."""
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["it failed", "it was cancelled before"])
+async def test_a_take_that_is_cancelled_while_its_process_ends_waits_for_that_end(hangs: bool) -> None:
+    supervisor, process, exits = SlowSupervisor(), Failing(hangs=hangs), list[Exit]()
+    request = StartRequest("driver-a-1", ("x",), {}, Path("/"), Path("/out"), Path("/err"))
+    turning = asyncio.create_task(
+        StandbyTakes(Directories(), supervisor).turn("standby-1", process, TakeOver(request, None, exits.append))
+    )
+    await process.asked.wait()
+    if hangs:
+        turning.cancel()
+    await supervisor.stopping.wait()
+    for _ in range(2):
+        turning.cancel()
+        await asyncio.sleep(0.01)
+    assert not turning.done(), "the process still lives"
+    supervisor.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await turning
+    assert supervisor.ended == ["driver-a-1"]
+    assert exits == []
