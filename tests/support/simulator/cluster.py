@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +25,7 @@ from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResour
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import Message
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.slots.standbys.events import StandbyKind
 from emberkeep.taskmanager.ports import TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
@@ -35,6 +37,7 @@ from tests.support.simulator.launcher import LaunchRoom, SimLauncher
 from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.network import Handler, SimNetwork, rpc_handler
 from tests.support.simulator.scripts import RUNTIME, Script, SimSpark, Truth
+from tests.support.simulator.standbys import StandbyRoom
 from tests.support.simulator.supply import SimDriver
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_random, seeded_system
 from tests.support.usable_storage import UsableStorage
@@ -87,6 +90,9 @@ class ClusterPlan:
     files: bool = True  # each job has a file, which its client uploads
     on_demand: bool = False  # the JobManager starts task managers itself
     only_agents: bool = False  # no faults of drivers, executors and the network: no work may be lost (P2)
+    standby_drivers: int = 0  # kept by each task manager
+    standby_executors: int = 0
+    only_standbys: bool = False  # nothing but standby processes fails: no attempt may be lost (r)
 
 
 @dataclass(eq=False)
@@ -99,6 +105,7 @@ class TaskManagerNode:
     agent: Process | None = None
     info: TaskManagerInfo | None = None
     service: TaskManagerService | None = None
+    launcher: SimLauncher | None = None
     lives: int = 0
 
 
@@ -155,6 +162,12 @@ class SimCluster:
             plan.clinging_executors,
             plan.slow_starts,
             plan.slow_ends,
+            StandbyRoom(
+                self.machines,
+                plan.seed,
+                {StandbyKind.DRIVER: plan.standby_drivers, StandbyKind.EXECUTOR: plan.standby_executors},
+                contextvars.Context(),
+            ),
         )
 
     def _clock(self) -> VirtualClock:
@@ -236,16 +249,37 @@ class SimCluster:
         ports = TaskManagerPorts(rpc=self.network.client(process.party), launcher=launcher, store=node.record)
         service = TaskManagerService(system, self.configuration, info, ports, self.jm_address)
         node.record.seconds = seeded_random(self.plan.seed, f"{node.id}#{node.lives}/disk").choice((0.001, 0.02, 0.2))
-        node.agent, node.info, node.service = process, info, service
+        launcher.standbys.free_mb = lambda: service.executor.table.state.free.memory_mb
+        node.agent, node.info, node.service, node.launcher = process, info, service, launcher
         self.network.listen_rpc(address, process.party, service)
         self._run(process, service.run())
-        process.party.scope.spawn(self._retire(process, service), "retire")
+        if self.keeps_standbys:
+            self._run(process, launcher.standbys.run())
+        process.party.scope.spawn(self._retire(process, service, launcher), "retire")
 
-    async def _retire(self, process: Process, service: TaskManagerService) -> None:
+    @property
+    def keeps_standbys(self) -> bool:
+        """True if task managers keep standby processes."""
+        return any(self.room.standbys.sizes.values())
+
+    async def _retire(self, process: Process, service: TaskManagerService, launcher: SimLauncher) -> None:
         """Wait until the JobManager has stopped a task manager permanently, then end its process."""
         await service.retired()
         await service.shutdown(self.configuration[CANCELLATION_TIMEOUT])
+        await launcher.standbys.leave()
         self.machines.exit(process, 0)
+
+    def leave_agent(self, node: TaskManagerNode) -> None:
+        """End a task manager process in order, as for an upgrade. The processes of its jobs continue."""
+        process, launcher = node.agent, node.launcher
+        assert process is not None
+        assert launcher is not None
+
+        async def leave() -> None:
+            await launcher.standbys.leave()
+            self.machines.exit(process, 0)
+
+        process.party.scope.spawn(leave(), "leave")
 
     def _run(self, process: Process, work: Awaitable[None]) -> None:
         async def main() -> None:

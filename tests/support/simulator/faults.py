@@ -14,6 +14,7 @@ from tests.support.simulator.cluster import JM_NODE, SimCluster, TaskManagerNode
 from tests.support.simulator.job_store import SimStore
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Conditions
+from tests.support.simulator.standby_faults import StandbyFaults
 
 Undo = Callable[[], None]
 
@@ -65,6 +66,8 @@ class Nemesis:
             "sever store": (4, self._sever_store),
             "put back store": (4, self._put_back_store),
         }
+        self._standbys = StandbyFaults(cluster, rng, self._note)
+        asked |= self._standbys.kinds()
         everything |= {kind: fault for kind, fault in asked.items() if kind in menace.kinds}
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
 
@@ -109,6 +112,7 @@ class Nemesis:
         cluster.store.trouble = 0.0
         cluster.store.away_since = None
         cluster.store.severed.clear()
+        self._standbys.heal()
         for name in list(self._blocked):
             cluster.blocklist.unblock(name)
         for process in cluster.machines.alive():

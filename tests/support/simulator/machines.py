@@ -22,7 +22,12 @@ SIGKILL_CODE = -9
 
 @dataclass(eq=False)
 class Process:
-    """A process. Only drivers and executors have a ``key``, and as ``owner`` the task manager that started them."""
+    """A process.
+
+    Drivers and executors have a ``key``. They and standby processes have as ``owner`` the task manager that started
+    them. ``claim``: the key that the supervisor's record on disk has, which a standby process gets before it begins.
+    ``origin``: the name with which a standby process was started.
+    """
 
     pid: int
     name: str
@@ -31,6 +36,8 @@ class Process:
     started: float  # virtual seconds
     key: DriverKey | ExecutorKey | None = None
     owner: str = ""
+    claim: DriverKey | ExecutorKey | None = None
+    origin: str = ""
     exit_code: int | None = None
     outcome: AttemptOutcome | None = None  # what a driver has written to its machine's disk
     term: asyncio.Event = field(default_factory=asyncio.Event)  # SIGTERM was sent
@@ -81,11 +88,20 @@ class Machines:
         pid = next(self._pids)
         scope = self.loop.scope(f"{name}#{pid}")
         process = Process(pid, name, machine, Party(name, machine.name, scope), self.loop.time(), key=key, owner=owner)
+        process.claim = key
         self._alive[pid] = process
         self.history.add(name, f"process starts, pid {pid}")
         for told in self.on_start:
             told(process)
         return process
+
+    def become(self, process: Process, name: str, key: DriverKey | ExecutorKey | None) -> None:
+        """Let a process that was not a job's begin as one."""
+        self.history.add(process.name, f"becomes {name}, pid {process.pid}")
+        process.name, process.key, process.started = name, key, self.loop.time()
+        process.party = Party(name, process.machine.name, process.party.scope)
+        for told in self.on_start:
+            told(process)
 
     def exit(self, process: Process, code: int) -> None:
         """End a process with an exit code (negative: a signal). None of its tasks runs again. Idempotent."""

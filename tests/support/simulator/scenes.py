@@ -44,6 +44,8 @@ class Theme:
     files: bool = True  # each job has a file; False where only drivers matter, to save time
     only_agents: bool = False  # see ClusterPlan
     slow_ends: float = 0.0  # see ClusterPlan
+    standbys: bool = False  # task managers keep standby processes
+    only_standbys: bool = False  # see ClusterPlan
 
 
 _SPLIT = (
@@ -75,6 +77,22 @@ _HELPLESS = (*_STORELESS, "kill agent", "lose agent", "kill driver", "freeze dri
 _CRASH = ("kill agent", "kill driver", "kill executor", "kill jobmanager", "crash node", "bad store", "bad network")
 
 _OLDER = ("put back store", "put back store", "kill driver", "kill executor", "kill jobmanager")
+
+_POISON = ("kill standby", "freeze standby", "poison standby", "starve standbys", "change release")
+_STANDBYS = (
+    *_POISON,
+    "stall standby",
+    "leave agent",
+    "kill driver",
+    "kill executor",
+    "kill agent",
+    "kill jobmanager",
+    "freeze driver",
+    "freeze agent",
+    "cut off node",
+    "cut off driver",
+    "crash node",
+)
 
 THEMES: dict[str, Theme] = {
     "any": Theme(35, tuple(Menace(pause, longest=longest) for pause in (2.0, 4.0, 8.0) for longest in (10.0, 45.0))),
@@ -194,6 +212,32 @@ THEMES: dict[str, Theme] = {
         chaos=(60.0, 110.0),
         files=False,
     ),
+    # Standby processes that fail at each step, beside other faults; only if named.
+    "standbys": Theme(
+        0,
+        (Menace(1.0, 0.5, 12.0, _STANDBYS), Menace(2.0, 4.0, 40.0, _STANDBYS)),
+        task_managers=(1, 2, 2, 3),
+        jobs=(2, 3, 4, 5),
+        work=15.0,
+        streams=0.5,
+        chaos=(40.0, 80.0),
+        files=False,
+        standbys=True,
+    ),
+    # Standby processes fail, and nothing else does: no job may notice it; only if named.
+    "poisoned": Theme(
+        0,
+        (Menace(2.0, 0.5, 12.0, _POISON), Menace(4.0, 1.0, 20.0, _POISON)),
+        task_managers=(1, 2, 3),
+        jobs=(6, 8, 10, 12),
+        work=6.0,
+        streams=0.2,
+        chaos=(60.0, 100.0),
+        files=False,
+        only_agents=True,
+        standbys=True,
+        only_standbys=True,
+    ),
     "calm": Theme(10, (Menace(1000.0),), chaos=(5.0, 15.0)),
 }
 
@@ -205,6 +249,7 @@ def scene_of(seed: str) -> Scene:
     names = list(THEMES)
     theme = THEMES[named] if named in THEMES else THEMES[rng.choices(names, [THEMES[n].weight for n in names])[0]]
     slots, places, managers = rng.choice(theme.slots), rng.choice((2, 3, 4)), rng.choice(theme.task_managers)
+    chance = seeded_random(seed, "standbys")
     plan = ClusterPlan(
         seed=seed,
         task_managers=managers,
@@ -217,7 +262,11 @@ def scene_of(seed: str) -> Scene:
         skews=rng.random() < 0.5,
         files=theme.files,
         only_agents=theme.only_agents,
-        slow_ends=theme.slow_ends,
+        slow_ends=theme.slow_ends
+        or (0.2 if theme.standbys and not theme.only_agents and chance.random() < 0.3 else 0.0),
+        standby_drivers=chance.choice((0, 1, 1, 2)) if theme.standbys else 0,
+        standby_executors=chance.choice((1, 1, 2)) if theme.standbys else 0,
+        only_standbys=theme.only_standbys,
     )
     # Streams never end: they must leave a slot and a driver place for jobs that do.
     left = min(managers * slots, managers * places) - 1

@@ -29,6 +29,7 @@ from tests.support.simulator.faults import Nemesis
 from tests.support.simulator.history import History
 from tests.support.simulator.properties import TICK, Properties
 from tests.support.simulator.scenes import THEMES, Scene, scene_of
+from tests.support.simulator.standby_properties import StandbyProperties
 from tests.support.simulator.virtual_loop import DeadlockError, StepLimitError, VirtualLoop, seeded_random
 
 LOOK_EVERY = 1.0  # seconds between two checks of what the JobManager shows
@@ -76,6 +77,7 @@ class Run:
         self.loop = loop
         self.cluster = cluster
         self.properties = Properties(cluster)
+        self.standbys = StandbyProperties(cluster)
         self.jobs_shown: list[JobView] = []
         self.managers_shown: list[TaskManagerView] = []
         self._looks = 0
@@ -87,6 +89,7 @@ class Run:
         while True:
             await asyncio.sleep(TICK)
             self.properties.tick()
+            self.standbys.tick()
             if self.loop.time() >= next_look:
                 next_look = self.loop.time() + LOOK_EVERY
                 self._look()
@@ -147,6 +150,8 @@ class Run:
                 self.cluster.cancel(job)
         await self.settle()
         await self.until(lambda: self.properties.not_free(self.cluster.nodes, self.managers_shown), FREE_BOUND, "f")
+        if self.cluster.keeps_standbys:
+            await self.until(self.standbys.unsettled, FREE_BOUND, "s")
         await self.until(self.cluster.blobs.left, BLOBS_BOUND, "h")
 
 
