@@ -1,6 +1,6 @@
 """Tests of the tests: bugs in leadership, leases, restarts, placement, fences, stopping and detection must be caught.
 
-The rules of the actors are in ``test_planted_bugs``.
+The rules of the actors are in ``test_planted_bugs``, those of standby processes in ``test_planted_standbys``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from emberkeep.slots.matching import PlaceRound, SlotRound, _Wish
 from emberkeep.slots.place_queue import PlaceQueue
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from tests.simulation import planted_worlds as worlds
-from tests.simulation import test_planted_bugs
+from tests.simulation import test_planted_bugs, test_planted_standbys
 from tests.simulation.plants import Method, Plant, Spoil, answering, check, returning
 from tests.support.fakes import MemoryJobStore
-from tests.support.simulator import properties
+from tests.support.simulator import properties, standby_properties
 
 
 def unfenced(_: Method) -> Method:
@@ -252,8 +252,9 @@ def test_without_a_planted_bug_a_world_is_sound(world: worlds.World) -> None:
 
 def test_every_rule_of_the_checker_has_a_planted_bug() -> None:
     """A rule counts only where the bug can break no other rule first."""
-    rules = set(re.findall(r"^\((\w)\) ", properties.__doc__ or "", re.MULTILINE))
-    assert len(rules) == 14
-    planted = [*PLANTS.values(), *test_planted_bugs.PLANTS.values()]
+    docs = f"{properties.__doc__}{standby_properties.__doc__}"
+    rules = set(re.findall(r"^\((\w)\) ", docs, re.MULTILINE))
+    assert len(rules) == 18
+    planted = [*PLANTS.values(), *test_planted_bugs.PLANTS.values(), *test_planted_standbys.PLANTS.values()]
     assert rules - {plant.rules[0] for plant in planted if len(plant.rules) == 1} == set()
     assert len(planted) >= 40

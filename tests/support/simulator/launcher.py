@@ -66,7 +66,9 @@ class SimLauncher:
         self._processes: dict[ProcessKey, Process] = {}  # that have begun, also if they have ended
         self._told: Callable[[ProcessExit], None] | None = None
         self._tries: dict[DriverKey, int] = {}
-        self._stopped: set[ProcessKey] = set()
+        self._starting: set[ProcessKey] = set()
+        self._stopped: set[ProcessKey] = set()  # that were asked to end
+        self._over: set[ProcessKey] = set()  # that were asked to end while they were started, and must not begin
         self._supervisor = SimSupervisor(room.machines, machine, agent, rng, room.slow_ends)
         self._supervisor.on_kill.append(self._killing)
         disk_rng = seeded_random(room.seed, f"{agent.name}#{agent.pid}/standbys' disk")
@@ -191,10 +193,10 @@ class SimLauncher:
         self._supervisor.programs[name] = program
         request = StartRequest(name, (name,), {}, Path("/"), Path("/stdout"), Path("/stderr"))
         keeps = any(self._room.standbys.sizes.values())
+        wanted = TakeOver(request, None, partial(self._exited, key))
+        self._starting.add(key)
         try:
-            started = await self._starts.start(
-                TakeOver(request, None, partial(self._exited, key)), profile if keeps else "it is simulated"
-            )
+            started = await self._starts.start(wanted, profile if keeps else "it is simulated")
         except BaseException as error:
             left = [each.name for each in self._room.machines.alive(self._machine) if each.claim == key]
             if left:
@@ -202,6 +204,8 @@ class SimLauncher:
             if isinstance(error, EmberkeepError) and key not in self._stopped:
                 history.violate("r", f"{program.shown} does not start: {error}")
             raise
+        finally:
+            self._starting.remove(key)
         what = "driver" if isinstance(key, DriverKey) else "executor"
         if started.start is ProcessStart.HOT:
             history.count(f"{what} started hot")
@@ -212,6 +216,8 @@ class SimLauncher:
     def _begun(self, key: ProcessKey, process: Process) -> None:
         if key in self._processes:
             self._room.machines.history.violate("bug", f"{self._agent.name} starts {process.name} twice")
+        if key in self._over:
+            self._room.machines.history.violate("r", f"{process.name} begins, and was asked to end before")
         self._processes[key] = process
 
     def _exited(self, key: ProcessKey, end: Exit) -> None:
@@ -225,7 +231,10 @@ class SimLauncher:
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._stopped.add(key)
+        is_starting = key in self._starting
         await self._starts.stop(process_name(key), grace)
+        if is_starting:
+            self._over.add(key)
 
     def decommission(self, key: ExecutorKey) -> None:
         """Let an executor hand over its blocks and end, or hang with probability HANGS."""

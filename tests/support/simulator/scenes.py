@@ -227,7 +227,7 @@ THEMES: dict[str, Theme] = {
     # Standby processes fail, and nothing else does: no job may notice it; only if named.
     "poisoned": Theme(
         0,
-        (Menace(2.0, 0.5, 12.0, _POISON), Menace(4.0, 1.0, 20.0, _POISON)),
+        (Menace(3.0, 0.5, 12.0, _POISON), Menace(8.0, 1.0, 20.0, _POISON)),
         task_managers=(1, 2, 3),
         jobs=(6, 8, 10, 12),
         work=6.0,

@@ -3,7 +3,8 @@
 (q) a standby process becomes at most one process of a job, the one that its record names, and only one of the task
 manager's own release;
 (r) a standby process that fails costs a cold start: the start of the job's process does not fail with it, nothing is
-left of it when the start is over, and where nothing but standby processes fails, no attempt and no executor is lost;
+left of it when the start is over, no process begins that was asked to end during its start, and where nothing but
+standby processes fails, no attempt is lost;
 (s) a task manager has no more standby processes than its pool keeps, but for a moment; it ends them before it ends in
 order, and the next one has a pool of its own; in the end the pool is complete, and nothing is left of others;
 (t) standby processes are started only in memory that the processes of jobs leave free, and give it back within a bound.

@@ -85,7 +85,8 @@ class SimSupervisor:
         self._require_free(new_name)
         taker = self._takers.setdefault(name, new_name)
         if taker != new_name:
-            self._machines.history.violate("q", f"{name} of {self._agent.name} is taken by {taker} and by {new_name}")
+            names = [self.programs[each].shown for each in (name, taker, new_name)]
+            self._machines.history.violate("q", f"{names[0]} is taken by {names[1]} and by {names[2]}")
         family = self._families.get(name)
         if family is None or not family.process.alive:
             raise Absent(f"the process {name} has ended")
