@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.base.errors import Absent, Conflict
+from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.slots.table.driver_places import DriverState
@@ -31,7 +31,7 @@ from emberkeep.slots.table.events import (
     Tick,
 )
 from emberkeep.slots.table.machine import SlotTable
-from emberkeep.slots.table.record import SlotRecord
+from emberkeep.slots.table.record import SlotRecord, record_table, restore_table
 from emberkeep.slots.table.slot import SlotState
 from emberkeep.slots.table.state import TableState
 from tests.property.slots.test_slot_table import LIMITS
@@ -179,6 +179,28 @@ def test_a_process_that_appears_after_its_slot_was_released_is_ended(table: Slot
 
 
 # --- beats and silence ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_accepted", [False, True], ids=["before the reply to its first offer", "accepted"])
+def test_no_beat_claims_a_recovered_slot_before_it_was_offered_again(is_accepted: bool) -> None:
+    """Otherwise it is never offered, and its JobMaster never learns of the new process of the task manager."""
+    earlier = SlotTable(TableState(LIMITS))
+    earlier.handle(reserve(), 0.0)
+    if is_accepted:
+        earlier.handle(OfferAnswered((SLOT,), (SLOT,)), 0.0)
+    table = SlotTable(restore_table(LIMITS, record_table(earlier.state), 0.0))
+    with pytest.raises(RetryLater):
+        table.handle(BEAT, 1.0)
+    table.handle(OfferAnswered((SLOT,), (SLOT,)), 1.0)
+    assert table.handle(BEAT, 1.0) == []
+    assert table.state.slots[SLOT].is_claimed
+
+
+def test_a_beat_claims_a_new_slot_if_the_reply_to_its_offer_is_late() -> None:
+    table = SlotTable(TableState(LIMITS))
+    table.handle(reserve(), 0.0)
+    table.handle(BEAT, 1.0)
+    assert table.state.slots[SLOT].is_claimed
 
 
 def test_a_slot_that_two_beats_in_a_row_do_not_name_is_released(table: SlotTable) -> None:

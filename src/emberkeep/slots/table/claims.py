@@ -19,7 +19,6 @@ from emberkeep.slots.table.slot_release import SlotRelease
 from emberkeep.slots.table.state import TableState
 
 BEATS_MISSED = 2  # a heartbeat sent before a slot was accepted may not name it, so only the second in a row counts
-_RECOVERED = (SlotState.ACTIVE, SlotState.STARTING, SlotState.RUNNING, SlotState.EXITED)  # where it awaits a claim
 
 
 class Claims:
@@ -51,7 +50,7 @@ class Claims:
         table = self._table
         table.fences.check(event.job_id, event.attempt)
         own = table.of_attempt(event.job_id, event.attempt)
-        if any(not slot.is_claimed and slot.state in _RECOVERED for slot in own):
+        if any(slot.is_recovered and not slot.is_claimed and slot.state is not SlotState.RELEASING for slot in own):
             raise RetryLater("this task manager was restarted and offers its slots again: answer that first")
         if own:
             table.heard[(event.job_id, event.attempt)] = now

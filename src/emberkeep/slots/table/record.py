@@ -147,4 +147,5 @@ def _slot(record: SlotRecord, index: int, claim_until: float) -> Slot:
         exit_code=record.exit_code,
         detail=record.detail,
         attempt_ends=record.attempt_ends,
+        is_recovered=True,
     )

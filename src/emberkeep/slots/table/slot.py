@@ -45,6 +45,7 @@ class Slot:
     why_cold: str = ""
     exit_code: int | None = None
     detail: str = ""
+    is_recovered: bool = False  # an earlier process of this task manager has recorded it
     missed_beats: int = 0  # successive heartbeats of the JobMaster that did not name this slot
     decommissioned: bool = False  # this instance has asked its executor to hand over what it keeps and end
     attempt_ends: bool = False  # the attempt or its application ends; the next one may need the state kept for the slot
