@@ -126,7 +126,7 @@ PLANTS = {
     "standbys stay after the permanent stop of their task manager": Plant(
         Standbys, "leave", answering(None), ("s",), stopped_for_good
     ),
-    "a standby that could not be warmed is not ended": Plant(Standbys, "_end", answering(None), ("s",), "standbys"),
+    "a task manager ends none of its standbys": Plant(Standbys, "_end", answering(None), ("s",), "standbys"),
     "the pool uses memory that jobs have": Plant(StandbyPool, "_refill", wherever_there_is_a_place, ("t",), "standbys"),
     "the pool gives no memory back": Plant(StandbyPool, "_give_back", returning(()), ("t",), filled),
 }

@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import JobId
+from emberkeep.daemons.taskmanager.standbys import LOOK_SECONDS
 from emberkeep.slots.standbys.machine import PRESSURE_SECONDS, StandbyState
 from emberkeep.taskmanager.ports import DriverKey, ProcessKey
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
@@ -25,6 +26,7 @@ from tests.support.simulator.standbys import SimStandby, Stage
 # A process that fails while it is taken has 5 s to answer, and a killed one may take up to 13 s to end.
 EXTRA_BOUND = 22.0
 MEMORY_BOUND = PRESSURE_SECONDS + 16.0
+SLACK = 0.5
 
 
 @dataclass
@@ -49,14 +51,18 @@ class StandbyProperties:
 
     def _started(self, standby: SimStandby) -> None:
         owner = standby.process.owner
-        used = self._memory(owner)
+        used = self._memory(owner, before=self.cluster.loop.time() - LOOK_SECONDS - SLACK)
         if used > self.cluster.plan.memory_mb:
             self._violate("t", f"{standby.process.name} starts: {used} of {self.cluster.plan.memory_mb} MiB are used")
 
-    def _memory(self, owner: str) -> int:
-        """Return the MiB of all drivers, executors and standby processes of a task manager."""
+    def _memory(self, owner: str, before: float = float("inf")) -> int:
+        """Return the MiB of all drivers, executors and standby processes of a task manager.
+
+        Those of jobs count if they have started before a time: the pool looks now and then.
+        """
         machines = self.cluster.machines
-        jobs = [each.key for each in (*machines.drivers(), *machines.executors()) if each.owner == owner]
+        processes = [each for each in (*machines.drivers(), *machines.executors()) if each.owner == owner]
+        jobs = [each.key for each in processes if each.started < before]
         # What is being taken has its memory from the slot or driver place of the job.
         waiting = self.cluster.room.standbys.waiting(owner)
         jobs += [each.process.claim for each in waiting if each.process.claim is not None]
@@ -83,8 +89,8 @@ class StandbyProperties:
 
     def _check_number(self, node: TaskManagerNode, life: tuple[str, int]) -> None:
         room, now = self.cluster.room.standbys, self.cluster.loop.time()
-        # One that stalls is a job's process for its task manager.
-        present = Counter(each.profile.kind for each in room.waiting(node.id) if each.stage < Stage.ANSWERED)
+        waiting = [each for each in room.waiting(node.id) if not _is_a_jobs(each, node)]
+        present = Counter(each.profile.kind for each in waiting)
         extra = [f"{count} standby {kind.value}s" for kind, count in present.items() if count > room.sizes[kind]]
         if not extra:
             self.extra_since.pop(life, None)
@@ -130,3 +136,13 @@ class StandbyProperties:
             if present[kind] < size and pool.memory_mb + largest <= self.cluster.plan.memory_mb:
                 found.append(f"{node.id} has {present[kind]} of {size} standby {kind.value}s")
         return found
+
+
+def _is_a_jobs(standby: SimStandby, node: TaskManagerNode) -> bool:
+    """True if a process that has not begun is a job's for its task manager.
+
+    It has confirmed that it was taken, or the task manager process that took it has ended and the next one has found
+    the job's name in its record.
+    """
+    is_found = standby.agent is not node.agent and standby.process.claim is not None
+    return standby.stage >= Stage.ANSWERED or is_found
