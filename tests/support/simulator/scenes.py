@@ -212,9 +212,9 @@ THEMES: dict[str, Theme] = {
         chaos=(60.0, 110.0),
         files=False,
     ),
-    # Standby processes that fail at each step, beside other faults; only if named.
+    # Standby processes that fail at each step, beside other faults.
     "standbys": Theme(
-        0,
+        5,
         (Menace(1.0, 0.5, 12.0, _STANDBYS), Menace(2.0, 4.0, 40.0, _STANDBYS)),
         task_managers=(1, 2, 2, 3),
         jobs=(2, 3, 4, 5),
