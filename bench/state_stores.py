@@ -19,7 +19,7 @@ from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from bench.throttled_state import Link, ThrottledState
 from emberkeep.adapters.state.copies import DiskCopies
-from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import CopyRecord, StatePath
 from emberkeep.local_state.ports import DurableState

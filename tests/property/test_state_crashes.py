@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.adapters.state.copies import DiskCopies
-from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.adapters.state.names import INCOMING
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import read_record, write_record

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from emberkeep.adapters.state.copies import DiskCopies
-from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.files.operations import SystemFiles
 from emberkeep.base.ids import AllocationId, JobId

@@ -134,7 +134,8 @@ def main() -> None:
     runtime.functions.close()
     died = runtime.jvm_died()
     pid = runtime.jvm_pid()
-    runtime.shutdown()
+    runtime.stop_spark()
+    runtime.end_jvm()
     executors.end_all()
     report = {
         **dataclasses.asdict(outcome),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.adapters.http.token_file import load_or_create_token
-from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
 from emberkeep.base.configuration.options import JOB_ENVIRONMENT
 from emberkeep.base.configuration.values import Configuration

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.state.directory import DirectoryState
-from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.adapters.state.directories.store import DirectoryState
+from emberkeep.adapters.state.directories.tree import FirstStart
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.files.acting_user import acting_as, acting_as_itself
 from emberkeep.base.processes.os_user import OsUser

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emberkeep.adapters.object_store.location import directory_at, without_obstore
-from emberkeep.adapters.state.directory import DirectoryState
-from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.adapters.state.directories.store import DirectoryState
+from emberkeep.adapters.state.directories.tree import FirstStart
 from emberkeep.local_state.ports import DurableState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emberkeep.adapters.shared_storage.checkpoint_place import require_checkpoint_place
-from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.adapters.state.directories.tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.errors import InvalidInput
 from emberkeep.daemons.records.driver_spec import DriverSpec

@@ -14,8 +14,8 @@ import structlog
 from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.state.closed_places import ReservedPlaces
-from emberkeep.adapters.state.directory import DirectoryState
-from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.adapters.state.directories.store import DirectoryState
+from emberkeep.adapters.state.directories.tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.state.spool import FileSpool

@@ -15,8 +15,8 @@ from aiohttp import ClientSession
 from emberkeep.adapters.shared_storage.checkpoint_place import require_checkpoint_place
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
-from emberkeep.adapters.state.directory import DirectoryState
-from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.adapters.state.directories.store import DirectoryState
+from emberkeep.adapters.state.directories.tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import ENCRYPTION, HA_CLUSTER_ID, HA_TYPE, LOCAL_RECOVERY

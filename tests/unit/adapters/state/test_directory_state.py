@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.adapters.state.names import INCOMING
 from emberkeep.base.errors import Absent, Fatal, Unavailable, UnknownOutcome
 from emberkeep.base.files.operations import SystemFiles

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from emberkeep.adapters.http.server import BoundPort, bind_port
 from emberkeep.adapters.state import journal as gateway_journal
-from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.adapters.webhdfs import port as gateway_port

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Fenced

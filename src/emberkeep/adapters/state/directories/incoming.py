@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.state.directory_tree import DirectoryTree
+from emberkeep.adapters.state.directories.tree import DirectoryTree
 from emberkeep.adapters.state.names import INCOMING
 from emberkeep.adapters.state.source import opened_source
 from emberkeep.base.errors import EmberkeepError

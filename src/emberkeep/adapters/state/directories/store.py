@@ -18,11 +18,11 @@ import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
-from emberkeep.adapters.state.directory_entries import entries_of, is_ours, status_of
-from emberkeep.adapters.state.directory_errors import NO_ENTRY, changing, refusal, unknown
-from emberkeep.adapters.state.directory_incoming import IncomingDirectory
-from emberkeep.adapters.state.directory_moves import Moves, Spot
-from emberkeep.adapters.state.directory_tree import DirectoryTree, FirstStart
+from emberkeep.adapters.state.directories.entries import entries_of, is_ours, status_of
+from emberkeep.adapters.state.directories.errors import NO_ENTRY, changing, refusal, unknown
+from emberkeep.adapters.state.directories.incoming import IncomingDirectory
+from emberkeep.adapters.state.directories.moves import Moves, Spot
+from emberkeep.adapters.state.directories.tree import DirectoryTree, FirstStart
 from emberkeep.adapters.state.names import INCOMING, is_side_file, is_temporary, parts_of, side_file
 from emberkeep.adapters.state.root import StateRoot
 from emberkeep.base.errors import Absent, Conflict, RetryLater

@@ -11,7 +11,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from emberkeep.adapters.state.directory_tree import MODE
+from emberkeep.adapters.state.directories.tree import MODE
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.operations import FileOps
 

@@ -1,0 +1,1 @@
+"""The durable store of state files in a directory that all nodes share."""
