@@ -54,7 +54,7 @@ async def blob_link(
     threads: BlobThreads,
     services: Services,
 ) -> AsyncIterator[BlobLink]:
-    """Open a cache. On leaving, delete all its BLOBs (BLOB-16), unless ``cache.leave`` was called.
+    """Open a cache. On exit, delete all its BLOBs (BLOB-16), unless ``cache.leave`` was called.
 
     ``threads`` make the transfers, and are closed on leaving.
 

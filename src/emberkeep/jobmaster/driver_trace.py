@@ -69,7 +69,7 @@ class DriverTrace:
         return any(noted)
 
     def add(self, told: TraceReport) -> None:
-        """Take over what the JobManager knows of this attempt, to repeat it to the next leader."""
+        """Add what the JobManager knows about this attempt, to repeat it to the next leader."""
         self._added = msgspec.structs.replace(told, milestones=self._added.milestones | told.milestones)
 
     def report(self, now: float) -> TraceReport:

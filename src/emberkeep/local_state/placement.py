@@ -102,7 +102,11 @@ def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Col
 
 
 class Patience:
-    """How long a query's start waits: ``near`` seconds in total, ``others`` seconds once only OTHERS are awaited."""
+    """How long the start of a query waits for executors.
+
+    It waits at most ``near`` seconds in all. Once only executors of the kind OTHERS are missing, it waits at most
+    ``others`` seconds more.
+    """
 
     def __init__(self, now: float, *, near: float, others: float) -> None:
         self._until = now + near

@@ -36,7 +36,7 @@ class JobManagerProcess:
 async def job_manager_process(
     system: System, configuration: Configuration, layout: StateLayout, services: Services, stop: asyncio.Event
 ) -> AsyncIterator[JobManagerProcess]:
-    """Start a JobManager and wait until it leads and has recovered its jobs. On leaving, close its port and stores.
+    """Start a JobManager and wait until it leads and has recovered its jobs. On exit, close its port and stores.
 
     Running jobs continue without the JobManager. After an orderly end, unused BLOBs are deleted (BLOB-16); a JobManager
     that has lost its leadership deletes nothing. Raises Fatal (port in use, storage not writable), Conflict (another

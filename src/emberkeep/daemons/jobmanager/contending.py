@@ -69,7 +69,7 @@ async def contending_job_manager(
 ) -> AsyncIterator[str]:
     """Serve the port, stand by and lead; yield the URL.
 
-    On leaving, release leadership, so that another JobManager can lead at once. Raises Fatal (port in use),
+    On exit, release leadership, so that another JobManager can lead at once. Raises Fatal (port in use),
     InvalidInput (settings).
     """
     bind = configuration[REST_BIND_ADDRESS]

@@ -164,7 +164,7 @@ class JobManagerSettings:
 async def audit_log(
     system: System, configuration: Configuration, layout: StateLayout, services: Services
 ) -> AsyncIterator[AuditLog]:
-    """Open this process's audit log. On leaving, write what is queued. Raises Fatal."""
+    """Open this process's audit log. On exit, write what is queued. Raises Fatal."""
     audit = AuditLog(
         AuditFiles(layout.audit, configuration[AUDIT_MAX_SIZE], configuration[AUDIT_FILES]), system.clock.now_ms
     )
@@ -178,7 +178,7 @@ async def audit_log(
 
 @contextlib.asynccontextmanager
 async def shipped_audit(settings: JobManagerSettings, services: Services) -> AsyncIterator[None]:
-    """Copy the audit log to the shared storage, if there is one. On leaving, copy the newest entries."""
+    """Copy the audit log to the shared storage, if there is one. On exit, copy the newest entries."""
     configuration, directory = settings.configuration, settings.layout.shipped_audit
     if directory is None or not configuration[AUDIT_SHIP]:
         yield
@@ -257,7 +257,7 @@ async def leadership(
     known: LeaderLocator | None = None,
     overtook: bool = False,
 ) -> AsyncIterator[Leadership]:
-    """Build the parts of a leader without starting them. On leaving, close its connections.
+    """Build the parts of a leader without starting them. On exit, close its connections.
 
     ``steps_aside``: see JobManagerService. ``known``: finds the leader, for replies to processes that ask; None without
     high availability. ``overtook``: see BlobServer. Raises Fatal (storage), InvalidInput (settings).

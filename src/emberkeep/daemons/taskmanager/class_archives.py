@@ -126,7 +126,7 @@ class ArchiveBuild:
 
 @contextlib.asynccontextmanager
 async def building_class_archive(build: ArchiveBuild, services: Services, delay: float) -> AsyncIterator[None]:
-    """Have the archive built in the background. On leaving, no process of the build is left."""
+    """Have the archive built in the background. On exit, no build process still runs."""
     task = asyncio.create_task(build.run(delay), name="class archive")
     services.watch(task)
     try:

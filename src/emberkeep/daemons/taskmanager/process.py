@@ -106,7 +106,7 @@ async def task_manager_process(
 
     After ``archive_delay`` seconds it has a class archive built, if none fits and the configuration permits that.
 
-    On leaving, drivers and executors continue to run and keep their slots for the next task manager process. If
+    On exit, drivers and executors continue to run and keep their slots for the next task manager process. If
     ``retiring`` is set by then, they end, and everything that the task manager has kept is deleted.
 
     Raises Fatal (no Java, no certificate, port in use, working directory not writable), InvalidInput, Conflict (its

@@ -125,7 +125,7 @@ class ResourceManager(Actor):
 
     @asked
     def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> StatusReply:
-        """Take a JobMaster's status about its slots and return the reply. ``status`` is None if it was out of date."""
+        """Take a JobMaster's report on its slots and return the reply. ``status`` is None if it was out of date."""
         if status is not None:
             # Executors that leave a blocked or evacuated place do not count: each is wanted elsewhere at once.
             staying = (

@@ -75,7 +75,7 @@ class DirectoryTree:
 
     @contextlib.contextmanager
     def made_two(self, parts: Sequence[str], others: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield what ``made`` yields for two directories, of which the root is looked for only once."""
+        """Yield what ``made`` yields for each of two directories, looking up their common root only once."""
         root = self._made_root()
         try:
             first = _walked(os.dup(root), parts, self._inner)

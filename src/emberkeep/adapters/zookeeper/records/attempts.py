@@ -24,7 +24,7 @@ from emberkeep.lifecycle.model import ProcedureRequest
 
 
 class AttemptNodes:
-    """Nodes of the jobs' attempts. Implements the methods of JobStore about attempts."""
+    """Nodes of the jobs' attempts. Implements the methods of JobStore that deal with attempts."""
 
     def __init__(self, nodes: StoreNodes, checkpoints: CheckpointNodes) -> None:
         self._nodes = nodes
