@@ -16,6 +16,7 @@ from emberkeep.slots.standbys.events import (
     StandbyProfile,
     StandbyTaken,
     StartStandby,
+    TakeEnded,
     Warmed,
 )
 from emberkeep.slots.standbys.machine import FIRST_PAUSE, LONGEST_PAUSE, PRESSURE_SECONDS, StandbyPool, StandbyState
@@ -217,9 +218,24 @@ def test_a_process_that_is_taken_ends_the_back_off() -> None:
     kept = pool(1, 0)
     handled(kept, FREE, StandbyEnded("driver-1", "killed"))
     assert handled(kept, FREE, now=FIRST_PAUSE) == [StartStandby("driver-2", DRIVER)]
-    handled(kept, Warmed("driver-2"), BUSY, StandbyTaken("driver-2"), FREE, now=FIRST_PAUSE)
-    handled(kept, StandbyEnded("driver-3", "killed"), now=FIRST_PAUSE)
+    handled(kept, Warmed("driver-2"), BUSY, StandbyTaken("driver-2"), TakeEnded(DRIVER, failed=False), now=FIRST_PAUSE)
+    handled(kept, FREE, StandbyEnded("driver-3", "killed"), now=FIRST_PAUSE)
     assert handled(kept, FREE, now=2 * FIRST_PAUSE) == [StartStandby("driver-4", DRIVER)]
+
+
+def test_a_process_that_fails_while_it_is_taken_counts_as_a_failure() -> None:
+    kept, now, pauses = pool(1, 0), 0.0, []
+    effects = handled(kept, FREE)
+    for _ in range(3):
+        (start,) = effects
+        assert isinstance(start, StartStandby)
+        handled(kept, Warmed(start.standby_id), BUSY, StandbyTaken(start.standby_id), now=now)
+        handled(kept, TakeEnded(DRIVER, failed=True), now=now)
+        failed_at = now
+        while not (effects := handled(kept, FREE, now=now)):
+            now += 1.0
+        pauses.append(now - failed_at)
+    assert pauses == [15.0, 30.0, 60.0]
 
 
 def test_a_profile_that_fails_keeps_no_other_waiting() -> None:

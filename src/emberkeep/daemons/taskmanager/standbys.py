@@ -30,6 +30,7 @@ from emberkeep.slots.standbys.events import (
     StandbyProfile,
     StandbyTaken,
     StartStandby,
+    TakeEnded,
     Warmed,
 )
 from emberkeep.slots.standbys.machine import StandbyPool
@@ -102,7 +103,9 @@ class Standbys:
         self._handle(StandbyTaken(kept.standby_id))
         self._handle(Asked(profile))
         assert kept.process is not None, "a process that is ready was made"  # noqa: S101
-        return await self.takes.turn(kept.name, kept.process, wanted)
+        taken = await self.takes.turn(kept.name, kept.process, wanted)
+        self._handle(TakeEnded(profile, failed=isinstance(taken, str)))
+        return taken
 
     def _fitting(self, profile: StandbyProfile, wanted: TakeOver) -> _Kept | str:
         """Return a process that can become the wanted one, or the reason why none can."""

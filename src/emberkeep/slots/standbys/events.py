@@ -47,6 +47,13 @@ class StandbyTaken(msgspec.Struct, frozen=True):
     standby_id: str
 
 
+class TakeEnded(msgspec.Struct, frozen=True):
+    """A process that a job has taken is the job's now. ``failed``: it is not, and was killed."""
+
+    profile: StandbyProfile
+    failed: bool
+
+
 class StandbyEnded(msgspec.Struct, frozen=True):
     """A standby process has ended, or could not be started. ``reason``: why, if the pool did not end it."""
 
@@ -78,5 +85,5 @@ class EndStandby(msgspec.Struct, frozen=True):
     reason: str
 
 
-StandbyEvent = Asked | Warmed | StandbyTaken | StandbyEnded | Look
+StandbyEvent = Asked | Warmed | StandbyTaken | TakeEnded | StandbyEnded | Look
 StandbyEffect = StartStandby | EndStandby

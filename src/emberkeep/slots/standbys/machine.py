@@ -24,6 +24,7 @@ from emberkeep.slots.standbys.events import (
     StandbyProfile,
     StandbyTaken,
     StartStandby,
+    TakeEnded,
     Warmed,
 )
 
@@ -119,6 +120,8 @@ class StandbyPool:
                 self._warmed(event.standby_id)
             case StandbyTaken():
                 self._taken(event.standby_id)
+            case TakeEnded():
+                self._take_ended(event, now)
             case StandbyEnded():
                 self._ended(event, now)
             case Look():
@@ -135,20 +138,29 @@ class StandbyPool:
         if standby is None or standby.state is not StandbyState.READY:
             raise IllegalTransition("standby pool", "absent" if standby is None else standby.state.value, "taken", ())
         del self._standbys[standby_id]
-        # Only this proves that such processes work: one that dies soon after its warm-up would be warmed again and
-        # again otherwise.
-        self._failures.pop(standby.profile, None)
+
+    def _take_ended(self, event: TakeEnded, now: float) -> None:
+        if event.failed:
+            self._failed(event.profile, now)
+        else:
+            # Only this proves that such processes work: one that fails soon after its warm-up would be warmed again
+            # and again otherwise.
+            self._failures.pop(event.profile, None)
 
     def _ended(self, event: StandbyEnded, now: float) -> None:
         standby = self._standbys.pop(event.standby_id, None)
         if standby is None or standby.state is StandbyState.ENDING:
             return
+        self._failed(standby.profile, now)
+
+    def _failed(self, failed_profile: StandbyProfile, now: float) -> None:
+        """Count a failure, and wait before the next process with this profile."""
         known = {profile for asked in self._asked.values() for profile in asked}
         self._failures = {profile: failed for profile, failed in self._failures.items() if profile in known}
-        earlier = self._failures.get(standby.profile)
+        earlier = self._failures.get(failed_profile)
         count = 1 if earlier is None else earlier.count + 1
         pause = min(FIRST_PAUSE * 2.0 ** min(count - 1, 30), LONGEST_PAUSE)
-        self._failures[standby.profile] = _Failures(count, now + pause)
+        self._failures[failed_profile] = _Failures(count, now + pause)
 
     def _give_back(self, now: float) -> Iterator[StandbyEffect]:
         """End processes, the least useful first, if they have used reserved memory for a while."""
