@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.clusters import emberkeep_cluster
+from bench.ready_standbys import ready_standbys
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.cluster_file import read_cluster
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient
-from tests.support.ready_standbys import ready_standbys
 
 NODES = ("127.0.0.2", "127.0.0.3")
 _WARM_SECONDS = 900.0
