@@ -24,6 +24,7 @@ from emberkeep.slots.standbys.events import (
     StandbyProfile,
     StandbyTaken,
     StartStandby,
+    TakeEnded,
     Warmed,
 )
 from emberkeep.slots.standbys.machine import (
@@ -85,8 +86,8 @@ class PoolLife(RuleBasedStateMachine):
             self.asked[profile.kind].append(profile)
         self.send(Asked(profile, fits))
 
-    @rule(profile=st.sampled_from(PROFILES))
-    def job_takes(self, profile: StandbyProfile) -> None:
+    @rule(profile=st.sampled_from(PROFILES), failed=st.booleans())
+    def job_takes(self, profile: StandbyProfile, failed: bool) -> None:
         standby_id = self.pool.ready(profile)
         ready = {name for name, each in self.processes.items() if each.state is READY and each.profile == profile}
         if standby_id is None:
@@ -95,9 +96,13 @@ class PoolLife(RuleBasedStateMachine):
             return
         assert standby_id in ready, "a job gets only what is ready and fits"
         del self.processes[standby_id]
-        self.failures.pop(profile, None)
         self.send(StandbyTaken(standby_id))
         self.refused(StandbyTaken(standby_id))
+        if failed:
+            self.count_failure(profile)
+        else:
+            self.failures.pop(profile, None)
+        self.send(TakeEnded(profile, failed=failed))
 
     @rule()
     def events_of_unknown_processes_come(self) -> None:
@@ -120,12 +125,15 @@ class PoolLife(RuleBasedStateMachine):
         standby_id = data.draw(st.sampled_from(sorted(self.processes)))
         process = self.processes.pop(standby_id)
         if process.state is not ENDING:
-            known = {profile for asked in self.asked.values() for profile in asked}
-            self.failures = {profile: failed for profile, failed in self.failures.items() if profile in known}
-            number, _ = self.failures.get(process.profile, (0, 0.0))
-            self.failures[process.profile] = number + 1, self.now
+            self.count_failure(process.profile)
         self.send(StandbyEnded(standby_id, "killed"))
         self.send(StandbyEnded(standby_id, "killed"))
+
+    def count_failure(self, failing: StandbyProfile) -> None:
+        known = {profile for asked in self.asked.values() for profile in asked}
+        self.failures = {profile: failed for profile, failed in self.failures.items() if profile in known}
+        number, _ = self.failures.get(failing, (0, 0.0))
+        self.failures[failing] = number + 1, self.now
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
@@ -335,7 +343,7 @@ def forgets_that_it_ends(original: Original) -> Original:
 PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
     "processes start while jobs start theirs": ("_refill", lambda original: during(original, _is_busy=False)),
     "processes start in reserved memory": ("_refill", lambda original: during(original, _free_mb=10**6)),
-    "more processes than the size": ("_refill", lambda original: during(original, _sizes=dict.fromkeys(SIZES, 3))),
+    "more processes than the size": ("_refill", lambda original: during(original, sizes=dict.fromkeys(SIZES, 3))),
     "failures cause no pause": ("_refill", lambda original: during(original, _failures={})),
     "pauses do not grow": ("_ended", no_back_off),
     "a profile that fails keeps all others waiting": ("_refill", one_failure_stops_all),
