@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -168,18 +169,24 @@ class DriverRuntime:
         return None if jvm is None else jvm.died()
 
     def stop_spark(self, seconds: float = _STOP_SECONDS) -> bool:
-        """Stop the SparkContext if the script left it running. Return False if it still runs after ``seconds``."""
+        """Stop the SparkContext if the script left it running.
+
+        Return False if that failed, or has not ended after ``seconds``: the application may still run.
+        """
         context, jvm = self._contexts.context, self._contexts.jvm
         if context is None or jvm is None or jvm.died() is not None:
             return True
+        stopped = threading.Event()
 
         def stop() -> None:
-            call("stopping the SparkContext", context.stop)
+            with contextlib.suppress(SparkUnavailable):
+                call("stopping the SparkContext", context.stop)
+                stopped.set()
 
-        stopper = threading.Thread(target=_ignoring_unavailable, args=(stop,), name="emberkeep-stop", daemon=True)
+        stopper = threading.Thread(target=stop, name="emberkeep-stop", daemon=True)
         stopper.start()
         stopper.join(seconds)
-        return not stopper.is_alive()
+        return stopped.is_set()
 
     def end_jvm(self) -> None:
         """End the JVM. Kill it if it has not ended within 10 s."""
@@ -192,13 +199,6 @@ class DriverRuntime:
         if context is None:
             raise SparkUnavailable("no SparkContext runs in this driver")
         return context
-
-
-def _ignoring_unavailable(action: Any) -> None:
-    try:
-        action()
-    except SparkUnavailable:
-        return  # the JVM is gone: there is nothing left to stop
 
 
 def install(
