@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
@@ -49,23 +50,13 @@ def copy_on_disk(source: str, target: str) -> SavepointFile:
     OSError if ``source`` cannot be opened, Fatal if reading or writing fails later.
     """
     digest, size = hashlib.sha256(), 0
-    reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with _errors_of(target):
-            writing = _create(target)
-        try:
-            while data := _read(reading, source):
-                digest.update(data)
-                size += len(data)
-                with _errors_of(target):
-                    _write(writing, data)
-            if size >= _LARGE:
-                with _errors_of(target):
-                    os.fsync(writing)
-        finally:
-            os.close(writing)
-    finally:
-        os.close(reading)
+    with Path(source).open("rb", buffering=0) as reading, _errors_of(target), _created(target) as writing:
+        while data := _read(reading, source):
+            digest.update(data)
+            size += len(data)
+            _write(writing.fileno(), data)
+        if size >= _LARGE:
+            os.fsync(writing.fileno())
     return SavepointFile(path=target, size=size, sha256=digest.hexdigest())
 
 
@@ -124,18 +115,17 @@ def _errors_of(path: str) -> Iterator[None]:
         raise Fatal(f"{path}: {error.strerror or error}", hint="check the file system: space, permissions") from error
 
 
-def _create(path: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+def _created(path: str) -> FileIO:
     try:
-        return os.open(path, flags, 0o666)
+        return Path(path).open("wb", buffering=0)
     except FileNotFoundError:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, flags, 0o666)
+        return Path(path).open("wb", buffering=0)
 
 
-def _read(file: int, path: str) -> bytes:
+def _read(file: FileIO, path: str) -> bytes:
     with _errors_of(path):
-        return os.read(file, _BUFFER)
+        return file.read(_BUFFER)
 
 
 def _write(file: int, data: bytes) -> None:

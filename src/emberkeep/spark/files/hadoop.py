@@ -7,7 +7,6 @@ Spark's own. On other file systems, a file counts as durable once it is closed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -149,19 +148,22 @@ class HadoopFiles:
         aside = f"{location}.tmp"
         with _translated(location):
             path, system = self._reach(aside)
+            is_local = self._is_local(system)
             self._make(system, path.getParent())
             stream = system.create(path, True)
             try:
                 stream.write(data)
-                self._sync(system, stream)
+                if is_local:
+                    stream.hsync()
             finally:
                 stream.close()
             target = self._path(location)
-            if not self._is_local(system):
+            if not is_local:
                 system.delete(target, False)
             if not system.rename(path, target):
                 raise Fatal(f"cannot rename {aside} to {location}", hint="check the permissions there")
-            self._sync_directories(system, [path.getParent()])
+            if is_local:
+                sync_each([str(system.makeQualified(path.getParent()).toUri().getPath())])
         return described(location, data)
 
     def copy(self, source: str, target: str) -> SavepointFile:
@@ -263,20 +265,6 @@ class HadoopFiles:
     @staticmethod
     def _is_local(system: Any) -> bool:
         return str(system.getUri().getScheme()) == "file"
-
-    def _sync(self, system: Any, stream: Any) -> None:
-        if self._is_local(system):
-            stream.hsync()
-
-    def _sync_directories(self, system: Any, paths: Iterable[Any]) -> None:
-        if not self._is_local(system):
-            return
-        for path in paths:
-            descriptor = os.open(str(system.makeQualified(path).toUri().getPath()), os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 @contextmanager
