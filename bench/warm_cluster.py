@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bench.clusters import emberkeep_cluster
-from bench.ready_standbys import ready_standbys
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.cluster_file import read_cluster
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient
+
+T = TypeVar("T")
 
 NODES = ("127.0.0.2", "127.0.0.3")
 _WARM_SECONDS = 900.0
@@ -32,7 +34,7 @@ class BenchCluster:
     def wait_until_warm(self) -> None:
         """Return once each node has all its standby processes. Raises SystemExit."""
         deadline = time.monotonic() + _WARM_SECONDS
-        while len(ready_standbys(self.state)) < 2 * self.standbys * len(NODES):
+        while self._ask(_count_ready) < 2 * self.standbys * len(NODES):
             if time.monotonic() > deadline:
                 raise SystemExit(f"standby processes were not warm after {_WARM_SECONDS:g} s")
             time.sleep(0.5)
@@ -40,15 +42,26 @@ class BenchCluster:
     def driver_pid(self, job: str) -> int | None:
         """Return the pid of a job's driver; None while it has none."""
 
-        async def ask() -> int | None:
+        async def pid(client: RestClient) -> int | None:
+            driver = (await client.job(JobId(job))).emberkeep.driver
+            return None if driver is None else driver.pid
+
+        return self._ask(pid)
+
+    def _ask(self, question: Callable[[RestClient], Awaitable[T]]) -> T:
+        async def ask() -> T:
             record = read_cluster(self.state / "cluster.json")
             if record is None:
                 raise SystemExit("no cluster runs")
             async with RestClient(local_endpoint(record, self.state), patience=_PATIENCE) as client:
-                driver = (await client.job(JobId(job))).emberkeep.driver
-                return None if driver is None else driver.pid
+                return await question(client)
 
         return asyncio.run(ask())
+
+
+async def _count_ready(client: RestClient) -> int:
+    reports = [manager.emberkeep.standbys for manager in await client.task_managers()]
+    return sum(ready.drivers + ready.executors for ready in reports if ready is not None)
 
 
 @contextmanager
