@@ -17,6 +17,7 @@ from typing import Protocol
 
 import structlog
 
+from emberkeep.adapters.blocking.threads import ended
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit
 from emberkeep.base.errors import EmberkeepError, Fatal
@@ -136,15 +137,8 @@ class StandbyTakes:
         If this is cancelled, it raises CancelledError only then.
         """
         task = asyncio.create_task(self._kill(name, current), name=f"discard {name}")
-        is_cancelled = False
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError:
-                is_cancelled = True
+        await ended(task)
         task.result()
-        if is_cancelled:
-            raise asyncio.CancelledError
 
     async def _kill(self, name: str, current: str) -> None:
         await self._supervisor.stop(current, 0.0)
