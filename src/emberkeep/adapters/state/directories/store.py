@@ -133,7 +133,9 @@ class DirectoryState:
             try:
                 self._check_free(target, found, overwrite=overwrite)
                 self._drop_side_file(target)
-                self._move_file(Spot(incoming, temporary, name), target, overwrite=overwrite)
+                received = Spot(incoming, temporary, name)
+                with self._moving(received, target):
+                    self._moves.file(received, target, overwrite=overwrite)
             except BaseException:
                 self._incoming.discard(incoming, temporary)
                 raise
@@ -151,12 +153,14 @@ class DirectoryState:
             found = self._stat(old)
             with self._second_spot(old, target) as new:
                 if froms != to and stat.S_ISDIR(found.st_mode):
-                    self._move_directory(old, new, overwrite=overwrite)
+                    with self._moving(old, new):
+                        self._moves.directory(old, new, overwrite=overwrite)
                 elif froms != to:
                     self._check_free(new, found, overwrite=overwrite)
                     for spot in (old, new):
                         self._drop_side_file(spot)
-                    self._move_file(old, new, overwrite=overwrite)
+                    with self._moving(old, new):
+                        self._moves.file(old, new, overwrite=overwrite)
                 elif not overwrite:
                     raise self._root.exists(target)
                 self._sync(new)
@@ -164,25 +168,18 @@ class DirectoryState:
                     self._sync(old)
         return status_of(target, found)
 
-    def _move_file(self, old: Spot, new: Spot, *, overwrite: bool) -> None:
+    @contextlib.contextmanager
+    def _moving(self, old: Spot, new: Spot) -> Iterator[None]:
+        """Translate the errors of a move."""
         try:
             with changing(self._root.at(new.name)):
-                self._moves.file(old, new, overwrite=overwrite)
+                yield
         except FileNotFoundError:
             raise self._root.absent(old.name) from None
         except FileExistsError:
             raise self._root.exists(new.name) from None
-        except IsADirectoryError:
+        except IsADirectoryError:  # a file must not replace a directory
             raise self._root.is_a_directory(new.name) from None
-
-    def _move_directory(self, old: Spot, new: Spot, *, overwrite: bool) -> None:
-        try:
-            with changing(self._root.at(new.name)):
-                self._moves.directory(old, new, overwrite=overwrite)
-        except FileNotFoundError:
-            raise self._root.absent(old.name) from None
-        except FileExistsError:
-            raise self._root.exists(new.name) from None
 
     def _check_free(self, spot: Spot, moved: os.stat_result, *, overwrite: bool) -> None:
         """Raise IsADirectory or Exists if the file ``moved`` must not get this name. It may have the name already."""
