@@ -26,13 +26,14 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import BlockedNode
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
-from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, TaskManagerView
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import REQUESTS
 from emberkeep.rest.metrics.blobs import BlobMetrics
 from emberkeep.rest.metrics.connections import ConnectionMetrics
 from emberkeep.rest.metrics.recoveries import RecoveryMetrics
 from emberkeep.rest.metrics.state_gateway import StateGatewayMetrics
+from emberkeep.rest.metrics.task_managers import TaskManagerMetrics
 from emberkeep.rest.ports import PortConnections, Storage
 
 RPC_PREFIX = "/rpc/v1/"
@@ -71,17 +72,7 @@ class Metrics:
             counter("emberkeep_job_restarts_total", "Drivers restarted since this JobManager became the leader.")
         )
         self._recoveries = RecoveryMetrics(registry)
-        self._task_managers = gauge("emberkeep_task_managers", "Registered task managers.")
-        self._away = gauge("emberkeep_task_managers_away", "Task managers without contact whose jobs continue.")
-        self._adopted = gauge(
-            "emberkeep_adopted_processes",
-            "Drivers and executors that task managers have taken over from their previous instances.",
-        )
-        self._slots = gauge("emberkeep_slots", "Slots of all task managers.")
-        self._slots_free = gauge("emberkeep_slots_free", "Slots that are not allocated.")
-        self._places = gauge("emberkeep_driver_places", "Driver places of all task managers.")
-        self._places_free = gauge("emberkeep_driver_places_free", "Driver places that are free.")
-        self._standbys = gauge("emberkeep_standbys_ready", "Standby processes that a job can take now.", ["kind"])
+        self._task_managers = TaskManagerMetrics(registry)
         # FLIP-224 calls it numBlockedNodes.
         self._blocked = gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.")
         self._storage_unowned = gauge(
@@ -124,7 +115,7 @@ class Metrics:
         """Return the text that Prometheus reads, with the current state of the gateways."""
         self._show_jobs(await gateway.jobs(), gateway.started_ms())
         task_managers = await gateway.task_managers()
-        self._show_task_managers(task_managers)
+        self._task_managers.observe(task_managers)
         self._blobs.show(blobs.statistics(), task_managers)
         try:
             self._blocked.set(sum(isinstance(entry, BlockedNode) for entry in (await gateway.blocklist()).entries))
@@ -150,18 +141,6 @@ class Metrics:
         self._executors.set(sum(executor.registered for report in reports for executor in report.executors))
         self._restarts.observe(jobs, started_ms)
         self._recoveries.observe(jobs, started_ms)
-
-    def _show_task_managers(self, views: Sequence[TaskManagerView]) -> None:
-        self._task_managers.set(len(views))
-        self._away.set(sum(view.away for view in views))
-        self._adopted.set(sum(view.report.adopted for view in views))
-        self._slots.set(sum(view.info.slots for view in views))
-        self._slots_free.set(sum(view.free_slots for view in views))
-        self._places.set(sum(view.info.driver_places for view in views))
-        self._places_free.set(sum(view.free_driver_places for view in views))
-        standbys = [view.report.standbys for view in views if view.report.standbys is not None]
-        self._standbys.labels("driver").set(sum(ready.drivers for ready in standbys))
-        self._standbys.labels("executor").set(sum(ready.executors for ready in standbys))
 
     def observe_request(self, request: web.Request, status: int, seconds: float) -> None:
         """Record a request's time by route template, or by message for an RPC: ids must not become label values."""
