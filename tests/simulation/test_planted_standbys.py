@@ -60,7 +60,7 @@ def without_an_answer(_: Method) -> Method:
         order = standby_order(request)
         try:
             await self._link.order(order)
-            self._link.begin()
+            self._link.confirm()
         except OSError as error:
             raise StandbyFailed(str(error)) from error
 
@@ -74,7 +74,7 @@ def without_a_bound(_: Method) -> Method:
             await self._link.order(standby_order(request))
             if await self._link.receive() is None:
                 raise StandbyFailed("it has ended")
-            self._link.begin()
+            self._link.confirm()
         except OSError as error:
             raise StandbyFailed(str(error)) from error
 

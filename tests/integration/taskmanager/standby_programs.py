@@ -13,7 +13,7 @@ from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 PROGRAM = """
 import os, signal, socket, subprocess, sys, time
 from emberkeep import __version__
-from emberkeep.daemons.records.standby_messages import Begin, Ready, Take, Taken, encode, receive
+from emberkeep.daemons.records.standby_messages import Confirm, Ready, Take, Taken, encode, receive
 
 how = sys.argv[1]
 channel = socket.socket(fileno=os.dup(0))
@@ -35,7 +35,7 @@ if how == "speaks nonsense":
     channel.sendall(b"nonsense\\n")
 else:
     channel.sendall(encode(Taken()))
-if isinstance(receive(channel), Begin):
+if isinstance(receive(channel), Confirm):
     print("began in", os.getcwd(), "with", *order.arguments, order.environ.get("JOB"), flush=True)
     if how == "ends at once":
         sys.exit(3)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from emberkeep import __version__
 from emberkeep.base.errors import Fatal
-from emberkeep.daemons.records.standby_messages import Begin, Ready, StandbyMessage, Take, Taken
+from emberkeep.daemons.records.standby_messages import Confirm, Ready, StandbyMessage, Take, Taken
 from emberkeep.daemons.taskmanager.standby_takes import TakeOver
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from tests.support.simulator.machines import Machine, Machines, Process
@@ -73,8 +73,8 @@ class SimLink:
     async def order(self, order: Take) -> None:
         self._send(order)
 
-    def begin(self) -> None:
-        self._send(Begin())
+    def confirm(self) -> None:
+        self._send(Confirm())
 
     def _send(self, message: StandbyMessage) -> None:
         if self.process is None or not self.process.alive or self._is_closed:
@@ -150,7 +150,7 @@ class SimStandby:
         self.link.say("nonsense" if self.fate == "speaks nonsense" else Taken())
         if self.fate == STALLS:
             await self._stall()
-        if isinstance(await self.link.heard(), Begin):
+        if isinstance(await self.link.heard(), Confirm):
             self._become(self.programs[order.arguments[0]])
         else:
             machines.exit(self.process, 0)

@@ -24,7 +24,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.processes.background import end_with_parent, outlive_parent
 from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.daemons.driver.attempt import run_attempt
-from emberkeep.daemons.records.standby_messages import Begin, Ready, Take, Taken, encode, receive
+from emberkeep.daemons.records.standby_messages import Confirm, Ready, Take, Taken, encode, receive
 from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.model import DriverSettings
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         _become(order)
         raise_to_normal(pid for pid in (os.getpid(), jvm.pid) if pid is not None)
         channel.sendall(encode(Taken()))
-        if not isinstance(receive(channel), Begin):
+        if not isinstance(receive(channel), Confirm):
             return EXIT_NOT_TAKEN  # the task manager has ended, or starts a cold driver
     return run_attempt(list(order.arguments), jvm)
 

@@ -32,14 +32,17 @@ class Take(Compatible, frozen=True, kw_only=True, tag=True):
 
 
 class Taken(Compatible, frozen=True, kw_only=True, tag=True):
-    """The standby process has become the job's process, and waits for ``Begin``."""
+    """The standby process has become the job's process, and waits for ``Confirm``."""
 
 
-class Begin(Compatible, frozen=True, kw_only=True, tag=True):
-    """The job's process begins: its task manager starts no other in its place, as it does after a late ``Taken``."""
+class Confirm(Compatible, frozen=True, kw_only=True, tag=True):
+    """The job's process may begin, because its task manager starts no other one in its place.
+
+    After a ``Taken`` that comes late, the task manager kills the process instead, and starts a cold one.
+    """
 
 
-StandbyMessage = Ready | Take | Taken | Begin
+StandbyMessage = Ready | Take | Taken | Confirm
 
 
 def encode(message: StandbyMessage) -> bytes:

@@ -18,7 +18,7 @@ from emberkeep.adapters.processes.table import MARKER_VARIABLE, variable_of
 from emberkeep.base.errors import Fatal
 from emberkeep.base.processes.priority import can_be_raised, lower, raise_to_normal
 from emberkeep.daemons.records.standby_messages import (
-    Begin,
+    Confirm,
     Ready,
     StandbyMessage,
     Take,
@@ -135,8 +135,8 @@ class DriverLink(Protocol):
     async def order(self, order: Take) -> None:
         """Send an order that the process reads soon. Raises OSError."""
 
-    def begin(self) -> None:
-        """Send ``Begin`` without waiting. Raises OSError."""
+    def confirm(self) -> None:
+        """Send ``Confirm`` without waiting. Raises OSError."""
 
     def close(self) -> None:
         """Close this end, and the other one if the process has not got it. Idempotent."""
@@ -176,8 +176,8 @@ class SocketLink:
         await asyncio.to_thread(raise_to_normal, [self._pid])
         await asyncio.get_running_loop().sock_sendall(self._ours, encode(order))
 
-    def begin(self) -> None:
-        self._ours.send(encode(Begin()))
+    def confirm(self) -> None:
+        self._ours.send(encode(Confirm()))
 
     def close(self) -> None:
         self._ours.close()
@@ -223,7 +223,7 @@ class StandbyDriver:
                 message = await self._link.receive()
             if not isinstance(message, Taken):
                 raise StandbyFailed("the standby driver has ended while it was taken")
-            self._link.begin()  # without waiting: nothing can fail after this, and no cold driver starts
+            self._link.confirm()  # without waiting: nothing can fail after this, and no cold driver starts
         except (TimeoutError, OSError) as error:
             raise StandbyFailed(f"the standby driver does not answer: {str(error) or 'timed out'}") from error
 

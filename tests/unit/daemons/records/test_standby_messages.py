@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from emberkeep.base.errors import Fatal
 from emberkeep.daemons.records import standby_messages
 from emberkeep.daemons.records.standby_messages import (
-    Begin,
+    Confirm,
     Ready,
     StandbyMessage,
     Take,
@@ -26,7 +26,7 @@ from emberkeep.daemons.records.standby_messages import (
 from tests.campaign import examples
 
 TAKE = Take(environ={"A": "1", "LINES": "one\ntwo", "EMPTY": "", "Ä": "ü"}, directory="/w", arguments=("spec", "x y"))
-MESSAGES: list[StandbyMessage] = [Ready(release="0.2.0"), TAKE, Taken(), Begin()]
+MESSAGES: list[StandbyMessage] = [Ready(release="0.2.0"), TAKE, Taken(), Confirm()]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
