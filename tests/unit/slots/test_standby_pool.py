@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
 from emberkeep.base.errors import IllegalTransition
@@ -200,18 +202,24 @@ def test_nothing_starts_during_a_shortage() -> None:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_pause_doubles_up_to_its_longest_even_if_each_process_becomes_ready() -> None:
-    kept, now, pauses = pool(1, 0), 0.0, []
+def pauses(failure: Callable[[str], Iterable[StandbyEvent]], times: int) -> list[float]:
+    """Let one process after the other become ready and fail. Return the pauses before their successors start."""
+    kept, now, found = pool(1, 0), 0.0, []
     effects = handled(kept, FREE)
-    for _ in range(8):
+    for _ in range(times):
         (start,) = effects
         assert isinstance(start, StartStandby)
-        handled(kept, Warmed(start.standby_id), StandbyEnded(start.standby_id, "killed"), now=now)
+        handled(kept, Warmed(start.standby_id), *failure(start.standby_id), now=now)
         failed_at = now
         while not (effects := handled(kept, FREE, now=now)):
             now += 1.0
-        pauses.append(now - failed_at)
-    assert pauses == [15.0, 30.0, 60.0, 120.0, 240.0, 480.0, LONGEST_PAUSE, LONGEST_PAUSE]
+        found.append(now - failed_at)
+    return found
+
+
+def test_the_pause_doubles_up_to_its_longest_even_if_each_process_becomes_ready() -> None:
+    found = pauses(lambda standby: [StandbyEnded(standby, "killed")], 8)
+    assert found == [15.0, 30.0, 60.0, 120.0, 240.0, 480.0, LONGEST_PAUSE, LONGEST_PAUSE]
 
 
 def test_a_process_that_is_taken_ends_the_back_off() -> None:
@@ -224,18 +232,8 @@ def test_a_process_that_is_taken_ends_the_back_off() -> None:
 
 
 def test_a_process_that_fails_while_it_is_taken_counts_as_a_failure() -> None:
-    kept, now, pauses = pool(1, 0), 0.0, []
-    effects = handled(kept, FREE)
-    for _ in range(3):
-        (start,) = effects
-        assert isinstance(start, StartStandby)
-        handled(kept, Warmed(start.standby_id), BUSY, StandbyTaken(start.standby_id), now=now)
-        handled(kept, TakeEnded(DRIVER, failed=True), now=now)
-        failed_at = now
-        while not (effects := handled(kept, FREE, now=now)):
-            now += 1.0
-        pauses.append(now - failed_at)
-    assert pauses == [15.0, 30.0, 60.0]
+    found = pauses(lambda standby: [BUSY, StandbyTaken(standby), TakeEnded(DRIVER, failed=True)], 3)
+    assert found == [15.0, 30.0, 60.0]
 
 
 def test_a_profile_that_fails_keeps_no_other_waiting() -> None:
