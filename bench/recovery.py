@@ -20,6 +20,7 @@ from bench.warm_cluster import BenchCluster, bench_cluster
 _FIRST_RESULT = str(JOBS / "first_result.py")
 _RECOVERING = str(JOBS / "recovering.py")
 _KEYS = 100_000  # 10 MB of state
+_KEYS_PER_COMMIT = 20_000  # as the job has it
 _PEER = "local-cluster[2,1,1024]"
 _COMMIT_SECONDS = 300.0
 _WAYS = (("hot", 1), ("cold", 0))
@@ -68,6 +69,7 @@ def _each(plan: Plan, cluster: BenchCluster, measure: Callable[[], float]) -> tu
     for _ in range(plan.repetitions):
         cluster.wait_until_warm()
         samples.append(measure())
+        say(f"  {samples[-1]:.2f} s")
     return tuple(samples)
 
 
@@ -86,8 +88,9 @@ def _first_commit(cluster: BenchCluster, directory: Path, environment: dict[str,
 
 
 def _kills(plan: Plan, cluster: BenchCluster, directory: Path, environment: dict[str, str]) -> tuple[float, ...]:
+    cluster.wait_until_warm()
     job, checkpoint = _submit(cluster, directory, environment)
-    _next_commit(checkpoint, time.time())
+    _wait_for_state(checkpoint)
     samples = []
     for _ in plan.turns("recovery"):
         cluster.wait_until_warm()
@@ -98,6 +101,7 @@ def _kills(plan: Plan, cluster: BenchCluster, directory: Path, environment: dict
         killed = time.time()
         os.killpg(pid, signal.SIGKILL)
         samples.append(_next_commit(checkpoint, killed) - killed)
+        say(f"  {samples[-1]:.2f} s")
     _cancel(cluster, job, directory, environment)
     return tuple(samples)
 
@@ -111,6 +115,12 @@ def _submit(cluster: BenchCluster, directory: Path, environment: dict[str, str])
 
 def _cancel(cluster: BenchCluster, job: str, directory: Path, environment: dict[str, str]) -> None:
     execute((EMBERKEEP, "cancel", *cluster.words, job), directory, environment)
+
+
+def _wait_for_state(checkpoint: Path) -> None:
+    """Return once each key has a state."""
+    for _ in range(_KEYS // _KEYS_PER_COMMIT):
+        _next_commit(checkpoint, time.time())
 
 
 def _next_commit(checkpoint: Path, since: float) -> float:
