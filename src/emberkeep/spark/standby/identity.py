@@ -32,8 +32,8 @@ class Identity:
         # One map is behind System.getenv() and what processes inherit that Java starts.
         self._variables = reflection.get("java.util.Collections$UnmodifiableMap", "m", view)
         self._present = {str(name): str(self._variables.get(name)) for name in list(self._variables.keySet())}
-        self._native.set_variable("EMBERKEEP_STANDBY", "1")
-        self._native.unset_variable("EMBERKEEP_STANDBY")
+        self._native.set_variables({"EMBERKEEP_STANDBY": "1"})
+        self._native.unset_variables(["EMBERKEEP_STANDBY"])
         self._native.change_directory(str(self._system.getProperty("user.dir")))
 
     def hold_standard_input(self) -> None:
@@ -42,13 +42,14 @@ class Identity:
 
     def set_environment(self, wanted: Mapping[str, str]) -> None:
         """Make ``wanted`` the environment: for Java, for native code, and for processes that the JVM starts."""
-        for name in self._present.keys() - wanted.keys():
+        unwanted = self._present.keys() - wanted.keys()
+        changed = {name: value for name, value in wanted.items() if self._present.get(name) != value}
+        for name in unwanted:
             self._variables.remove(name)
-            self._native.unset_variable(name)
-        for name, value in wanted.items():
-            if self._present.get(name) != value:
-                self._variables.put(name, value)
-                self._native.set_variable(name, value)
+        for name, value in changed.items():
+            self._variables.put(name, value)
+        self._native.unset_variables(unwanted)
+        self._native.set_variables(changed)
 
     def set_directory(self, directory: Path) -> None:
         """Make ``directory`` the working directory: of the process, and where Java resolves relative paths."""

@@ -6,6 +6,7 @@ Java 17 has such calls in an incubator module. Later versions changed the interf
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
@@ -16,6 +17,7 @@ _JAVA = 17
 _FOREIGN = "jdk.incubator.foreign"
 NATIVE_OPTIONS = (f"--add-modules={_FOREIGN}",)
 """JVM options that native calls need."""
+_SEPARATOR = "\0"  # no path and no variable contains it
 
 
 def require_native_calls(java: JavaRuntime) -> None:
@@ -28,49 +30,72 @@ def require_native_calls(java: JavaRuntime) -> None:
 
 
 class NativeCalls:
-    """Calls functions of the C library in a JVM that was started with NATIVE_OPTIONS. Raises SparkInternalsMissing."""
+    """Calls functions of the C library in a JVM that was started with NATIVE_OPTIONS. Raises SparkInternalsMissing.
+
+    The constructor makes a Java object of each function, so that a call takes a few round trips to the JVM, also for
+    many texts at once.
+    """
 
     def __init__(self, reflection: Reflection) -> None:
         self._reflection = reflection
         self._linker = self._call("CLinker", "getInstance", ())
-        self._scope = self._call("ResourceScope", "globalScope", ())
-        self._functions: dict[str, Any] = {}
+        self._to_address = self._make_to_address()
+        self._separator = reflection.jvm.java.util.regex.Pattern.compile(_SEPARATOR)
+        self._functions = {
+            "chdir": self._function("chdir"),
+            "putenv": self._function("putenv"),
+            "unsetenv": self._function("unsetenv"),
+            "open": self._function("open", os.O_WRONLY | os.O_CLOEXEC),
+        }
 
     def change_directory(self, path: str) -> None:
         """Make ``path`` the working directory of the JVM's process."""
-        self._invoke("chdir", path)
+        self._succeed("chdir", [path], "check the job's working directory")
 
-    def set_variable(self, name: str, value: str) -> None:
-        """Set an environment variable of the JVM's process, as native code and child processes see it."""
-        self._invoke("setenv", name, value, 1)
+    def set_variables(self, values: Mapping[str, str]) -> None:
+        """Set environment variables of the JVM's process, as native code and child processes see them."""
+        self._succeed("putenv", [f"{name}={value}" for name, value in values.items()], "check the job's variables")
 
-    def unset_variable(self, name: str) -> None:
-        """Unset an environment variable of the JVM's process, as native code and child processes see it."""
-        self._invoke("unsetenv", name)
+    def unset_variables(self, names: Iterable[str]) -> None:
+        """Unset environment variables of the JVM's process, as native code and child processes see them."""
+        self._succeed("unsetenv", list(names), "check the job's variables")
 
     def open_for_writing(self, path: str) -> None:
         """Open a file, and keep it open until the process ends."""
-        if self._call_function("open", path, os.O_WRONLY | os.O_CLOEXEC) < 0:
+        if "-1" in self._results("open", [path]):
             raise SparkInternalsMissing(f"a standby JVM cannot open {path}", hint="check its limit of open files")
 
-    def _invoke(self, function: str, *arguments: str | int) -> None:
-        """Call a function that returns 0 if it has succeeded."""
-        if self._call_function(function, *arguments) != 0:
-            raise SparkInternalsMissing(
-                f"a standby JVM cannot carry out {function} {arguments[0]}", hint="check the job's working directory"
-            )
+    def _succeed(self, function: str, texts: Sequence[str], hint: str) -> None:
+        """Call a function that returns 0 if it has succeeded, with each text."""
+        if texts and self._results(function, texts) != "[0]":
+            raise SparkInternalsMissing(f"a standby JVM cannot carry out {function}", hint=hint)
 
-    def _call_function(self, function: str, *arguments: str | int) -> int:
-        handle = self._functions.get(function)
-        if handle is None:
-            handle = self._functions[function] = self._handle(function, [type(value) for value in arguments])
-        values = [self._address(value) if isinstance(value, str) else value for value in arguments]
-        return int(self._reflection.invoke(handle, *values))
+    def _results(self, function: str, texts: Sequence[str]) -> str:
+        """Call a function with each text. Return the different results as Java prints a list."""
+        stream = self._separator.splitAsStream(_SEPARATOR.join(texts))
+        return str(stream.map(self._functions[function]).distinct().toList().toString())
 
-    def _address(self, text: str) -> Any:
-        parameters = ("java.lang.String", f"{_FOREIGN}.ResourceScope")
-        segment = self._call("CLinker", "toCString", parameters, text, self._scope)
-        return self._call("Addressable", "address", (), instance=segment)
+    def _function(self, name: str, *numbers: int) -> Any:
+        """Return a java.util.function.Function that calls a C function with a text, and then these numbers."""
+        handles = self._reflection.jvm.java.lang.invoke.MethodHandles
+        proxies = self._reflection.jvm.java.lang.invoke.MethodHandleProxies
+        java = self._reflection.jvm.java.lang
+        handle = self._handle(name, [str, *(int for _ in numbers)])
+        bound = handles.insertArguments(handle, 1, self._reflection.array(java.Object, numbers)) if numbers else handle
+        takes_text = handles.filterArguments(
+            bound, 0, self._reflection.array(java.invoke.MethodHandle, [self._to_address])
+        )
+        return proxies.asInterfaceInstance(self._reflection.load("java.util.function.Function"), takes_text)
+
+    def _make_to_address(self) -> Any:
+        """Return a handle that copies a text into memory of the C library, for ever, and returns the address."""
+        reflection, handles = self._reflection, self._reflection.jvm.java.lang.invoke.MethodHandles
+        lookup, java = handles.publicLookup(), reflection.jvm.java.lang
+        to_c = reflection.method(f"{_FOREIGN}.CLinker", "toCString", ("java.lang.String", f"{_FOREIGN}.ResourceScope"))
+        scope = self._call("ResourceScope", "globalScope", ())
+        copy = handles.insertArguments(lookup.unreflect(to_c), 1, reflection.array(java.Object, [scope]))
+        address_of = lookup.unreflect(reflection.method(f"{_FOREIGN}.MemorySegment", "address", ()))
+        return handles.filterReturnValue(copy, address_of)
 
     def _handle(self, function: str, kinds: list[type]) -> Any:
         lookup = self._call("CLinker", "systemLookup", ())

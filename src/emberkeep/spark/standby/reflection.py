@@ -14,17 +14,24 @@ class Reflection:
 
     Every method raises SparkInternalsMissing if this Java or this Spark lacks the class, the field or the method, or if
     the call fails. ``gateway``: a py4j gateway to the JVM.
+
+    Finding a class, a field or a method takes many round trips to the JVM, so each is found once.
     """
 
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
         self.jvm = gateway.jvm
+        self._classes: dict[str, Any] = {}
+        self._fields: dict[tuple[str, str], Any] = {}
+        self._methods: dict[tuple[str, str, tuple[str, ...]], Any] = {}
 
     def load(self, name: str) -> Any:
         """Return the java.lang.Class with this name, such as ``int`` or ``java.lang.String``."""
-        if name == "int":
-            return self.jvm.java.lang.Integer.TYPE
-        return _attempt(f"class {name}", lambda: self.jvm.java.lang.Class.forName(name))
+        if name not in self._classes:
+            java = self.jvm.java.lang
+            find = (lambda: java.Integer.TYPE) if name == "int" else (lambda: java.Class.forName(name))
+            self._classes[name] = _attempt(f"class {name}", find)
+        return self._classes[name]
 
     def array(self, kind: Any, items: Sequence[Any]) -> Any:
         """Return a Java array. ``kind``: py4j's name of the elements' class, such as ``jvm.java.lang.Object``."""
@@ -41,7 +48,23 @@ class Reflection:
             found.setAccessible(True)
             return found
 
-        return _attempt(f"{owner}.{name}", find)
+        if (owner, name) not in self._fields:
+            self._fields[owner, name] = _attempt(f"{owner}.{name}", find)
+        return self._fields[owner, name]
+
+    def method(self, owner: str, name: str, parameters: Sequence[str]) -> Any:
+        """Return a method of a class, made accessible. ``parameters``: names of the classes in its signature."""
+
+        def find() -> Any:
+            types = self.array(self.jvm.java.lang.Class, [self.load(parameter) for parameter in parameters])
+            found = self.load(owner).getDeclaredMethod(name, types)
+            found.setAccessible(True)
+            return found
+
+        key = owner, name, tuple(parameters)
+        if key not in self._methods:
+            self._methods[key] = _attempt(f"{owner}.{name}", find)
+        return self._methods[key]
 
     def get(self, owner: str, name: str, instance: Any = None) -> Any:
         """Return the value of a field; ``instance`` is None for a static field."""
@@ -58,16 +81,11 @@ class Reflection:
         return self.get(name, "MODULE$")
 
     def call(self, owner: str, name: str, parameters: Sequence[str], *arguments: Any, instance: Any = None) -> Any:
-        """Call a method of a class. ``parameters``: names of the classes that its signature has."""
-        java = self.jvm.java.lang
-
-        def invoke() -> Any:
-            types = self.array(java.Class, [self.load(parameter) for parameter in parameters])
-            method = self.load(owner).getDeclaredMethod(name, types)
-            method.setAccessible(True)
-            return method.invoke(instance, self.array(java.Object, arguments))
-
-        return _attempt(f"{owner}.{name}", invoke)
+        """Call a method of a class. ``parameters``: names of the classes in its signature."""
+        method = self.method(owner, name, parameters)
+        return _attempt(
+            f"{owner}.{name}", lambda: method.invoke(instance, self.array(self.jvm.java.lang.Object, arguments))
+        )
 
     def invoke(self, handle: Any, *arguments: Any) -> Any:
         """Invoke a java.lang.invoke.MethodHandle."""
