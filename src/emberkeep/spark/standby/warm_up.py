@@ -18,6 +18,7 @@ from emberkeep.spark.jvm.link_security import authentication, encryption
 from emberkeep.spark.jvm.workload import ROUNDS, run_batch, run_streams
 from emberkeep.spark.standby.reflection import Reflection
 from emberkeep.spark.standby.reset import remember, reset
+from emberkeep.spark.standby.warm_links import run_links
 
 _LOOPBACK = "127.0.0.1"
 
@@ -32,11 +33,11 @@ def main() -> None:
     reflection = Reflection(gateway)
     before = remember(reflection)
     for number in range(ROUNDS):
-        _work(gateway, directory / str(number))
+        _work(gateway, reflection, directory / str(number))
     reset(reflection, before)
 
 
-def _work(gateway: Any, directory: Path) -> None:
+def _work(gateway: Any, reflection: Reflection, directory: Path) -> None:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -50,6 +51,7 @@ def _work(gateway: Any, directory: Path) -> None:
     try:
         run_batch(spark, directory)
         run_streams(spark, directory)
+        run_links(spark.sparkContext, reflection)
     finally:
         spark.stop()
         master.stop()
