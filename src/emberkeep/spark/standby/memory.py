@@ -1,7 +1,8 @@
 """Give back memory that a JVM used only during its warm-up.
 
 A JVM keeps what its heap once needed, and the C library what native code once needed. Two flags that a running JVM can
-change make the next collections shrink the heap to what is in use.
+change make the next collections shrink the heap to what is in use. At the end the heap grows again, which takes memory
+only when it is used: a job that begins in a full heap would collect garbage all the time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import Any
 
 from emberkeep.spark.standby.reflection import Reflection
 
-_SHRINKING = {"MinHeapFreeRatio": "5", "MaxHeapFreeRatio": "10"}
+_LEAST_FREE, _MOST_FREE = "MinHeapFreeRatio", "MaxHeapFreeRatio"  # percent of the heap
+_SHRINKING = ("5", "10")
+_GROWING = ("70", "80")
 _COLLECTIONS = 3  # cleaners run after the first one, and what they release goes with the next
 _FLAGS = "com.sun.management.HotSpotDiagnosticMXBean"
 _STRING = "java.lang.String"
@@ -19,14 +22,16 @@ _TRIM = "systemTrimNativeHeap"
 
 def release_memory(reflection: Reflection) -> None:
     """Collect all garbage of the JVM and return free memory to the system. Raises SparkInternalsMissing."""
-    usual = {name: _flag(reflection, name) for name in _SHRINKING}
-    _set_flags(reflection, _SHRINKING)
+    usual = _flag(reflection, _LEAST_FREE), _flag(reflection, _MOST_FREE)
+    _set_free(reflection, *_SHRINKING)
     try:
         for _ in range(_COLLECTIONS):
             reflection.jvm.java.lang.System.gc()
             reflection.jvm.java.lang.System.runFinalization()
+        _set_free(reflection, *_GROWING)
+        reflection.jvm.java.lang.System.gc()
     finally:
-        _set_flags(reflection, dict(reversed(usual.items())))
+        _set_free(reflection, *usual)
     _trim_native_heap(reflection)
 
 
@@ -35,9 +40,9 @@ def _flag(reflection: Reflection, name: str) -> str:
     return str(option.getValue())
 
 
-def _set_flags(reflection: Reflection, values: dict[str, str]) -> None:
-    """Set flags, in an order in which the smaller one never exceeds the greater one."""
-    for name, value in values.items():
+def _set_free(reflection: Reflection, least: str, most: str) -> None:
+    """Set how much of the heap stays free after a collection. The JVM refuses a least share above the most."""
+    for name, value in ((_LEAST_FREE, "0"), (_MOST_FREE, most), (_LEAST_FREE, least)):
         reflection.call(_FLAGS, "setVMOption", (_STRING, _STRING), name, value, instance=_flags(reflection))
 
 
