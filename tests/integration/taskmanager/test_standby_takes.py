@@ -16,6 +16,7 @@ import pytest
 from emberkeep.adapters.processes import supervisor as supervisor_module
 from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import Fatal
+from emberkeep.base.processes.priority import can_be_raised, lower
 from emberkeep.base.processes.process_identity import identify
 from emberkeep.daemons.taskmanager import standby_starts, standbys
 from emberkeep.daemons.taskmanager.standby_takes import TakeOver
@@ -61,6 +62,19 @@ async def test_a_job_gets_the_process_with_an_empty_log_and_reports_its_end_once
     assert bench.exits == [Exit("driver-a-1", -signal.SIGKILL)]
     bench.standbys.takes.ended("driver-a-1")
     await until(lambda: not any(bench.directory.iterdir()))
+
+
+@pytest.mark.skipif(not can_be_raised(), reason="this user may not raise priorities")
+async def test_a_process_gets_the_normal_priority_entirely_a_while_after_the_take(bench: Bench) -> None:
+    await bench.begin()
+    (pid,) = bench.pids()
+    bench.standbys.job_starts()
+    assert await bench.take() == pid
+    lower(pid)
+    await bench.standbys.takes.raise_compilers()
+    assert os.sched_getscheduler(pid) == os.SCHED_IDLE, "it has just begun"
+    await bench.standbys.takes.raise_compilers(at_once=True)
+    assert os.sched_getscheduler(pid) == os.SCHED_OTHER
 
 
 async def test_of_two_attempts_at_once_one_gets_the_process(bench: Bench) -> None:

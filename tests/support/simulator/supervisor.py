@@ -80,6 +80,9 @@ class SimSupervisor:
         del self._families[name]
         family.ended.set()
 
+    async def raise_priority(self, name: str) -> None:
+        """Implements Supervisor: simulated processes have no priority."""
+
     async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
         """Implements Supervisor. Raises Absent, Conflict. If it fails, the record on disk may have the new name."""
         self._require_free(new_name)

@@ -12,13 +12,21 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.processes import priority
-from emberkeep.base.processes.priority import can_be_raised, lower, raise_to_normal
+from emberkeep.base.processes.priority import (
+    can_be_raised,
+    lower,
+    raise_session,
+    raise_to_normal,
+    raise_without_compilers,
+)
 
 NICE = 1 << 23
 THREADS = """
 import sys, threading
 for _ in range(3):
     threading.Thread(target=threading.Event().wait, daemon=True).start()
+with open(f"/proc/self/task/{threading.enumerate()[1].native_id}/comm", "w") as name:
+    name.write("C2 CompilerThread0")
 print("up", flush=True)
 sys.stdin.read()
 """
@@ -50,6 +58,15 @@ def test_all_threads_are_lowered_and_raised_again(pid: int) -> None:
     lower(pid)
     assert policies(pid) == [os.SCHED_IDLE] * 4
     raise_to_normal([pid])
+    assert policies(pid) == [os.SCHED_OTHER] * 4
+
+
+@pytest.mark.skipif(not can_be_raised(), reason="this user may not raise priorities")
+def test_compilers_are_raised_later_than_the_other_threads(pid: int) -> None:
+    lower(pid)
+    raise_without_compilers([pid])
+    assert sorted(policies(pid)) == sorted([os.SCHED_OTHER] * 3 + [os.SCHED_IDLE])
+    raise_session(pid)
     assert policies(pid) == [os.SCHED_OTHER] * 4
 
 

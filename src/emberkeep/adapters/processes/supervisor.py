@@ -36,6 +36,7 @@ from emberkeep.adapters.processes.table import (
     take_table,
 )
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
+from emberkeep.base.processes.priority import raise_session
 from emberkeep.base.processes.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
@@ -180,6 +181,12 @@ class ProcessSupervisor:
             raise Absent(f"the process {name} has ended")
         process.name, process.on_exit = new_name, on_exit
         return process.leader.pid
+
+    async def raise_priority(self, name: str) -> None:
+        """Give a process and what it has started the normal priority, if it runs."""
+        for process in list(self._processes.values()):
+            if process.name == name and process.leader is not None and not process.leader_ended:
+                await self._in_thread(raise_session, process.leader.pid)
 
     def _require_free(self, name: str) -> None:
         if name in self.running() or name in self._starting or name in self._new_names:

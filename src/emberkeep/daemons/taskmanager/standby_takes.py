@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 
 log = structlog.get_logger(__name__)
 
+BEGINNING_SECONDS = 10.0  # for which the optimizing compilers of a process that was taken stay at idle priority
+
 
 class Supervisor(Protocol):
     """What standby processes need of ``ProcessSupervisor``, which says more."""
@@ -40,6 +43,9 @@ class Supervisor(Protocol):
 
     async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
         """Give a process another name and another ``on_exit``. Return its pid."""
+
+    async def raise_priority(self, name: str) -> None:
+        """Give a process and what it has started the normal priority, if it runs."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class StandbyTakes:
         self._files = files
         self._supervisor = supervisor
         self._origins: dict[str, str] = {}  # names with which taken processes were started, by those that they have now
+        self._beginning: deque[tuple[float, str]] = deque()  # when the compilers of taken processes are raised; names
 
     async def turn(self, name: str, process: StandbyProcess, wanted: TakeOver) -> int | str:
         """Turn the process ``name`` into the wanted one. Return its pid, or why that failed.
@@ -128,6 +135,7 @@ class StandbyTakes:
         finally:
             process.close()
         log.info("a job took a standby process", process=request.name, pid=pid)
+        self._beginning.append((asyncio.get_running_loop().time() + BEGINNING_SECONDS, request.name))
         end.pass_on()
         return pid
 
@@ -152,11 +160,18 @@ class StandbyTakes:
         if origin is not None:
             self._files.remove_later(origin)
 
+    async def raise_compilers(self, *, at_once: bool = False) -> None:
+        """Give processes that were taken a while ago, or all, the normal priority entirely."""
+        now = asyncio.get_running_loop().time()
+        while self._beginning and (at_once or self._beginning[0][0] <= now):
+            await self._supervisor.raise_priority(self._beginning.popleft()[1])
+
     def adopted(self, name: str, marker: str) -> None:
         """Note that a process which an earlier task manager process took from its standbys still runs."""
         origin = marker.rpartition("@")[0]
         if self._files.has(origin):
             self._origins[name] = origin
+            self._beginning.append((0.0, name))
 
     def clean_up(self) -> None:
         """Delete the directories of standbys that no longer run, before any other starts. Blocks."""

@@ -133,6 +133,7 @@ class Standbys:
     async def leave(self) -> None:
         """End all standby processes that no job has taken, and start no others."""
         self._is_leaving = True
+        await self.takes.raise_compilers(at_once=True)
         kept = list(self._kept.values())
         await asyncio.gather(*(self._end(each) for each in kept))
         await asyncio.gather(*(each.warming for each in kept if each.warming), *self._killing, return_exceptions=True)
@@ -147,6 +148,7 @@ class Standbys:
             while True:
                 is_busy = self._now() < self._last_start + STARTING_SECONDS
                 self._handle(Look(self.free_mb(), is_busy))
+                await self.takes.raise_compilers()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await asyncio.shield(self._failure)

@@ -31,6 +31,9 @@ class SlowSupervisor:
     async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
         return 1
 
+    async def raise_priority(self, name: str) -> None:
+        raise NotImplementedError
+
     async def stop(self, name: str, grace: float) -> None:
         self.stopping.set()
         await self.may_end.wait()
