@@ -109,11 +109,13 @@ def _run(words: list[str]) -> int:
         words = [words[0], *normalise(words[1:])]
     elif words[:2] == ["savepoint", "restore"]:
         words = [*words[:2], *normalise_after_path(words[2:])]
+    app = build_app()
     try:
-        result = build_app()(words, print_error=False, exit_on_error=False)
+        result = app(words, print_error=False, exit_on_error=False)
     except CycloptsError as error:
-        command = " ".join(["emberkeep", *(error.command_chain or ())])
-        say_error(str(error), f"`{command} --help` shows what is possible")
+        from emberkeep.cli.usage_errors import usage_problem
+
+        say_error(*usage_problem(app, error))
         return ExitCode.USAGE
     sys.stdout.flush()
     return result if isinstance(result, int) else ExitCode.OK

@@ -93,7 +93,7 @@ class SubmitOptions:
         return SparkOptions(**values)
 
 
-Words = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
+Words = Annotated[str, Parameter(show=False)]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], group=JOB_GROUP)]
 DEFAULT_SUBMIT = SubmitOptions()
 
