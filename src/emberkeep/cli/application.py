@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
@@ -21,12 +22,17 @@ from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
 from emberkeep.cli.jobs import log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
-from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say_error, show_traceback
+from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say, say_error, show_traceback
 from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import normalise, normalise_after_path
 
 _WITH_SCRIPT = ("run", "submit")
+_AFTER_INSTALL = {
+    "bash": "new shells use it if the package bash-completion is installed",
+    "zsh": "add its directory to fpath before compinit in ~/.zshrc",
+    "fish": "new shells use it",
+}
 
 
 def version() -> int:
@@ -40,6 +46,27 @@ def version() -> int:
         spark = "not installed"
     python = ".".join(map(str, sys.version_info[:3]))
     print_line(f"emberkeep {__version__}, Python {python}, Spark {spark}")
+    return ExitCode.OK
+
+
+def completion(
+    shell: Literal["bash", "zsh", "fish"], /, *, install: Annotated[bool, Parameter(negative=())] = False
+) -> int:
+    """Print the script with which a shell completes commands, options and their values.
+
+    Parameters
+    ----------
+    shell
+        The shell that reads the script.
+    install
+        Write the script to where the shell looks for it, instead of printing it.
+    """
+    app = build_app()
+    if install:
+        say(f"completion is installed in {app.install_completion(shell=shell, add_to_startup=False)}")
+        say(_AFTER_INSTALL[shell])
+    else:
+        sys.stdout.write(app.generate_completion(shell=shell))
     return ExitCode.OK
 
 
@@ -75,6 +102,7 @@ def build_app() -> App:
     app.command(daemon_commands.jobmanager, sort_key=40)
     app.command(daemon_commands.task_manager_app)
     app.command(daemon_commands.prepare, sort_key=42)
+    app.command(completion, sort_key=49)
     app.command(version, sort_key=50)
     return app
 

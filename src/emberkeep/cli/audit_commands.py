@@ -15,7 +15,7 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import Job, Output
-from emberkeep.cli.tables import OutputFormat, print_table
+from emberkeep.cli.tables import OutputFormat, print_data, print_table
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
@@ -109,7 +109,10 @@ async def _newest(client: RestClient, parameters: dict[str, str], limit: int) ->
 
 
 def _print(entries: list[AuditEntry], output: OutputFormat, *, is_first: bool) -> None:
-    if output is OutputFormat.JSON:
+    if output is OutputFormat.YAML:
+        if entries:  # one list, which goes on with further entries
+            print_data(entries, output)
+    elif output is OutputFormat.JSON:
         import msgspec
 
         for entry in entries:

@@ -12,7 +12,8 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import Job, Output
-from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+from emberkeep.cli.tables import OutputFormat, print_data, print_fields, print_table
+from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
@@ -25,7 +26,7 @@ _SHOWN_REFERENCES = 3
 
 @blob_app.command(name="list")
 def list_blobs(
-    job: Job | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+    job: Job | None = None, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """List all BLOBs, or those of one job."""
     from emberkeep.client.job_reference import resolve_job
@@ -33,16 +34,17 @@ def list_blobs(
     async def read(client: RestClient) -> BlobList:
         return await client.blobs(None if job is None else await resolve_job(client, job))
 
-    found = with_client(cluster.require(), read)
-    if output is OutputFormat.JSON:
-        print_json(found)
-    elif not found.blobs:
-        say("no BLOBs are stored")
-    else:
+    def text(found: BlobList, is_wide: bool) -> None:
         from emberkeep.cli.wording import byte_count, counted
 
-        print_table(("JOB ID", "KEY", "SIZE", "STORES", "STATE", "HELD BY"), [_row(blob) for blob in found.blobs])
+        if not found.blobs:
+            say("no BLOBs are stored")
+            return
+        columns = ("JOB ID", "KEY", "SIZE", "STORES", "STATE", "HELD BY")
+        print_table(columns, [_row(blob, is_wide) for blob in found.blobs])
         say(f"{counted(len(found.blobs), 'BLOB')}, {byte_count(found.bytes)}")
+
+    show(cluster, viewing, read, text)
     return ExitCode.OK
 
 
@@ -52,8 +54,8 @@ def show_blob(
     key: str,
     /,
     *,
-    save: Annotated[str | None, Parameter(name="--output", metavar="FILE")] = None,
-    form: Annotated[OutputFormat, Parameter(name="-o", metavar="json|table")] = OutputFormat.TABLE,
+    save: Annotated[str | None, Parameter(metavar="FILE")] = None,
+    output: Output = OutputFormat.TABLE,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Show one BLOB, or save its content.
@@ -64,14 +66,9 @@ def show_blob(
         The BLOB's key, the beginning of the key, or the beginning of its SHA-256.
     save
         Verify the content and save it to this file.
-    form
-        Output format: readable text, or the API's JSON.
     """
     from emberkeep.blobs.model import parse_blob_key
     from emberkeep.client.job_reference import resolve_job
-
-    if save in {form.value for form in OutputFormat}:
-        raise InvalidInput(f"--output {save}: it names a file here", field="--output", hint=f"-o {save} sets the form")
 
     async def read(client: RestClient) -> tuple[BlobInfo, int]:
         found = _choose(key, (await client.blobs(await resolve_job(client, job))).blobs)
@@ -80,8 +77,8 @@ def show_blob(
         return found, await client.download_blob(found.jobid, parse_blob_key(found.key), Path(save))
 
     blob, saved = with_client(cluster.require(), read)
-    if form is OutputFormat.JSON:
-        print_json(blob)
+    if output.is_data:
+        print_data(blob, output)
     elif save is None:
         _print_blob(blob)
     if save is not None:
@@ -108,8 +105,8 @@ def verify(
 
     found = with_client(cluster.require(), check)
     damaged = [problem for problem in found.problems if not problem.healed]
-    if output is OutputFormat.JSON:
-        print_json(found)
+    if output.is_data:
+        print_data(found, output)
     else:
         for problem in found.problems:
             end = "healed" if problem.healed else "DAMAGED"
@@ -132,8 +129,8 @@ def gc(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT
     left = {(blob.jobid, blob.key) for blob in after.blobs}
     gone = [blob for blob in before.blobs if (blob.jobid, blob.key) not in left]
     staged = sum(blob.state in ("staged", "deleting") for blob in after.blobs)
-    if output is OutputFormat.JSON:
-        print_json({"deleted": deleted, "gone": gone, "staged": staged})
+    if output.is_data:
+        print_data({"deleted": deleted, "gone": gone, "staged": staged}, output)
     else:
         for blob in gone:
             print_line(f"{blob.key} of job {blob.jobid}, {byte_count(blob.size)}")
@@ -154,12 +151,14 @@ def _choose(key: str, blobs: list[BlobInfo]) -> BlobInfo:
     return matches[0]
 
 
-def _row(blob: BlobInfo) -> tuple[str, ...]:
-    from emberkeep.cli.wording import SHORT_ID, byte_count
+def _row(blob: BlobInfo, is_wide: bool) -> tuple[str, ...]:
+    from emberkeep.cli.wording import byte_count, shown_id
 
-    more = len(blob.references) - _SHOWN_REFERENCES
-    held = ", ".join(blob.references[:_SHOWN_REFERENCES]) + (f" and {more} more" if more > 0 else "")
-    return (blob.jobid[:SHORT_ID], blob.key[:_SHOWN_KEY], byte_count(blob.size), _stores(blob), blob.state, held or "-")
+    shown = len(blob.references) if is_wide else _SHOWN_REFERENCES
+    more = len(blob.references) - shown
+    held = ", ".join(blob.references[:shown]) + (f" and {more} more" if more > 0 else "")
+    key = blob.key if is_wide else blob.key[:_SHOWN_KEY]
+    return (shown_id(blob.jobid, is_wide), key, byte_count(blob.size), _stores(blob), blob.state, held or "-")
 
 
 def _stores(blob: BlobInfo) -> str:

@@ -11,7 +11,8 @@ from emberkeep.cli.cluster_options import ConfigOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
 from emberkeep.cli.parameters import PlainOutput
-from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.cli.tables import OutputFormat, print_table
+from emberkeep.cli.views.viewing import View, as_it_is, print_view
 
 config_app = App(name="config", help="Show and check the configuration.", sort_key=30)
 _HIDDEN = "******"
@@ -45,15 +46,16 @@ def show(
         value = str(option.default) if setting is None else setting.text
         value = _HIDDEN if option.secret and value else value
         rows.append({"key": option.key, "value": value, "origin": configuration.origin(option), "doc": option.doc})
-    if output is OutputFormat.JSON:
-        print_json(rows)
-        return ExitCode.OK
-    if not rows:
-        say("every key has its default; `emberkeep config show --all` lists all keys")
-        return ExitCode.OK
-    names = ["key", "value", *(["origin"] if origin else []), *(["doc"] if every else [])]
-    titles = {"key": "KEY", "value": "VALUE", "origin": "ORIGIN", "doc": "MEANING"}
-    print_table([titles[name] for name in names], [[row[name] for name in names] for row in rows])
+
+    def text(rows: list[dict[str, str]], is_wide: bool) -> None:
+        if not rows:
+            say("every key has its default; `emberkeep config show --all` lists all keys")
+            return
+        names = ["key", "value", *(["origin"] if origin or is_wide else []), *(["doc"] if every else [])]
+        titles = {"key": "KEY", "value": "VALUE", "origin": "ORIGIN", "doc": "MEANING"}
+        print_table([titles[name] for name in names], [[row[name] for name in names] for row in rows])
+
+    print_view(output, View(text, as_it_is), rows)
     return ExitCode.OK
 
 

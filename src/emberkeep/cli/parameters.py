@@ -15,9 +15,13 @@ Node = Annotated[str, Parameter(help="Id of the node, as `emberkeep node list` s
 SavepointPath = Annotated[str, Parameter(help="The savepoint's directory, as the cluster sees it.")]
 Output = Annotated[
     OutputFormat,
-    Parameter(name=["--output", "-o"], metavar="json|table", help="Output format: text to read, or the API's JSON."),
+    Parameter(
+        name=["--output", "-o"],
+        metavar="table|wide|json|yaml",
+        help="Output format: text to read, the same with all columns and full ids, or the API's fields for programs.",
+    ),
 ]
-PlainOutput = Annotated[Output, Parameter(help="Output format: text to read, or JSON.")]
+PlainOutput = Annotated[Output, Parameter(help="Output format: text to read, or JSON or YAML for programs.")]
 Module = Annotated[
     str | None,
     Parameter(

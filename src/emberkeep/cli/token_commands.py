@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -11,8 +11,12 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import Output
-from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.cli.tables import OutputFormat, print_data, print_table
+from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 from emberkeep.cli.wording import timestamp
+
+if TYPE_CHECKING:
+    from emberkeep.protocol.rest_tokens import TokenList
 
 RoleName = Literal["metrics", "viewer", "submitter", "operator", "admin"]
 _COLUMNS = ("ID", "NAME", "ROLE", "NAMESPACE", "STATE", "CREATED", "EXPIRES")
@@ -52,8 +56,8 @@ def create(
 
     wanted = NewToken(name=name, role=Role(role), namespace=namespace, valid_for=_milliseconds(expires))
     made = with_client(cluster.require(), lambda client: client.tokens.create(wanted))
-    if output is OutputFormat.JSON:
-        print_json(made)
+    if output.is_data:
+        print_data(made, output)
     else:
         say(f"token {made.info.id} of {name!r}, role {role}, is valid until {timestamp(made.info.expires)}")
         say("it is shown this once; the cluster keeps only a hash")
@@ -63,29 +67,28 @@ def create(
 
 @token_app.default
 @token_app.command(name="list")
-def list_tokens(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def list_tokens(*, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """List the named tokens, the oldest first. Their secrets are not stored."""
-    found = with_client(cluster.require(), lambda client: client.tokens.list())
-    if output is OutputFormat.JSON:
-        print_json(found)
-    elif not found.tokens:
-        say("no named tokens yet; make one with `emberkeep token create NAME --role ROLE`")
-    else:
-        print_table(
-            _COLUMNS,
-            [
-                (
-                    token.id,
-                    token.name,
-                    token.role.value,
-                    token.namespace or "-",
-                    token.state,
-                    timestamp(token.created),
-                    timestamp(token.expires),
-                )
-                for token in found.tokens
-            ],
-        )
+
+    def text(found: TokenList, _is_wide: bool) -> None:
+        if not found.tokens:
+            say("no named tokens yet; make one with `emberkeep token create NAME --role ROLE`")
+            return
+        rows = [
+            (
+                token.id,
+                token.name,
+                token.role.value,
+                token.namespace or "-",
+                token.state,
+                timestamp(token.created),
+                timestamp(token.expires),
+            )
+            for token in found.tokens
+        ]
+        print_table(_COLUMNS, rows)
+
+    show(cluster, viewing, lambda client: client.tokens.list(), text)
     return ExitCode.OK
 
 
@@ -112,8 +115,8 @@ def revoke(token: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
 def whoami(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Show the holder of the token that this command uses."""
     caller = with_client(cluster.require(), lambda client: client.tokens.caller())
-    if output is OutputFormat.JSON:
-        print_json(caller)
+    if output.is_data:
+        print_data(caller, output)
     else:
         inside = f", namespace {caller.namespace}" if caller.namespace else ""
         ends = f", until {timestamp(caller.expires)}" if caller.expires >= 0 else ""

@@ -11,6 +11,11 @@ from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, ProcedureIn
 SHORT_ID = 8  # hex digits of a job id that are shown; unique among a few thousand jobs
 
 
+def shown_id(job_id: str, is_wide: bool) -> str:
+    """Return as much of a job's id as a table shows."""
+    return job_id if is_wide else job_id[:SHORT_ID]
+
+
 def timestamp(milliseconds: int) -> str:
     """Return Unix milliseconds as local time, "2026-01-31 12:00:00"; "-" if negative."""
     if milliseconds < 0:
@@ -118,15 +123,17 @@ _PHASES = {
 }
 
 
-def _job_row(job: JobDetails) -> tuple[str, ...]:
+def _job_row(job: JobDetails, is_wide: bool) -> tuple[str, ...]:
     """Return a job's row without its owner."""
     own = job.emberkeep
     executors = f"{own.executors}/{own.executors_wanted}" if own.executors_wanted else "-"
+    end = (timestamp(job.end_time), "-" if own.exit_code is None else str(own.exit_code)) if is_wide else ()
     return (
-        job.jid[:SHORT_ID],
+        shown_id(job.jid, is_wide),
         job.name,
         job.state.value,
         timestamp(job.start_time),
+        *end,
         duration(job.duration),
         str(own.attempt),
         executors,
@@ -134,16 +141,19 @@ def _job_row(job: JobDetails) -> tuple[str, ...]:
     )
 
 
-_JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "SUBMITTED", "DURATION", "ATTEMPT", "EXECUTORS", "WAITING FOR")
+_JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "SUBMITTED")
+_END_COLUMNS = ("ENDED", "EXIT CODE")
+_MORE_JOB_COLUMNS = ("DURATION", "ATTEMPT", "EXECUTORS", "WAITING FOR")
 
 
-def job_table(jobs: Sequence[JobDetails]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return columns and rows of a list of jobs. Owners are shown if a job has one."""
-    rows = [_job_row(job) for job in jobs]
-    if not any(job.emberkeep.owner or job.emberkeep.namespace for job in jobs):
-        return _JOB_COLUMNS, rows
+def job_table(jobs: Sequence[JobDetails], *, is_wide: bool = False) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return columns and rows of a list of jobs. Owners are shown if a job has one, or if ``is_wide``."""
+    rows = [_job_row(job, is_wide) for job in jobs]
+    columns = (*_JOB_COLUMNS, *(_END_COLUMNS if is_wide else ()), *_MORE_JOB_COLUMNS)
+    if not is_wide and not any(job.emberkeep.owner or job.emberkeep.namespace for job in jobs):
+        return columns, rows
     owners = [owner_text(job.emberkeep.owner, job.emberkeep.namespace) for job in jobs]
-    columns = (*_JOB_COLUMNS[:2], "OWNER", *_JOB_COLUMNS[2:])
+    columns = (*columns[:2], "OWNER", *columns[2:])
     return columns, [(*row[:2], owner, *row[2:]) for row, owner in zip(rows, owners, strict=True)]
 
 

@@ -73,7 +73,7 @@ def test_damage_is_healed_from_the_other_store_or_named(cluster: Cluster, keys: 
     healed = cluster.shell.done("blob", "verify")
     again = cluster.shell.done("blob", "verify", OWNER)
     saved = tmp_path / "saved"
-    cluster.shell.done("blob", "show", OWNER, large.sha256[:12], "--output", str(saved))
+    cluster.shell.done("blob", "show", OWNER, large.sha256[:12], "--save", str(saved))
 
     assert healed.out.count("healed: ") == 2
     assert again.out == ""

@@ -70,11 +70,11 @@ def test_show_takes_a_key_or_the_beginning_of_one(key: str, capfd: Output) -> No
 
 
 def test_show_saves_verified_content(fake: FakeJobManager, tmp_path: Path, capfd: Output) -> None:
-    assert main(["blob", "show", "mine", KEY, "--output", "saved.py"]) == 0
+    assert main(["blob", "show", "mine", KEY, "--save", "saved.py"]) == 0
     assert (tmp_path / "saved.py").read_bytes() == DATA
     assert "saved.py: 12 bytes, SHA-256 verified" in capfd.readouterr().err
     fake.blobs[A, KEY] = b"other"
-    assert main(["blob", "show", "mine", KEY, "--output", "damaged.py"]) == 1
+    assert main(["blob", "show", "mine", KEY, "--save", "damaged.py"]) == 1
     assert hashlib.sha256(b"other").hexdigest() in capfd.readouterr().err
     assert not (tmp_path / "damaged.py").exists()
 
@@ -86,7 +86,7 @@ def test_show_saves_verified_content(fake: FakeJobManager, tmp_path: Path, capfd
         (["show", "mine", "f" * 64], 4, "the job has no BLOB"),
         (["show", "mine", ""], 4, "the job has no BLOB"),
         (["show", "other", KEY], 4, "there is no job 'other'"),
-        (["show", "mine", KEY, "--output", "json"], 2, "it names a file here"),
+        (["show", "mine", KEY, "--output", "saved.py"], 2, "expected table, wide, json or yaml"),
         (["list", "other"], 4, "there is no job 'other'"),
         (["show", "mine"], 2, "KEY"),
         (["list", "-o", "xml"], 2, "xml"),

@@ -8,7 +8,7 @@ import pytest
 
 from emberkeep.base.inert_text import inert
 from emberkeep.cli.messages import print_line, say_error
-from emberkeep.cli.tables import print_fields, print_json, print_table
+from emberkeep.cli.tables import OutputFormat, print_data, print_fields, print_table
 
 HOSTILE = "a\x1b]0;title\x07b\x9b2Jc\rd\u202ee\x7f"
 SHOWN = r"a\x1b]0;title\x07b\x9b2Jc\x0dd\u202ee\x7f"
@@ -32,7 +32,7 @@ def test_results_are_inert(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_inert_and_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({HOSTILE: [f"{HOSTILE}\n"]})
+    print_data({HOSTILE: [f"{HOSTILE}\n"]}, OutputFormat.JSON)
 
     printed = capsys.readouterr().out
     assert not set(printed) & set("\x1b\x07\x9b\r\u202e\x7f")

@@ -11,21 +11,23 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
-from emberkeep.cli.parameters import Output, PlainOutput
-from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+from emberkeep.cli.tables import print_fields, print_table
+from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape
     from emberkeep.client.clusters.local_cluster import LocalCluster
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
+    from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagerSummary
+
+    TaskManagersPicture = tuple[list[TaskManagerSummary], tuple[TaskManagerOfAnotherStore, ...]]
 
 cluster_app = App(name="cluster", help="Start, stop and inspect a cluster of processes on this machine.", sort_key=20)
 task_managers_app = App(name="taskmanagers", help="Show the task managers of a cluster.", sort_key=21)
 DEFAULT_CONFIG = ConfigOptions()
-ListOutput = Annotated[
-    Output, Parameter(help="Output format: a table, or the API's JSON (of the registered task managers only).")
-]
 _JOB_MANAGERS = 3
 _MAX_JOB_MANAGERS = 9
 
@@ -103,7 +105,7 @@ def down(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
 @cluster_app.command
 def status(
     *,
-    output: PlainOutput = OutputFormat.TABLE,
+    viewing: Viewing = DEFAULT_VIEWING,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Show a cluster's processes, task managers, slots and jobs. Exit code 3 if it is unreachable.
@@ -114,38 +116,42 @@ def status(
     from emberkeep.client.clusters.cluster_file import read_cluster
 
     record = read_cluster(cluster.layout().cluster_file)
-    return show_status(record, cluster.find(), output)
+    return show_status(record, cluster.find(), viewing)
 
 
 @task_managers_app.default
 @task_managers_app.command(name="list")
 def list_task_managers(
     *,
-    output: ListOutput = OutputFormat.TABLE,
+    viewing: Viewing = DEFAULT_VIEWING,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """List the registered task managers, and those that work for another job store."""
-    endpoint = cluster.require()
-    found = with_client(endpoint, lambda client: client.task_managers())
-    if output is OutputFormat.JSON:
-        print_json(found)
-        return ExitCode.OK
-    if not found:
-        say("no task manager is registered; jobs wait until one registers")
-    else:
-        from emberkeep.cli.cluster.status import TASK_MANAGER_COLUMNS, task_manager_row
+    """List the registered task managers, and those that work for another job store.
 
-        print_table(TASK_MANAGER_COLUMNS, [task_manager_row(task_manager) for task_manager in found])
-    from emberkeep.cli.cluster.other_store import print_of_another_store
+    As JSON or YAML: the registered ones only.
+    """
 
-    overview = with_client(endpoint, lambda client: client.overview())
-    print_of_another_store(overview.emberkeep.taskmanagers_of_another_store)
+    async def read(client: RestClient) -> TaskManagersPicture:
+        return await client.task_managers(), (await client.overview()).emberkeep.taskmanagers_of_another_store
+
+    def text(picture: TaskManagersPicture, is_wide: bool) -> None:
+        from emberkeep.cli.cluster.other_store import print_of_another_store
+        from emberkeep.cli.cluster.task_manager_views import task_manager_table
+
+        registered, of_another_store = picture
+        if registered:
+            print_table(*task_manager_table(registered, is_wide=is_wide))
+        else:
+            say("no task manager is registered; jobs wait until one registers")
+        print_of_another_store(of_another_store)
+
+    show(cluster, viewing, read, text, lambda picture: picture[0])
     return ExitCode.OK
 
 
 @task_managers_app.command(name="show")
 def show_task_manager(
-    task_manager: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+    task_manager: str, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """Show one task manager: resources, slots, drivers.
 
@@ -154,13 +160,13 @@ def show_task_manager(
     task_manager
         Id of the task manager, as `emberkeep taskmanagers` shows it.
     """
-    details = with_client(cluster.require(), lambda client: client.task_manager(task_manager))
-    if output is OutputFormat.JSON:
-        print_json(details)
-    else:
-        from emberkeep.cli.cluster.status import print_task_manager
+
+    def text(details: TaskManagerDetails, _is_wide: bool) -> None:
+        from emberkeep.cli.cluster.task_manager_views import print_task_manager
 
         print_task_manager(details)
+
+    show(cluster, viewing, lambda client: client.task_manager(task_manager), text)
     return ExitCode.OK
 
 

@@ -1,67 +1,67 @@
-"""``emberkeep cluster status`` and the views of task managers."""
+"""``emberkeep cluster status``."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.cli.cluster.other_store import print_of_another_store
+from emberkeep.cli.cluster.task_manager_views import task_manager_table
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say_error
-from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
-from emberkeep.cli.wording import SHORT_ID, byte_count, counted, job_table, memory, timestamp
+from emberkeep.cli.tables import print_fields, print_table
+from emberkeep.cli.views.viewing import View, Viewing, show_result
+from emberkeep.cli.wording import counted, job_table, timestamp
 from emberkeep.client.clusters.cluster_file import ClusterRecord
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NoCluster
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview
 from emberkeep.protocol.rest_jobs import JobDetails
-from emberkeep.protocol.rest_task_managers import StandbyCounters, TaskManagerDetails, TaskManagerSummary
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
-TASK_MANAGER_COLUMNS = (
-    "ID",
-    "STATE",
-    "NODE",
-    "SLOTS FREE",
-    "DRIVERS",
-    "MEMORY FREE",
-    "STANDBYS READY",
-    "PYTHON",
-    "SPARK",
-    "LAST HEARTBEAT",
-)
 _SHOWN_JOBS = 10
 _SOON_MS = 14 * 86_400_000  # before its end, a certificate needs attention
 
 Picture = tuple[ClusterOverview, list[TaskManagerSummary], list[JobDetails]]
 
 
-def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, output: OutputFormat) -> int:
+@dataclass(frozen=True)
+class Status:
+    """The processes of the cluster on this machine, and its JobManager's view, or why there is none.
+
+    ``record`` is None if the cluster is elsewhere. ``page``: how to log in to the web page.
+    """
+
+    record: ClusterRecord | None
+    picture: Picture | None
+    page: str = ""
+    problem: str = "its JobManager is not running"
+
+
+def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, viewing: Viewing) -> int:
     """Print the processes of the local cluster and the JobManager's view of the cluster; return the exit code.
 
     Raises NoCluster, NotAuthorised.
     """
     if record is None and endpoint is None:
         raise NoCluster
-    picture: Picture | None = None
-    page = ""
-    problem: RetryLater | None = None
     # Show the local processes only if the endpoint is that of the local cluster.
     local = record if record is not None and (endpoint is None or endpoint.url == record.url) else None
-    if endpoint is not None:
-        try:
-            picture, page = asyncio.run(_read(endpoint, local if output is OutputFormat.TABLE else None))
-        except RetryLater as error:
-            problem = error
-    if output is OutputFormat.JSON:
-        print_json(_as_json(local, picture))
-    else:
-        _print(local, picture, page)
-    if picture is None:
-        dead = "its JobManager is not running"
-        say_error(problem.message if problem else dead, "start what is missing with `emberkeep cluster up`")
+    with_page = not viewing.watch and not viewing.output.is_data  # each link is a new one, of which there are few
+
+    async def read() -> Status:
+        return await _read(endpoint, local, with_page=with_page)
+
+    showing = show_result(viewing, read, View(_print, _as_data))
+    shown = asyncio.run(showing)
+    if shown is None:
+        return ExitCode.OK
+    if shown.picture is None:
+        say_error(shown.problem, "start what is missing with `emberkeep cluster up`")
         return ExitCode.UNREACHABLE
     if local is not None and not all(daemon.is_running for daemon in local.daemons):
         say_error("not all processes of the cluster run", "start what is missing with `emberkeep cluster up`")
@@ -69,19 +69,24 @@ def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, output:
     return ExitCode.OK
 
 
-async def _read(endpoint: Endpoint, record: ClusterRecord | None) -> tuple[Picture, str]:
-    """Return the JobManager's view, and how to log in to the web page of the cluster ``record``, if there is one."""
-    async with RestClient(endpoint) as client:
-        picture = await client.overview(), await client.task_managers(), await client.jobs()
-        return picture, "" if record is None else await web_page(client, record)
+async def _read(endpoint: Endpoint | None, record: ClusterRecord | None, *, with_page: bool) -> Status:
+    if endpoint is None:
+        return Status(record, None)
+    try:
+        async with RestClient(endpoint) as client:
+            picture = await client.overview(), await client.task_managers(), await client.jobs()
+            page = await web_page(client, record) if with_page and record is not None else ""
+            return Status(record, picture, page)
+    except RetryLater as error:
+        return Status(record, None, problem=error.message)
 
 
-def _as_json(record: ClusterRecord | None, picture: Picture | None) -> dict[str, Any]:
+def _as_data(status: Status) -> dict[str, Any]:
     processes = [
         {"name": daemon.name, "pid": daemon.identity.pid, "running": daemon.is_running, "directory": daemon.directory}
-        for daemon in (record.daemons if record else ())
+        for daemon in (status.record.daemons if status.record else ())
     ]
-    overview, task_managers, jobs = picture or (None, [], [])
+    overview, task_managers, jobs = status.picture or (None, [], [])
     return {"processes": processes, "overview": overview, "taskmanagers": task_managers, "jobs": jobs}
 
 
@@ -96,7 +101,8 @@ async def web_page(client: RestClient, record: ClusterRecord) -> str:
     return f"{address}\nworks once, within {minutes} minutes; `emberkeep cluster status` prints another"
 
 
-def _print(record: ClusterRecord | None, picture: Picture | None, page: str) -> None:
+def _print(status: Status, is_wide: bool) -> None:
+    record, picture, page = status.record, status.picture, status.page
     if picture is not None:
         overview = picture[0]
         own = overview.emberkeep
@@ -129,12 +135,12 @@ def _print(record: ClusterRecord | None, picture: Picture | None, page: str) -> 
         )
     if picture is not None and picture[1]:
         print_line("\nTask managers")
-        print_table(TASK_MANAGER_COLUMNS, [task_manager_row(task_manager) for task_manager in picture[1]])
+        print_table(*task_manager_table(picture[1], is_wide=is_wide))
     if picture is not None:
         print_of_another_store(picture[0].emberkeep.taskmanagers_of_another_store)
     if picture is not None and picture[2]:
         print_line("\nJobs, newest first")
-        print_table(*job_table(picture[2][:_SHOWN_JOBS]))
+        print_table(*job_table(picture[2][:_SHOWN_JOBS], is_wide=is_wide))
         if len(picture[2]) > _SHOWN_JOBS:
             print_line(f"… {len(picture[2]) - _SHOWN_JOBS} older jobs: `emberkeep list` shows all")
 
@@ -154,82 +160,3 @@ def _storage(problem: str, unneeded: int) -> str:
     if not problem:
         return ""
     return f"nothing is deleted there: {problem}; {counted(unneeded, 'piece')} of data without a known job"
-
-
-def task_manager_row(task_manager: TaskManagerSummary) -> tuple[str, ...]:
-    """Return the task manager's row in ``emberkeep taskmanagers``."""
-    own = task_manager.emberkeep
-    free, total = task_manager.free_resource.task_heap_memory, task_manager.total_resource.task_heap_memory
-    return (
-        task_manager.id,
-        own.state.value,
-        own.node_id,
-        f"{task_manager.free_slots} of {task_manager.slots_number}",
-        f"{own.driver_places_total - own.driver_places_available} of {own.driver_places_total}",
-        f"{memory(free)} of {memory(total)}",
-        _standbys(own.standbys),
-        own.python,
-        own.spark,
-        timestamp(task_manager.time_since_last_heartbeat),
-    )
-
-
-def _standbys(standbys: StandbyCounters | None) -> str:
-    """Return which standby processes are ready; "" if the task manager keeps none."""
-    if standbys is None:
-        return ""
-    return (
-        f"{standbys.drivers} of {counted(standbys.drivers_kept, 'driver')}, "
-        f"{standbys.executors} of {counted(standbys.executors_kept, 'executor')}"
-    )
-
-
-def print_task_manager(details: TaskManagerDetails) -> None:
-    """Print one task manager as readable text."""
-    own = details.emberkeep
-    free, total = details.free_resource, details.total_resource
-    print_fields(
-        [
-            ("Task manager", f"{details.id} (instance {own.instance[:SHORT_ID]})"),
-            ("State", own.state.value),
-            ("Address", details.path),
-            ("Node", own.node_id),
-            ("Process", f"pid {own.pid}, since {timestamp(own.started)}"),
-            ("Last heartbeat", timestamp(details.time_since_last_heartbeat)),
-            ("Slots", f"{details.slots_number}, {details.free_slots} free"),
-            ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
-            ("Standbys", _standbys(own.standbys)),
-            ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),
-            ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
-            ("Disk free", memory(own.disk_free_mb)),
-            ("Taken over", f"{own.adopted} processes of the previous instance" if own.adopted else ""),
-            ("Versions", f"Python {own.python}, Spark {own.spark}, Java {own.java}"),
-        ]
-    )
-    if details.allocated_slots:
-        print_line("\nSlots given away")
-        print_table(
-            ("SLOT", "JOB", "ATTEMPT", "CORES", "MEMORY"),
-            [
-                (
-                    str(slot.index),
-                    slot.job_id[:SHORT_ID],
-                    str(slot.attempt),
-                    f"{slot.resource.cpu_cores:g}",
-                    memory(slot.resource.task_heap_memory),
-                )
-                for slot in details.allocated_slots
-            ],
-        )
-    if own.local_state:
-        print_line("\nLocal state")
-        print_table(
-            ("JOB", "FILES", "SIZE"),
-            [(state.jid[:SHORT_ID], str(state.files), byte_count(state.size)) for state in own.local_state],
-        )
-    if own.drivers:
-        print_line("\nDrivers")
-        print_table(
-            ("JOB", "ATTEMPT", "STATE", "PID", "MEMORY"),
-            [(d.jid[:SHORT_ID], str(d.attempt), d.state.value, str(d.pid), memory(d.memory_mb)) for d in own.drivers],
-        )

@@ -13,7 +13,8 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say, say_error
 from emberkeep.cli.parameters import Output
-from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+from emberkeep.cli.tables import OutputFormat, print_data, print_fields, print_table
+from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 
 if TYPE_CHECKING:
     from emberkeep.protocol.rest_storage import StorageInfo
@@ -24,11 +25,10 @@ storage_app = App(
 
 
 @storage_app.command
-def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def status(*, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Show who owns the shared storage, and which data there no job needs. Exit code 1 if the owner is not settled."""
-    found = with_client(cluster.require(), lambda client: client.storage.status())
-    _show(found, output)
-    return ExitCode.OK if found.owned else ExitCode.FAILED
+    found = show(cluster, viewing, lambda client: client.storage.status(), lambda found, _is_wide: _print(found))
+    return ExitCode.OK if found is None or found.owned else ExitCode.FAILED
 
 
 @storage_app.command
@@ -61,7 +61,7 @@ def purge(
     found = with_client(endpoint, lambda client: client.storage.status())
     unknown = sorted({data.jobid for data in found.data if not data.known})
     if unknown and not yes:
-        if output is OutputFormat.TABLE:
+        if not output.is_data:
             _show(found, output)
         _confirm(len(unknown))
     _show(with_client(endpoint, lambda client: client.storage.purge(force=force)), output)
@@ -78,11 +78,15 @@ def _confirm(jobs: int) -> None:
 
 
 def _show(found: StorageInfo, output: OutputFormat) -> None:
+    if output.is_data:
+        print_data(found, output)
+    else:
+        _print(found)
+
+
+def _print(found: StorageInfo) -> None:
     from emberkeep.cli.wording import counted, timestamp
 
-    if output is OutputFormat.JSON:
-        print_json(found)
-        return
     owner = found.cluster if found.owned else "not settled"
     blobs = [("BLOBs", found.blobs)] if found.blobs else []
     print_fields([("Storage", found.location), *blobs, ("Owner", owner)])

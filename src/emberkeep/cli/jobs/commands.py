@@ -14,16 +14,20 @@ from emberkeep.base.identity import CLUSTER_NAME
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, JobNamespace, Module, Output, Secrets
-from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job, JobNamespace, Module, Secrets
+from emberkeep.cli.tables import print_table
+from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.submission.spark_options import SparkOptions
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.client.submission.preparation import PreparedJob
-    from emberkeep.protocol.rest_jobs import JobDetails
+    from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
+    from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, JobExceptions
     from emberkeep.protocol.rest_task_managers import TaskManagerSummary
+
+    JobPicture = tuple[JobDetailsInfo, JobExceptions, CheckpointStatistics, list[TaskManagerSummary]]
 
 SPARK_GROUP = Group("Spark (as with spark-submit)", sort_key=10)
 
@@ -256,7 +260,7 @@ def list_jobs(
     mine: Annotated[bool, Parameter(negative=())] = False,
     owner: str = "",
     namespace: str = "",
-    output: Output = OutputFormat.TABLE,
+    viewing: Viewing = DEFAULT_VIEWING,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """List the jobs that the caller may see, newest first.
@@ -280,27 +284,24 @@ def list_jobs(
         jobs = await client.jobs(namespace=namespace)
         return [job for job in jobs if job.emberkeep.owner == ("" if caller == CLUSTER_NAME else caller)]
 
-    jobs = with_client(cluster.require(), read)
-    if output is OutputFormat.JSON:
-        print_json(jobs)
-    elif not jobs:
-        say("no such job" if mine or owner or namespace else "no jobs yet; submit one with `emberkeep submit app.py`")
-    else:
+    def text(jobs: list[JobDetails], is_wide: bool) -> None:
         from emberkeep.cli.wording import job_table
 
-        print_table(*job_table(jobs))
+        if jobs:
+            print_table(*job_table(jobs, is_wide=is_wide))
+        else:
+            chosen = mine or owner or namespace
+            say("no such job" if chosen else "no jobs yet; submit one with `emberkeep submit app.py`")
+
+    show(cluster, viewing, read, text)
     return ExitCode.OK
 
 
-def info(job: Job, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def info(job: Job, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Show one job: state, what it waits for, executors, queries, checkpoints, local state, attempts, failures."""
     from emberkeep.client.job_reference import resolve_job
-    from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
-    from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions
 
-    async def read(
-        client: RestClient,
-    ) -> tuple[JobDetailsInfo, JobExceptions, CheckpointStatistics, list[TaskManagerSummary]]:
+    async def read(client: RestClient) -> JobPicture:
         job_id = await resolve_job(client, job)
         return (
             await client.job(job_id),
@@ -309,13 +310,12 @@ def info(job: Job, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOp
             await _task_managers(client),
         )
 
-    details, exceptions, checkpoints, task_managers = with_client(cluster.require(), read)
-    if output is OutputFormat.JSON:
-        print_json({"job": details, "exceptions": exceptions, "checkpoints": checkpoints})
-    else:
+    def text(picture: JobPicture, _is_wide: bool) -> None:
         from emberkeep.cli.jobs.view import print_job
 
-        print_job(details, exceptions, checkpoints, task_managers)
+        print_job(*picture)
+
+    show(cluster, viewing, read, text, lambda it: {"job": it[0], "exceptions": it[1], "checkpoints": it[2]})
     return ExitCode.OK
 
 

@@ -12,7 +12,7 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.parameters import Detach, Job, Output, SavepointTarget
-from emberkeep.cli.tables import OutputFormat, print_json
+from emberkeep.cli.tables import OutputFormat, print_data
 
 if TYPE_CHECKING:
     from emberkeep.base.ids import JobId
@@ -134,8 +134,8 @@ async def _look_for(client: RestClient, location: str) -> None:
 
 
 def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
-    if output is OutputFormat.JSON:
-        print_json(trigger)
+    if output.is_data:
+        print_data(trigger, output)
     else:
         print_line(trigger.request_id)
     return ExitCode.OK
@@ -170,8 +170,8 @@ def _ended(state: SavepointStatus, output: OutputFormat) -> int:
     from emberkeep.jobs.model import JobStatus
     from emberkeep.lifecycle.model import Procedure
 
-    if output is OutputFormat.JSON:
-        print_json(state)
+    if output.is_data:
+        print_data(state, output)
     own, outcome = state.emberkeep, state.operation
     failure = None if outcome is None else outcome.failure_cause
     if failure is not None:
@@ -180,7 +180,7 @@ def _ended(state: SavepointStatus, output: OutputFormat) -> int:
     took = f" after {duration(own.duration)}" if own.duration >= 0 else ""
     ends = own.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
     say(f"the job is {own.job_status.value}{took}" if ends else f"the savepoint is complete{took}; the job continues")
-    if output is OutputFormat.TABLE:
+    if not output.is_data:
         print_line(own.location)
     say(f"start from it with `emberkeep run --from-savepoint {own.location} app.py`")
     if own.warning:

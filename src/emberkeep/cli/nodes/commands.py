@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 from msgspec.structs import replace
 
 from emberkeep.base.errors import InvalidInput
@@ -12,15 +12,15 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
 from emberkeep.cli.nodes.options import BlockOptions, Flag
-from emberkeep.cli.parameters import Node, Output
-from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.cli.parameters import Node
+from emberkeep.cli.tables import print_table
+from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 from emberkeep.cli.wording import timestamp, until
 
 if TYPE_CHECKING:
     from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 
 Drivers = Literal["restart", "wait"]
-ListOutput = Annotated[Output, Parameter(help="Output format: a table, or the API's JSON of the blocklist.")]
 
 node_app = App(name="node", help="Show nodes; block them for new work, evacuate them, unblock them.", sort_key=22)
 
@@ -29,21 +29,20 @@ node_app = App(name="node", help="Show nodes; block them for new work, evacuate 
 @node_app.command(name="list")
 def list_nodes(
     *,
-    output: ListOutput = OutputFormat.TABLE,
+    viewing: Viewing = DEFAULT_VIEWING,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """List the nodes: what runs there, and what is blocked."""
-    from emberkeep.cli.nodes.status import NODE_COLUMNS, node_rows, read_nodes
+    """List the nodes: what runs there, and what is blocked. As JSON or YAML: the blocklist."""
+    from emberkeep.cli.nodes.status import Nodes, node_table, read_nodes
 
-    blocklist, task_managers = with_client(cluster.require(), read_nodes)
-    if output is OutputFormat.JSON:
-        print_json(blocklist)
-        return ExitCode.OK
-    rows = node_rows(blocklist, task_managers)
-    if rows:
-        print_table(NODE_COLUMNS, rows)
-    else:
-        say("no task manager is registered, and nothing is blocked")
+    def text(nodes: Nodes, is_wide: bool) -> None:
+        columns, rows = node_table(*nodes, is_wide=is_wide)
+        if rows:
+            print_table(columns, rows)
+        else:
+            say("no task manager is registered, and nothing is blocked")
+
+    show(cluster, viewing, read_nodes, text, lambda nodes: nodes[0])
     return ExitCode.OK
 
 

@@ -9,13 +9,26 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_blocklist import BlockedTaskManagerInfo, BlocklistInfo
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
-NODE_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
+_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
 
 Nodes = tuple[BlocklistInfo, list[TaskManagerSummary]]
 
 
 async def read_nodes(client: RestClient) -> Nodes:
     return await client.blocklist(), await client.task_managers()
+
+
+def node_table(
+    blocklist: BlocklistInfo, task_managers: Sequence[TaskManagerSummary], *, is_wide: bool = False
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return columns and rows of all nodes. ``is_wide``: include the ids of each node's task managers."""
+    rows = node_rows(blocklist, task_managers)
+    if not is_wide:
+        return _COLUMNS, rows
+    ids: dict[str, list[str]] = {}
+    for each in task_managers:
+        ids.setdefault(each.emberkeep.node_id, []).append(each.id)
+    return (*_COLUMNS, "IDS"), [(*row, ", ".join(sorted(ids.get(row[0], [])))) for row in rows]
 
 
 def node_rows(blocklist: BlocklistInfo, task_managers: Iterable[TaskManagerSummary]) -> list[tuple[str, ...]]:

@@ -14,7 +14,9 @@ from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import Detach, Job, Output, SavepointPath, SavepointTarget
 from emberkeep.cli.savepoints.restore import restore, tell_read
 from emberkeep.cli.stopwatch import Stopwatch
-from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+from emberkeep.cli.tables import OutputFormat, print_data, print_fields, print_table
+from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing
+from emberkeep.cli.views.viewing import show as show_view
 
 if TYPE_CHECKING:
     from emberkeep.base.ids import JobId
@@ -63,7 +65,7 @@ def create(
 
 @savepoint_app.command(name="list")
 def list_savepoints(
-    job: str | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+    job: str | None = None, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """List the savepoints of all jobs that the cluster knows, newest first.
 
@@ -78,34 +80,33 @@ def list_savepoints(
         wanted = None if job is None else await resolve_job(client, job)
         return [each for each in (await client.savepoints.all()).savepoints if wanted in (None, each.job_id)]
 
-    entries = with_client(cluster.require(), read)
-    if output is OutputFormat.JSON:
-        print_json(entries)
-    elif not entries:
-        say("no savepoints yet; make one with `emberkeep savepoint create JOB`")
-    else:
-        from emberkeep.cli.wording import SHORT_ID, timestamp
+    def text(entries: list[SavepointEntry], is_wide: bool) -> None:
+        from emberkeep.cli.wording import shown_id, timestamp
 
         rows = [
-            (timestamp(each.created), each.job_id[:SHORT_ID], each.job_name, each.job_status.value, each.path)
+            (timestamp(each.created), shown_id(each.job_id, is_wide), each.job_name, each.job_status.value, each.path)
             for each in entries
         ]
-        print_table(("CREATED", "JOB ID", "NAME", "STATE", "PATH"), rows)
+        if rows:
+            print_table(("CREATED", "JOB ID", "NAME", "STATE", "PATH"), rows)
+        else:
+            say("no savepoints yet; make one with `emberkeep savepoint create JOB`")
+
+    show_view(cluster, viewing, read, text)
     return ExitCode.OK
 
 
 @savepoint_app.command
 def show(
-    path: SavepointPath, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+    path: SavepointPath, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """Show the contents of a savepoint: job, queries, batches, offsets, watermarks, size."""
     from emberkeep.client.savepoint_calls import savepoint_location
 
-    info = with_client(cluster.require(), lambda client: client.savepoints.manifest(savepoint_location(path)))
-    if output is OutputFormat.JSON:
-        print_json(info)
-    else:
-        _print(info)
+    location = savepoint_location(path)
+    show_view(
+        cluster, viewing, lambda client: client.savepoints.manifest(location), lambda info, _is_wide: _print(info)
+    )
     return ExitCode.OK
 
 
@@ -120,8 +121,8 @@ def verify(
 
     location, watch = savepoint_location(path), Stopwatch()
     check = with_client(cluster.require(), lambda client: verified(client, location, tell_read))
-    if output is OutputFormat.JSON:
-        print_json(check)
+    if output.is_data:
+        print_data(check, output)
     elif check.problems:
         for problem in check.problems:
             print_line(problem)

@@ -1,0 +1,25 @@
+"""A JobManager that the command finds by EMBERKEEP_URL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobManager]:
+    for name in [name for name in os.environ if name.startswith("EMBERKEEP_")]:
+        monkeypatch.delenv(name)
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "token").write_text(TOKEN)
+    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(state))
+    with FakeJobManager().serving() as server:
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
+        monkeypatch.setenv("EMBERKEEP_URL", server.url)
+        yield server
