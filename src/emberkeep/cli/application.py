@@ -24,6 +24,7 @@ from emberkeep.cli.jobs import log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say, say_error, show_traceback
 from emberkeep.cli.nodes import commands as node_commands
+from emberkeep.cli.operators import top
 from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import normalise, normalise_after_path
 
@@ -85,6 +86,7 @@ def build_app() -> App:
         app.command(getattr(job_commands, name), name=name, sort_key=order, usage="Usage: " + "\n       ".join(forms))
     app.command(job_commands.list_jobs, name="list", sort_key=10)
     app.command(job_commands.info, sort_key=11)
+    app.command(top.top, sort_key=11)
     app.command(log_commands.logs, sort_key=12)
     app.command(spark_ui_commands.spark_ui, sort_key=12)
     app.command(job_stop.stop, sort_key=12)

@@ -121,7 +121,7 @@ def test_an_error_that_stays_ends_it(fake: FakeJobManager, capfd: Output) -> Non
     assert fake.jobs == {}
 
 
-@pytest.mark.parametrize("words", [["list", "-w"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["list", "-w"], ["top"]], ids=" ".join)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_and_restores_the_terminal(
     fake: FakeJobManager, words: list[str], number: signal.Signals

@@ -1,0 +1,33 @@
+"""``top``: jobs and nodes, live on a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+
+
+def top(*, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show jobs and nodes as they change, until Ctrl-C: what runs, what waits for what, rates, and what is in use.
+
+    Jobs that do not run or that wait come first. Print the picture once if standard output is not a terminal.
+    """
+    from emberkeep.cli.operators.top_reading import read_top
+    from emberkeep.cli.operators.top_view import render
+    from emberkeep.cli.tables import print_renderable
+    from emberkeep.cli.views.repetition import repeat
+    from emberkeep.cli.views.surfaces import Screen, is_live_terminal
+    from emberkeep.client.rest_client import RestClient
+
+    endpoint = cluster.require()
+
+    async def run() -> None:
+        async with RestClient(endpoint) as client:
+            if is_live_terminal():
+                await repeat(lambda: read_top(client), Screen(f"emberkeep top · {endpoint.url}", render))
+            else:
+                print_renderable(render(await read_top(client)))
+
+    asyncio.run(run())
+    return ExitCode.OK

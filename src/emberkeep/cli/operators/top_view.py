@@ -1,0 +1,126 @@
+"""The picture of ``emberkeep top``: the cluster in one line, its nodes, and its jobs with those in need first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emberkeep.base.inert_text import inert
+from emberkeep.cli.nodes.status import evacuation_text
+from emberkeep.cli.tables import text_table
+from emberkeep.cli.wording import SHORT_ID, counted, duration, executors_registered, memory, timestamp
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest_cluster import ClusterOverview
+from emberkeep.protocol.rest_jobs import JobDetailsInfo, StreamingQuery
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "FOR", "ATTEMPT", "EXECUTORS", "TASKS", "ROWS/S IN", "ROWS/S OUT", "NOW")
+_NODE_COLUMNS = ("NODE", "TASK MANAGER", "STATE", "CPU", "MEMORY USED", "DISK FREE", "SLOTS", "DRIVERS", "NOW")
+
+
+@dataclass(frozen=True)
+class TopPicture:
+    """What ``emberkeep top`` shows. ``cluster`` is None if the caller may see only its own jobs.
+
+    ``unfinished`` has the newest jobs that have not ended; ``more``: how many there are besides.
+    """
+
+    cluster: ClusterOverview | None
+    task_managers: Sequence[TaskManagerSummary]
+    unfinished: Sequence[JobDetailsInfo]
+    more: int
+
+
+def top_lines(picture: TopPicture) -> list[str]:
+    """Return the cluster's state in a line, and a line for each thing that needs a person."""
+    jobs = counted(len(picture.unfinished) + picture.more, "unfinished job")
+    if picture.cluster is None:
+        return [jobs]
+    overview, own = picture.cluster, picture.cluster.emberkeep
+    silent = f", {own.taskmanagers_away} silent" if own.taskmanagers_away else ""
+    blocked = f", {overview.taskmanagers_blocked} blocked" if overview.taskmanagers_blocked else ""
+    lines = [
+        f"JobManager {own.job_manager} leads since {timestamp(own.started)}, version {own.version}",
+        f"{jobs} · {counted(overview.taskmanagers, 'task manager')}{silent}{blocked} · "
+        f"slots {overview.slots_available} of {overview.slots_total} free · "
+        f"driver places {own.driver_places_available} of {own.driver_places_total} free",
+    ]
+    problems = (own.problem, own.blocklist_problem, own.storage_problem)
+    return [*lines, *(f"attention: {problem}" for problem in problems if problem)]
+
+
+def job_rows(jobs: Sequence[JobDetailsInfo]) -> list[tuple[str, ...]]:
+    """Return a row for each job: first those that do not run, then those that wait, then by rows per second."""
+    return [_job_row(job) for job in sorted(jobs, key=_need)]
+
+
+def _need(job: JobDetailsInfo) -> tuple[bool, bool, float]:
+    runs = job.state is JobStatus.RUNNING
+    return runs, not job.emberkeep.waiting, -sum(query.processed_rows_per_second for query in job.emberkeep.queries)
+
+
+def _job_row(job: JobDetailsInfo) -> tuple[str, ...]:
+    own = job.emberkeep
+    entered = job.timestamps.get(job.state, 0)
+    running, done = job.status_counts.get("RUNNING", 0), job.status_counts.get("FINISHED", 0)
+    return (
+        job.jid[:SHORT_ID],
+        job.name,
+        job.state.value,
+        duration(job.now - entered if entered else job.duration),
+        str(own.attempt),
+        f"{executors_registered(job)}/{own.executors_wanted}" if own.executors_wanted else "-",
+        f"{running} running, {done} done" if running or done else "-",
+        _rate(own.queries, [query.input_rows_per_second for query in own.queries]),
+        _rate(own.queries, [query.processed_rows_per_second for query in own.queries]),
+        own.waiting or ", ".join(_batch(query) for query in own.queries) or "-",
+    )
+
+
+def _rate(queries: Sequence[StreamingQuery], rates: Sequence[float]) -> str:
+    return f"{sum(rates):,.0f}" if queries else "-"
+
+
+def _batch(query: StreamingQuery) -> str:
+    name = query.name or query.id[:SHORT_ID]
+    return f"{name} batch {query.batch_id}" if query.batch_id >= 0 else f"{name} no batch yet"
+
+
+def node_rows(task_managers: Sequence[TaskManagerSummary]) -> list[tuple[str, ...]]:
+    """Return a row for each task manager, by node."""
+    return [_node_row(each) for each in sorted(task_managers, key=lambda each: (each.emberkeep.node_id, each.id))]
+
+
+def _node_row(each: TaskManagerSummary) -> tuple[str, ...]:
+    own = each.emberkeep
+    return (
+        own.node_id,
+        each.id,
+        own.state.value,
+        f"{own.cpu_percent:.0f} %",
+        f"{memory(own.memory_used_mb)} of {memory(each.total_resource.task_heap_memory)}",
+        memory(own.disk_free_mb),
+        f"{each.slots_number - each.free_slots} of {each.slots_number}",
+        f"{own.driver_places_total - own.driver_places_available} of {own.driver_places_total}",
+        evacuation_text([each]) or ("blocked" if each.blocked else "-"),
+    )
+
+
+def render(picture: TopPicture) -> RenderableType:
+    """Return the picture, for a terminal or as text."""
+    from rich.console import Group
+    from rich.text import Text
+
+    lines = [Text(inert(line), style="bold red" if line.startswith("attention") else "") for line in top_lines(picture)]
+    parts: list[RenderableType] = [*lines, Text(), text_table(_JOB_COLUMNS, job_rows(picture.unfinished))]
+    if not picture.unfinished:
+        parts[-1] = Text("no job is waiting or running", style="dim")
+    if picture.more:
+        parts.append(Text(f"… {picture.more} more: `emberkeep list` shows all", style="dim"))
+    if picture.task_managers:
+        parts += [Text(), text_table(_NODE_COLUMNS, node_rows(picture.task_managers))]
+    return Group(*parts)
