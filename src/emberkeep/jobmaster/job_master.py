@@ -52,6 +52,7 @@ from emberkeep.protocol.messages import (
     Message,
     OfferSlots,
     OfferSlotsReply,
+    ReportNow,
 )
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.pool import events as pool
@@ -118,9 +119,12 @@ class JobMaster(Actor):
     # --- from task managers -------------------------------------------------------------------------------------------
 
     @asked
-    def serve(self, message: OfferSlots | ExecutorChanged) -> Message:
-        """Answer a task manager. Raises Conflict if the message is for another attempt, RetryLater."""
+    def serve(self, message: OfferSlots | ExecutorChanged | ReportNow) -> Message:
+        """Answer a task manager or a JobManager. Raises Conflict if the message is for another attempt, RetryLater."""
         self._check_addressee(message.job_id, message.attempt)
+        if isinstance(message, ReportNow):
+            self.link.wake()
+            return Ack()
         return self._offered(message) if isinstance(message, OfferSlots) else self._executor_changed(message)
 
     def _check_addressee(self, job_id: JobId, attempt: int) -> None:

@@ -19,7 +19,7 @@ from emberkeep.jobmaster.local_state_survey import take_survey
 from emberkeep.jobmaster.ports import SparkDriver
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
-from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
+from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportNow, ReportOutcome
 from emberkeep.protocol.transport import RpcClient
 
 log = structlog.get_logger(__name__)
@@ -54,11 +54,11 @@ class JobMasterService:
         await self.master.run()
 
     async def serve(self, request: Message) -> Message:
-        """Answer one request of a task manager, see RpcService.
+        """Answer one request of a task manager or a JobManager, see RpcService.
 
         Needs ``run``. Raises InvalidInput for other messages.
         """
-        if not isinstance(request, OfferSlots | ExecutorChanged):
+        if not isinstance(request, OfferSlots | ExecutorChanged | ReportNow):
             raise InvalidInput(f"a JobMaster does not serve {type(request).__name__}")
         return await self.master.serve(request)
 

@@ -606,6 +606,16 @@ class LeaderTold(Message, frozen=True, kw_only=True):
 # --- JobManager → JobMaster -----------------------------------------------------------------------------------------
 
 
+class ReportNow(Message, frozen=True, kw_only=True):
+    """Send a heartbeat at once, because its reply says something new, such as a request to stop.
+
+    Nothing depends on it: without it, the next regular heartbeat learns the same.
+    """
+
+    job_id: JobId
+    attempt: int
+
+
 class ReadSparkUi(Message, frozen=True, kw_only=True):
     """Read a page of the driver's Spark UI. ``path``: from "/" on, with its query."""
 
@@ -654,6 +664,7 @@ REQUESTS: dict[str, type[Message]] = {
         JobMasterHeartbeat,
         ReportOutcome,
         AskLeader,
+        ReportNow,
         ReadSparkUi,
     )
 }

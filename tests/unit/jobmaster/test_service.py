@@ -45,6 +45,7 @@ from emberkeep.protocol.messages import (
     ProcessState,
     RegisterJobMaster,
     ReleaseSlot,
+    ReportNow,
     ReportOutcome,
     SlotsReply,
     StartExecutor,
@@ -286,6 +287,18 @@ def test_slots_of_another_size_or_without_an_application_are_declined(run: Run) 
         assert await bench.offer("a", profile=ResourceProfile(cores=2, memory_mb=500)) == ()
         bench.service.master.application_stopped()
         assert await bench.offer("a") == ()
+
+    run(story)
+
+
+def test_it_reports_at_once_when_the_job_manager_asks_for_it(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        reports = bench.status().sequence
+        await bench.network.call(JOB_MASTER, ReportNow(job_id=JOB, attempt=1), Ack, timeout=5.0)
+        await bench.until(lambda: bench.status().sequence > reports, INTERVAL / 10)
+        with pytest.raises(Conflict, match="is not led by"):
+            await bench.network.call(JOB_MASTER, ReportNow(job_id=JOB, attempt=2), Ack, timeout=5.0)
 
     run(story)
 

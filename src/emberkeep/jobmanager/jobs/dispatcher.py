@@ -85,7 +85,7 @@ class Dispatcher(Actor):
         self._records = JobRecords(self, self._machines, writes, hold, self._attempt_begun)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
-        self.requests = JobRequests(self, self._machines, writes, self._answers, term.clock)
+        self.requests = JobRequests(self, self._machines, writes, self._answers, term.clock, calls)
         self.submissions = Submissions(
             self, configuration, self._table, writes, blobs, self._answers, self._add_submitted
         )

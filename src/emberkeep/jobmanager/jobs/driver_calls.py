@@ -1,4 +1,4 @@
-"""Calls that order task managers to start and stop drivers."""
+"""Calls that order task managers to start and stop drivers, and drivers to report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
-from emberkeep.protocol.messages import Ack, StartDriver, StopDriver
+from emberkeep.protocol.messages import Ack, ReportNow, StartDriver, StopDriver
 
 log = structlog.get_logger(__name__)
 
@@ -60,3 +60,12 @@ class DriverCalls:
             await self._rpc.call(place.address, request, Ack, timeout=self._timeout)
         except EmberkeepError as error:
             log.info("cannot stop a driver", job=job_id, task_manager=place.task_manager, reason=str(error))
+
+    async def wake(self, job: ManagedJob) -> None:
+        """Make the job's JobMaster send its next heartbeat at once. Without it, the regular one does the same."""
+        if job.job_master:
+            request = ReportNow(job_id=job.job_id, attempt=job.state.attempt)
+            try:
+                await self._rpc.call(job.job_master, request, Ack, timeout=self._timeout)
+            except EmberkeepError as error:
+                log.debug("cannot wake a JobMaster", job=job.job_id, reason=str(error))

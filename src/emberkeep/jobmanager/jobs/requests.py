@@ -17,6 +17,7 @@ from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.answers import Answers
+from emberkeep.jobmanager.jobs.driver_calls import DriverCalls
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.steady_clock import SteadyClock
@@ -39,9 +40,16 @@ class JobRequests(ActorPart):
     """The requests to all jobs: their callers, their records, and how recent requests ended."""
 
     def __init__(
-        self, owner: Actor, machines: JobMachines, writes: StoreWrites, answers: Answers, clock: SteadyClock
+        self,
+        owner: Actor,
+        machines: JobMachines,
+        writes: StoreWrites,
+        answers: Answers,
+        clock: SteadyClock,
+        calls: DriverCalls,
     ) -> None:
         super().__init__(owner)
+        self._calls = calls
         self._machines = machines
         self._table = machines.table
         self._writes = writes
@@ -140,6 +148,7 @@ class JobRequests(ActorPart):
             case ev.Accept(callers):
                 for answer in self._waiting(callers):
                     answer.set_result(None)
+                start(f"wake the driver of {job.job_id}", self._calls.wake(job))
             case ev.Refuse(callers, error):
                 for answer in self._waiting(callers):
                     answer.set_exception(error)

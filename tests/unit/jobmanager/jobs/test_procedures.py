@@ -15,7 +15,8 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.protocol.messages import JobMasterReply
+from emberkeep.protocol.messages import Ack, JobMasterReply, ReportNow
+from tests.support.scripted_service import ScriptedService
 from tests.support.simulator.virtual_loop import EPOCH_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
@@ -66,6 +67,22 @@ COPYING, COMPLETED, FAILED = ProcedurePhase.COPYING, ProcedurePhase.COMPLETED, P
 
 
 class TestAsking:
+    def test_the_driver_is_asked_to_report_at_once(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                await cluster.run_job()
+                driver = ScriptedService({ReportNow: Ack()})
+                cluster.network.attach(f"jm-{JOB[-4:]}-1:1", driver)
+                await service.gateway.request_procedure(JOB, request())
+                async with asyncio.timeout(1):
+                    while not driver.requests:  # noqa: ASYNC110 - virtual time
+                        await asyncio.sleep(0.01)
+                assert driver.requests == [ReportNow(job_id=JOB, attempt=1)]
+
+        in_virtual_time(scenario)
+
     def test_it_is_durable_when_it_is_acknowledged_and_told_with_the_next_answer(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
