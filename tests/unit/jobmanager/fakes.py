@@ -27,6 +27,7 @@ from emberkeep.protocol.messages import (
     RegisterJobMaster,
     RegisterTaskManager,
     ReportOutcome,
+    StandbyReport,
     StartDriver,
     StopDriver,
     StopTaskManager,
@@ -99,6 +100,7 @@ class FakeTaskManager:
         self.leaving = self.draining = False
         self.refusal: EmberkeepError | None = None
         self.replies: list[TaskManagerHeartbeatReply] = []
+        self.standbys: StandbyReport | None = None
 
     async def serve(self, request: Message) -> Message:
         match request:
@@ -145,6 +147,7 @@ class FakeTaskManager:
             left=self.left,
             leaving=self.leaving,
             draining=self.draining,
+            standbys=self.standbys,
         )
 
     async def register(self) -> None:

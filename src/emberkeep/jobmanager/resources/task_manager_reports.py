@@ -107,7 +107,7 @@ class TaskManagerReports:
         """Update the SlotManager and the registration; in constant time if nothing has changed."""
         report, before, task_managers = request.report, registration.report, self._slots.task_managers
         now, now_ms = self._clock.now(), self._clock.now_ms()
-        if is_late or (report.allocations == before.allocations and report.drivers == before.drivers):
+        if is_late or _shows_the_same(report, before):
             task_managers.take_heartbeat(request.id, request.instance, report.sequence, now)
             if not is_late:
                 registration.report = report
@@ -187,6 +187,15 @@ def _held(report: TaskManagerReport) -> HeldReport:
     )
     ready = 0 if report.standbys is None else report.standbys.drivers
     return HeldReport(report.sequence, report.allocations, tuple(drivers), ready)
+
+
+def _shows_the_same(report: TaskManagerReport, before: TaskManagerReport) -> bool:
+    """True if two reports make the same accounts."""
+    return (
+        report.allocations == before.allocations
+        and report.drivers == before.drivers
+        and report.standbys == before.standbys
+    )
 
 
 def _sizes(report: TaskManagerReport) -> dict[JobId, int]:

@@ -9,7 +9,7 @@ import pytest
 from emberkeep.base.errors import RetryLater
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages import DriverReport, ProcessState
+from emberkeep.protocol.messages import DriverReport, ProcessState, StandbyReport
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -159,5 +159,22 @@ def test_a_cancelled_job_takes_no_place_even_if_its_result_cannot_be_stored_yet(
             task_manager = await cluster.add(driver_places=1)
             await cluster.holds(lambda: cluster.host(graph(2).job_id, 1), seconds=20.0)
             assert [order.graph.job_id for order in task_manager.started] == [graph(2).job_id]
+
+    in_virtual_time(scenario)
+
+
+def test_a_standby_driver_that_becomes_ready_later_attracts_drivers() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add("tm-1")
+            warm = await cluster.add("tm-2")
+            warm.standbys = StandbyReport(drivers=0, drivers_kept=1, executors=0, executors_kept=0)
+            await warm.beat()
+            warm.standbys = StandbyReport(drivers=1, drivers_kept=1, executors=0, executors_kept=0)
+            await warm.beat()
+            await service.gateway.submit(graph(1))
+            await cluster.holds(lambda: cluster.host(JOB, 1))
+            assert cluster.host(JOB, 1) == [warm]
 
     in_virtual_time(scenario)
