@@ -13,6 +13,7 @@ import pytest
 
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
 from emberkeep.daemons.records.standby_messages import Take
 from emberkeep.daemons.taskmanager import standby_takes
 from emberkeep.daemons.taskmanager.standby_starts import StandbyDriver
@@ -20,6 +21,7 @@ from emberkeep.daemons.taskmanager.standby_takes import EndableTakes, StandbyTak
 from emberkeep.daemons.taskmanager.standbys import Standbys
 from emberkeep.slots.standbys import events as ev
 from emberkeep.slots.standbys.machine import StandbyPool
+from emberkeep.slots.standbys.members import StandbyState
 from emberkeep.spark.errors import StandbyFailed
 from tests.simulation.planted_standby_worlds import filled, stopped_for_good
 from tests.simulation.planted_worlds import World
@@ -105,6 +107,15 @@ def wherever_there_is_a_place(original: Method) -> Method:
     return refill
 
 
+def to_any_job(_: Method) -> Method:
+    def ready(self: StandbyPool, profile: ev.StandbyProfile, job_id: JobId | None = None) -> str | None:
+        del job_id
+        able = (each.standby_id for each in self.standbys() if each.state is StandbyState.READY)
+        return next((each for each in able if each.startswith(profile.kind.value)), None)
+
+    return ready
+
+
 PLANTS = {
     "a standby that was taken can be taken again": Plant(Standbys, "take", not_marked_as_used, ("q",), "standbys"),
     "a standby of another release is taken": Plant(StandbyDriver, "warmed", of_any_release, ("q",), "standbys"),
@@ -129,6 +140,10 @@ PLANTS = {
     "a task manager ends none of its standbys": Plant(Standbys, "_end", answering(None), ("s",), "standbys"),
     "the pool uses memory that jobs have": Plant(StandbyPool, "_refill", wherever_there_is_a_place, ("t",), "standbys"),
     "the pool gives no memory back": Plant(StandbyPool, "_give_back", returning(()), ("t",), filled),
+    "a reserved standby goes to another job": Plant(StandbyPool, "ready", to_any_job, ("u",), "reserved"),
+    "a standby stays reserved for a job that needs it no longer": Plant(
+        StandbyPool, "_withdraw", returning(()), ("u", "s"), "reserved"
+    ),
 }
 
 

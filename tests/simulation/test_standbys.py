@@ -10,8 +10,9 @@ import pytest
 
 from emberkeep.daemons.taskmanager import standbys as product
 from emberkeep.jobs.model import JobStatus
+from emberkeep.slots.standbys.back_off import FIRST_PAUSE
 from emberkeep.slots.standbys.events import StandbyKind
-from emberkeep.slots.standbys.machine import FIRST_PAUSE, StandbyState
+from emberkeep.slots.standbys.members import StandbyState
 from emberkeep.taskmanager.ports import DriverKey
 from tests.campaign import keep, seeds, seldom
 from tests.simulation.planted_standby_worlds import permanent_stop
@@ -25,7 +26,7 @@ from tests.support.simulator.standbys import STALLS, SimStandby, Stage
 
 DRIVER, EXECUTOR = StandbyKind.DRIVER, StandbyKind.EXECUTOR
 STREAM = Script(seconds=None, executors=1)
-SEEDS = {"standbys": seeds(25, theme="standbys"), "poisoned": seeds(15, theme="poisoned")}
+SEEDS = {theme: seeds(usual, theme=theme) for theme, usual in {"standbys": 25, "poisoned": 15, "reserved": 15}.items()}
 
 # What a batch must have met; otherwise it has shown nothing about it.
 SOMETIMES = {
@@ -53,6 +54,12 @@ SOMETIMES = {
         "executor started cold after a failed take": 8,
         "fault: kill standby": 10,
         "fault: freeze standby": 10,
+    },
+    "reserved": {
+        "reserved standby began": 8,
+        "reserved standby dies of an import": 2,
+        "reserved standby hangs in an import": 2,
+        "driver started hot": 20,
     },
 }
 

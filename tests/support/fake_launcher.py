@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor
 from emberkeep.slots.model import ProcessStart
 from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedProcess
 
@@ -31,6 +31,7 @@ class FakeLauncher:
         self.stops: list[tuple[ProcessKey, float]] = []
         self.decommissioned: list[ExecutorKey] = []
         self.forgotten: list[JobId] = []
+        self.reserved: tuple[ReservedStandby, ...] = ()
         self.kept: list[frozenset[JobId]] = []  # jobs kept at each adoption
         self.outcomes: dict[DriverKey, AttemptOutcome] = {}  # left by drivers of an earlier task manager process
         self._gone: dict[ProcessKey, asyncio.Event] = {}
@@ -70,6 +71,9 @@ class FakeLauncher:
         self.alive[key] = self._next_pid
         self._gone[key] = asyncio.Event()
         return self._next_pid
+
+    def reserve_standbys(self, reserved: tuple[ReservedStandby, ...]) -> None:
+        self.reserved = reserved
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self.stops.append((key, grace))

@@ -6,6 +6,8 @@ Requests that change something are refused while the leadership cannot be confir
 
 from __future__ import annotations
 
+import msgspec
+
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
@@ -86,7 +88,8 @@ class LeaderGateway:
         if view.status.is_globally_terminal:
             return view
         missing = await leader.resources.missing([job_id])
-        return with_missing(view, missing[job_id])
+        standby = await leader.resources.standby(job_id)
+        return msgspec.structs.replace(with_missing(view, missing[job_id]), standby=standby)
 
     async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
         dispatcher = self._confirmed_leader().dispatcher

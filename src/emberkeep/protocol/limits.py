@@ -12,4 +12,5 @@ ERROR_TEXT_CHARACTERS = 16 * 1024  # each of message, hint and field of an error
 SPARK_UI_BYTES = 16 * 1024**2  # one page of a driver's Spark UI
 LEFT_JOBS = 256  # jobs in one TaskManager report for which it asks whether their remaining data can be deleted
 SEEN_JOBS = 1_000  # jobs whose newest attempt a TaskManager reports at its registration
+RESERVED_GRAPHS = 4  # reserved standbys that come with their job graphs in one heartbeat reply
 LOCAL_STATE_JOBS = 256  # jobs whose local state a TaskManager reports: those with the most

@@ -130,6 +130,13 @@ class StandbyReport(Message, frozen=True, kw_only=True):
     executors_kept: int
 
 
+class ReservedStandbyReport(Message, frozen=True, kw_only=True):
+    """A job's reserved standby. ``why_not``: why it is not ready; "" if it is."""
+
+    job_id: JobId
+    why_not: str = ""
+
+
 class TaskManagerReport(Message, frozen=True, kw_only=True):
     """Everything that a TaskManager holds.
 
@@ -139,6 +146,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     - ``local_state``: the jobs with the most local state, at most LOCAL_STATE_JOBS, one entry each.
     - ``left``: jobs that no longer hold anything here but whose data is kept here; at most LEFT_JOBS. If there are
       more, successive reports list different ones.
+    - ``reserved_standbys``: those that it keeps or tries to keep, at most RESERVED_STANDBYS (64).
     """
 
     sequence: int
@@ -156,6 +164,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     draining: bool = False
     connections_rejected: int = 0  # without a valid login, since the TaskManager's process started
     standbys: StandbyReport | None = None  # None if it keeps none
+    reserved_standbys: tuple[ReservedStandbyReport, ...] = ()
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------
@@ -195,6 +204,13 @@ class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
     known_epoch: int = 0  # the highest known epoch of that job store
 
 
+class ReservedStandby(Message, frozen=True, kw_only=True):
+    """A standby driver that is reserved for a job. ``graph``: None if the TaskManager's report lists the job."""
+
+    job_id: JobId
+    graph: JobGraph | None = None
+
+
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     """Reply to a heartbeat.
 
@@ -204,6 +220,8 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     - ``stale``: attempts that have ended; each also stands for all older attempts of its job. Free their slots and end
       their drivers; keep reporting how the drivers ended until that is acknowledged.
     - ``ended``: those of the ``left`` jobs in the report that have ended. Their data need not be kept.
+    - ``reserved_standbys``: those to keep, at most RESERVED_STANDBYS (64), and no others. At most RESERVED_GRAPHS of
+      them have a graph. One that has none, and that the TaskManager does not know, comes with one in a later reply.
     """
 
     epoch: int
@@ -212,6 +230,7 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     stale: tuple[AttemptKey, ...] = ()
     ended: tuple[JobId, ...] = ()
     lineage: str = ""  # job store to which the epoch belongs
+    reserved_standbys: tuple[ReservedStandby, ...] = ()
 
 
 # --- JobManager → TaskManager ---------------------------------------------------------------------------------------

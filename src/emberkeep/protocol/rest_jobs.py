@@ -79,6 +79,17 @@ class DriverInfo(Kebab, frozen=True, kw_only=True):
     pid: int  # 0 while unknown
 
 
+class ReservedStandbyInfo(Kebab, frozen=True, kw_only=True):
+    """The warm driver that is reserved for a job's next attempt.
+
+    ``taskmanager-id``: null if no task manager can keep one now. ``why-not``: why it is not ready, in words.
+    """
+
+    taskmanager_id: TaskManagerId | None
+    ready: bool
+    why_not: str = ""
+
+
 class DepartureInfo(Kebab, frozen=True, kw_only=True):
     """Progress of an executor that is leaving.
 
@@ -186,6 +197,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     procedure: ProcedureInfo | None = None  # the procedure in progress, or the one that stopped the job
     owner: str = ""  # name of the identity that submitted the job; "": the cluster's own token
     namespace: str = ""
+    reserved_standby: ReservedStandbyInfo | None = None  # null unless ``execution.standby`` is ``hot``
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

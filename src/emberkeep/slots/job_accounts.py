@@ -159,13 +159,15 @@ class JobAccounts:
                 self._add(allocation, member)
         member.drivers = report.drivers
         member.standby_drivers = report.standby_drivers
+        member.keeps_standby_drivers = report.keeps_standby_drivers
+        member.reserved_standbys = report.reserved_standbys
         for driver in report.drivers:
             self._take_driver(driver, member)
 
     def _take_driver(self, driver: DriverUse, member: Member) -> None:
         job = self.by_id.get(driver.job_id)
         if job is not None and driver.attempt == job.attempt:
-            job.last_place = member.info.id
+            job.last_place, job.last_node = member.info.id, member.info.node_id
         reservation = member.reservations.get(driver.job_id)
         if reservation is not None and driver.attempt >= reservation.attempt:
             self._places.unreserve(self.by_id[driver.job_id])

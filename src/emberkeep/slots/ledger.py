@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
@@ -45,13 +46,17 @@ class Reservation:
 class HeldReport:
     """A task manager's report of everything that it holds. ``sequence`` grows with each report of one instance.
 
-    ``standby_drivers``: how many warm drivers it has ready.
+    - ``standby_drivers``: how many warm drivers it has ready that any job can take.
+    - ``keeps_standby_drivers``: True if it keeps any.
+    - ``reserved_standbys``: the jobs that have a reserved standby there, and why it is not ready; "" if it is.
     """
 
     sequence: int
     allocations: tuple[Allocation, ...] = ()
     drivers: tuple[DriverUse, ...] = ()
     standby_drivers: int = 0
+    keeps_standby_drivers: bool = False
+    reserved_standbys: Mapping[JobId, str] = field(default_factory=dict)
 
 
 class BlockState(enum.Enum):
@@ -87,6 +92,8 @@ class Member:
     block: BlockState = BlockState.NONE
     ending: EndingState = EndingState.STAYS
     standby_drivers: int = 0  # warm drivers that it has reported to be ready
+    keeps_standby_drivers: bool = False
+    reserved_standbys: Mapping[JobId, str] = field(default_factory=dict)  # as reported: why not ready, "" if ready
     claimed_by: JobId | None = None  # kept free for a driver that has waited for a long time
     claimed_memory: int = 0  # MiB that this driver needs
     free_slots: int = 0
@@ -227,6 +234,9 @@ class JobAccount:
     left: dict[Member, None] = field(default_factory=dict)  # where the attempt has lost slots, most recent last
     elsewhere: int = 0  # slots that its JobMaster holds on task managers not registered here
     last_place: TaskManagerId | None = None  # where its newest driver ran
+    last_node: str = ""  # the node of ``last_place``
+    streams: int = 0  # the newest attempt that has run a streaming query
+    standby_on: Member | None = None  # keeps its reserved standby
 
     @property
     def has_driver(self) -> bool:

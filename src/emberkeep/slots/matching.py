@@ -185,6 +185,7 @@ class PlaceRound:
     """Chooses a task manager for each driver, in this order of preference:
 
     - after a failed start, the freest task manager on a node where no start failed
+    - the task manager where the job's reserved standby is ready
     - the task manager with state of the job where the job's last driver ran
     - the task manager with the most state of the job
     - the freest task manager with a warm driver that is ready
@@ -195,11 +196,14 @@ class PlaceRound:
         self._state = state
         self._heaps: dict[str, list[tuple[int, int, Member]]] = {}
         self._warm: list[Member] = []
+        self._reserving: set[Member] = set()
         for member in members:
             if takes_drivers(member):
                 self._heaps.setdefault(member.info.runtime.python, []).append(_room(member))
                 if member.standby_drivers:
                     self._warm.append(member)
+                if member.reserved_standbys:
+                    self._reserving.add(member)
         for heap in self._heaps.values():
             heapq.heapify(heap)
 
@@ -210,7 +214,13 @@ class PlaceRound:
 
     def choose(self, job: JobAccount, need: DriverNeed) -> Member | None:
         """Return the best fit, or None."""
-        return self._elsewhere(need) or self._home(job, need) or self._freest_warm(need) or self._freest(need)
+        return (
+            self._elsewhere(need)
+            or self._reserved(job, need)
+            or self._home(job, need)
+            or self._freest_warm(need)
+            or self._freest(need)
+        )
 
     def _elsewhere(self, need: DriverNeed) -> Member | None:
         """Return the freest fitting task manager that is on none of the shunned nodes, or None."""
@@ -219,6 +229,13 @@ class PlaceRound:
         members = (member for heap in self._heaps.values() for _, _, member in heap)
         able = [_room(member) for member in members if _fits(member, need) and member.info.node_id not in need.shunned]
         return min(able)[-1] if able else None
+
+    def _reserved(self, job: JobAccount, need: DriverNeed) -> Member | None:
+        """Return the task manager that keeps the job's reserved standby if that is ready, else None."""
+        member = job.standby_on
+        if member is None or member not in self._reserving or not _fits(member, need):
+            return None
+        return member if member.reserved_standbys.get(job.job_id) == "" else None
 
     def _home(self, job: JobAccount, need: DriverNeed) -> Member | None:
         able = [

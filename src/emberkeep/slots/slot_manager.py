@@ -22,6 +22,7 @@ from emberkeep.slots.namespace_quotas import NamespaceLimits, NamespaceQuotas
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.place_queue import DriverPlaceGranted, PlaceQueue
 from emberkeep.slots.registered_task_managers import Lapsed, RegisteredTaskManagers, SilenceLimits
+from emberkeep.slots.reserved.choices import ReservedStandbys
 from emberkeep.slots.restrictions import Restrictions
 from emberkeep.slots.shelves import Due, Shelves
 from emberkeep.slots.supply import Supply, demand_of, standing_of
@@ -45,7 +46,8 @@ class SlotManager:
     """Joins the accounts that matching needs, and matches.
 
     ``task_managers`` takes what task managers report, ``jobs`` what jobs need, ``restrictions`` which task managers get
-    nothing new. All times are monotonic seconds, passed in.
+    nothing new, ``standbys`` has which of them keep the reserved standbys of jobs. All times are monotonic seconds,
+    passed in.
 
     ``pending_timeout``: how long a decided slot may take to appear in a report. ``patience``: how long a driver waits
     for a place before it may claim a task manager. ``quotas``: limits of each namespace.
@@ -70,6 +72,7 @@ class SlotManager:
         self._pending = PendingSlots(self._shelves, self._lacking, timeout=pending_timeout)
         self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking)
         self.restrictions = Restrictions(self._members, self._shelves, self.jobs)
+        self.standbys = ReservedStandbys(self._members, accounts, self._state)
         self.task_managers = RegisteredTaskManagers(
             self._members, self._shelves, self._state, self.jobs, self.restrictions, limits
         )
@@ -83,6 +86,7 @@ class SlotManager:
         """Assign free driver places, then free slots, because a job without a driver uses no slot."""
         places: list[DriverPlaceGranted] = []
         if self._due.places and self._places.waiting:
+            self.standbys.review()  # after a change of the leader, nothing is known yet of what task managers keep
             places = self._places.match(now)
         self._due.places = False
         slots: list[Allotted] = []
@@ -132,6 +136,7 @@ class SlotManager:
         self._pending.expire(now)
         self.restrictions.expire(now)
         self._places.expire(now)
+        self.standbys.review()
         return lapsed
 
     def supply(self) -> Supply:

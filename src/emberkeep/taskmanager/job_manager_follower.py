@@ -9,6 +9,7 @@ from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.protocol.limits import LEFT_JOBS, SEEN_JOBS
 from emberkeep.protocol.messages import (
     AttemptKey,
+    ReservedStandby,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
     TaskManagerReport,
@@ -21,13 +22,26 @@ from emberkeep.taskmanager.reports import task_manager_report
 
 
 class JobManagerFollower(ActorPart):
-    """LinkOwner of a task manager. ``adopts_leader``: follow any job store until this process has registered."""
+    """LinkOwner of a task manager.
 
-    def __init__(self, owner: Actor, kept: KeptTable, usage: Callable[[], NodeUsage], *, adopts_leader: bool) -> None:
+    ``reserve``: see ``Launcher.reserve_standbys``. ``adopts_leader``: follow any job store until this process has
+    registered.
+    """
+
+    def __init__(
+        self,
+        owner: Actor,
+        kept: KeptTable,
+        usage: Callable[[], NodeUsage],
+        reserve: Callable[[tuple[ReservedStandby, ...]], None],
+        *,
+        adopts_leader: bool,
+    ) -> None:
         super().__init__(owner)
         self.adopted = 0  # processes of the previous task manager process that continue to run
         self._kept = kept
         self._usage = usage
+        self._reserve = reserve
         self._adopts_leader = adopts_leader
         self._sequence = 0
 
@@ -85,3 +99,4 @@ class JobManagerFollower(ActorPart):
                 self._kept.decide(ev.AttemptsOver(key.job_id, key.attempt))
             if reply.ended:
                 self._kept.decide(ev.JobsEnded(reply.ended))
+            self._reserve(reply.reserved_standbys)

@@ -15,6 +15,8 @@ from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages import (
     BlobCacheReport,
     LocalStateReport,
+    ReservedStandby,
+    ReservedStandbyReport,
     StandbyReport,
     StartDriver,
     StartExecutor,
@@ -106,6 +108,12 @@ class Launcher(Protocol):
         later.
         """
 
+    def reserve_standbys(self, reserved: tuple[ReservedStandby, ...]) -> None:
+        """Keep a standby driver for each of these jobs, and for no others.
+
+        Those that are not known yet and come without their job graph are left out. Returns at once.
+        """
+
     async def stop(self, key: ProcessKey, grace: float) -> None:
         """Send SIGTERM, and after ``grace`` seconds SIGKILL to the rest of the session. 0: SIGKILL at once.
 
@@ -180,6 +188,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     state_gateway: StateGatewayReport | None = None
     connections_rejected: int = 0
     standbys: StandbyReport | None = None
+    reserved_standbys: tuple[ReservedStandbyReport, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,7 @@ def task_manager_report(
         state_gateway=usage.state_gateway,
         connections_rejected=usage.connections_rejected,
         standbys=usage.standbys,
+        reserved_standbys=usage.reserved_standbys,
         left=left,
     )
 

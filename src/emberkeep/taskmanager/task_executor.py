@@ -84,7 +84,13 @@ class TaskExecutor(Actor):
         self.orders = Orders(info, self._kept, self._processes, system.clock)
         self._job_masters = JobMasterCalls(ports.rpc, configuration[RPC_TIMEOUT])
         self._offers = SlotOffers(self, info, self._kept, self._job_masters)
-        self._follower = JobManagerFollower(self, self._kept, ports.usage, adopts_leader=configuration[ADOPT_LEADER])
+        self._follower = JobManagerFollower(
+            self,
+            self._kept,
+            ports.usage,
+            ports.launcher.reserve_standbys,
+            adopts_leader=configuration[ADOPT_LEADER],
+        )
         self.link = JobManagerLink(system, configuration, ports.rpc, info, self._follower, job_manager)
         ports.launcher.on_exit(self.process_exited)
 

@@ -11,9 +11,13 @@ from pathlib import Path
 
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
 from emberkeep.base.processes.process_identity import identify
+from emberkeep.daemons.records.standby_messages import Import
 from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
 from emberkeep.daemons.taskmanager.standbys import Standbys
+from emberkeep.jobs.model import JobGraph
 from emberkeep.slots.standbys.events import Look, StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from tests.integration.taskmanager.standby_programs import SmallStandby, small_place
@@ -24,6 +28,24 @@ PLENTY = 100_000  # MiB
 FREE = Look(PLENTY, is_busy=False)
 
 
+class FakeJobFiles:
+    """Implements ReservedFiles without files. ``problem``: raised by ``fetch``. ``held``: standbys with files."""
+
+    def __init__(self) -> None:
+        self.problem: EmberkeepError | None = None
+        self.held: set[str] = set()
+
+    async def fetch(self, standby: str, directory: Path, graph: JobGraph) -> Import:
+        if self.problem is not None:
+            raise self.problem
+        self.held.add(standby)
+        return Import(script="", module=graph.job_id, places=(str(directory),))
+
+    def release(self, standby: str, job_id: JobId) -> None:
+        del job_id
+        self.held.discard(standby)
+
+
 class Bench:
     """A pool of one standby, and a job that takes it."""
 
@@ -32,7 +54,10 @@ class Bench:
         self.directory = directory / "standbys"
         self.supervisor = ProcessSupervisor(directory / "records", linger=0.5)
         self.pool = StandbyPool({StandbyKind.DRIVER: size}, {StandbyKind.DRIVER: PROFILE})
-        self.standbys = Standbys(StandbyDirectories(self.directory), self.make, self.supervisor, self.pool)
+        self.job_files = FakeJobFiles()
+        self.standbys = Standbys(
+            StandbyDirectories(self.directory), self.job_files, self.make, self.supervisor, self.pool
+        )
         self.free_mb = PLENTY
         self.standbys.free_mb = lambda: self.free_mb
         self.how = "runs"

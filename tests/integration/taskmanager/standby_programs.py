@@ -13,7 +13,9 @@ from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 PROGRAM = """
 import os, signal, socket, subprocess, sys, time
 from emberkeep import __version__
-from emberkeep.daemons.records.standby_messages import Confirm, Ready, Take, Taken, encode, receive
+from emberkeep.daemons.records.standby_messages import (
+    Confirm, Import, Imported, Ready, Take, Taken, encode, receive
+)
 
 how = sys.argv[1]
 channel = socket.socket(fileno=os.dup(0))
@@ -26,6 +28,13 @@ if how == "has a child":
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
 channel.sendall(encode(Ready(release="0.0.1" if how == "of another release" else __version__)))
 order = receive(channel)
+if isinstance(order, Import):
+    if how == "dies of an import":
+        sys.exit(1)
+    if how == "hangs in an import":
+        time.sleep(3600)
+    channel.sendall(encode(Imported(packages=1)))
+    order = receive(channel)
 if how == "dies" or not isinstance(order, Take):
     sys.exit(0)
 if how in {"hangs", "has a child"}:

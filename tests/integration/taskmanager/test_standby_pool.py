@@ -13,7 +13,7 @@ import pytest
 from emberkeep.daemons.taskmanager import standbys
 from emberkeep.slots.standbys import machine
 from emberkeep.slots.standbys.events import Look
-from emberkeep.slots.standbys.machine import StandbyState
+from emberkeep.slots.standbys.members import StandbyState
 from tests.integration.taskmanager.standby_bench import (
     DEADLINE,
     FREE,

@@ -26,7 +26,7 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import Message
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.standbys.events import StandbyKind
-from emberkeep.taskmanager.ports import TaskManagerPorts
+from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
 from tests.support.simulator.blobs import JM_PROCESS, SimBlobs, Uploading, artefact_of, receive
@@ -92,6 +92,7 @@ class ClusterPlan:
     only_agents: bool = False  # no faults of drivers, executors and the network: no work may be lost (P2)
     standby_drivers: int = 0  # kept by each task manager
     standby_executors: int = 0
+    bad_imports: float = 0.0  # probability that the imports of a reserved standby end it, and that they hang
     only_standbys: bool = False  # nothing but standby processes fails: no attempt may be lost (r)
 
 
@@ -167,6 +168,7 @@ class SimCluster:
                 plan.seed,
                 {StandbyKind.DRIVER: plan.standby_drivers, StandbyKind.EXECUTOR: plan.standby_executors},
                 contextvars.Context(),
+                plan.bad_imports,
             ),
         )
 
@@ -246,7 +248,14 @@ class SimCluster:
         launcher = SimLauncher(
             self.room, node.machine, process, seeded_random(self.plan.seed, f"{node.id}#{node.lives}/launcher")
         )
-        ports = TaskManagerPorts(rpc=self.network.client(process.party), launcher=launcher, store=node.record)
+        ports = TaskManagerPorts(
+            rpc=self.network.client(process.party),
+            launcher=launcher,
+            store=node.record,
+            usage=lambda: NodeUsage(
+                standbys=launcher.standbys.report(), reserved_standbys=launcher.standbys.report_reserved()
+            ),
+        )
         service = TaskManagerService(system, self.configuration, info, ports, self.jm_address)
         node.record.seconds = seeded_random(self.plan.seed, f"{node.id}#{node.lives}/disk").choice((0.001, 0.02, 0.2))
         launcher.standbys.free_mb = lambda: service.executor.table.state.free.memory_mb

@@ -18,15 +18,15 @@ from emberkeep.base.ids import JobId
 from emberkeep.daemons.taskmanager.process_places import process_name
 from emberkeep.daemons.taskmanager.standby_starts import StandbyDriver, StandbyPlace, StandbyProcess
 from emberkeep.daemons.taskmanager.standby_takes import TakeOver
-from emberkeep.daemons.taskmanager.standbys import JobStarts, Standbys
-from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
+from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor
 from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedProcess
 from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.scripts import DriverWork, ExecutorWork, SimSpark, Truth, script_of
-from tests.support.simulator.standbys import DEFAULTS, SimLink, SimStandbyFiles, StandbyRoom
+from tests.support.simulator.standbys import DEFAULTS, SimJobFiles, SimLink, SimStandbyFiles, StandbyRoom
 from tests.support.simulator.supervisor import Program, SimSupervisor
 from tests.support.simulator.virtual_loop import seeded_random, seeded_system
 
@@ -74,7 +74,8 @@ class SimLauncher:
         disk_rng = seeded_random(room.seed, f"{agent.name}#{agent.pid}/standbys' disk")
         disk = SimStandbyFiles(room.standbys.disk(machine), room.standbys.wanted, disk_rng)
         self.pool = StandbyPool(room.standbys.sizes, DEFAULTS if any(room.standbys.sizes.values()) else {})
-        self.standbys = Standbys(disk, self._make_standby, self._supervisor, self.pool)
+        self.job_files = SimJobFiles(seeded_random(room.seed, f"{agent.name}#{agent.pid}/standbys' files"))
+        self.standbys = Standbys(disk, self.job_files, self._make_standby, self._supervisor, self.pool)
         self._starts = JobStarts(self.standbys, self._supervisor)
 
     def _make_standby(self, name: str, directory: Path, profile: StandbyProfile) -> StandbyProcess:
@@ -193,7 +194,7 @@ class SimLauncher:
         self._supervisor.programs[name] = program
         request = StartRequest(name, (name,), {}, Path("/"), Path("/stdout"), Path("/stderr"))
         keeps = any(self._room.standbys.sizes.values())
-        wanted = TakeOver(request, None, partial(self._exited, key))
+        wanted = TakeOver(request, None, partial(self._exited, key), job_id=key.job_id)
         self._starting.add(key)
         try:
             started = await self._starts.start(wanted, profile if keeps else "it is simulated")
@@ -228,6 +229,17 @@ class SimLauncher:
         exit_ = ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail)
         if self._told is not None:
             self._told(exit_)
+
+    def reserve_standbys(self, reserved: tuple[ReservedStandby, ...]) -> None:
+        known, jobs = self.standbys.reserved_jobs, {}
+        for each in reserved:
+            graph = each.graph
+            if each.job_id in known:
+                jobs[each.job_id] = known[each.job_id]
+            elif graph is not None:
+                profile = StandbyProfile(StandbyKind.DRIVER, graph.resources.driver_memory_mb)
+                jobs[each.job_id] = ReservedJob(graph, profile)
+        self.standbys.reserve(jobs)
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._stopped.add(key)

@@ -45,6 +45,7 @@ class Theme:
     only_agents: bool = False  # see ClusterPlan
     slow_ends: float = 0.0  # see ClusterPlan
     standbys: bool = False  # task managers keep standby processes
+    reserved: bool = False  # all streams have reserved standbys
     only_standbys: bool = False  # see ClusterPlan
 
 
@@ -92,6 +93,19 @@ _STANDBYS = (
     "cut off node",
     "cut off driver",
     "crash node",
+)
+_RESERVED = (
+    "kill driver",
+    "kill driver",
+    "crash node",
+    "kill standby",
+    "poison standby",
+    "kill agent",
+    "leave agent",
+    "kill jobmanager",
+    "cut off node",
+    "block node",
+    "unblock node",
 )
 
 THEMES: dict[str, Theme] = {
@@ -238,6 +252,19 @@ THEMES: dict[str, Theme] = {
         standbys=True,
         only_standbys=True,
     ),
+    # Streams that lose drivers and nodes again and again, and have reserved standbys; only if named.
+    "reserved": Theme(
+        0,
+        (Menace(20.0, 2.0, 12.0, _RESERVED), Menace(30.0, 5.0, 30.0, _RESERVED)),
+        task_managers=(2, 3, 3),
+        slots=(2, 3, 4),
+        jobs=(1, 2, 3),
+        streams=0.9,
+        chaos=(150.0, 250.0),
+        files=False,
+        standbys=True,
+        reserved=True,
+    ),
     "calm": Theme(10, (Menace(1000.0),), chaos=(5.0, 15.0)),
 }
 
@@ -264,9 +291,10 @@ def scene_of(seed: str) -> Scene:
         only_agents=theme.only_agents,
         slow_ends=theme.slow_ends
         or (0.2 if theme.standbys and not theme.only_agents and chance.random() < 0.3 else 0.0),
-        standby_drivers=chance.choice((0, 1, 1, 2)) if theme.standbys else 0,
+        standby_drivers=chance.choice((1,) if theme.reserved else (0, 1, 1, 2)) if theme.standbys else 0,
         standby_executors=chance.choice((1, 1, 2)) if theme.standbys else 0,
         only_standbys=theme.only_standbys,
+        **_reserved(seed, theme),
     )
     # Streams never end: they must leave a slot and a driver place for jobs that do.
     left = min(managers * slots, managers * places) - 1
@@ -276,6 +304,14 @@ def scene_of(seed: str) -> Scene:
         left -= script.executors if script.seconds is None else 0
         scripts.append(script)
     return Scene(plan, tuple(scripts), rng.uniform(*theme.chaos), rng.choice(theme.menace))
+
+
+def _reserved(seed: str, theme: Theme) -> dict[str, Any]:
+    """Draw whether streams have reserved standbys, and whether the imports of these fail."""
+    chance = seeded_random(seed, "reserved standbys")
+    if not theme.standbys or (chance.random() < 0.3 and not theme.reserved):
+        return {}
+    return {"options": {"execution.standby": "hot"}, "bad_imports": chance.choice((0.0, 0.0, 0.2))}
 
 
 def draw_script(rng: random.Random, theme: Theme, *, may_stream: bool) -> Script:

@@ -7,7 +7,9 @@ left of it when the start is over, no process begins that was asked to end durin
 standby processes fails, no attempt is lost;
 (s) a task manager has no more standby processes than its pool keeps, but for a moment; it ends them before it ends in
 order, and the next one has a pool of its own; in the end the pool is complete, and nothing is left of others;
-(t) standby processes are started only in memory that the processes of jobs leave free, and give it back within a bound.
+(t) standby processes are started only in memory that the processes of jobs leave free, and give it back within a bound;
+(u) a reserved standby becomes only the driver of its own job (checked in ``SimStandby``), a job has at most one in the
+cluster but for a moment, and in the end there are none, and no files are held for them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from dataclasses import dataclass, field
 
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.taskmanager.standbys import LOOK_SECONDS
-from emberkeep.slots.standbys.machine import PRESSURE_SECONDS, StandbyState
+from emberkeep.slots.standbys.events import StandbyKind
+from emberkeep.slots.standbys.machine import PRESSURE_SECONDS
+from emberkeep.slots.standbys.members import StandbyState
 from emberkeep.taskmanager.ports import DriverKey, ProcessKey
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
 from tests.support.simulator.scripts import script_of
@@ -26,6 +30,8 @@ from tests.support.simulator.standbys import SimStandby, Stage
 # A process that fails while it is taken has 5 s to answer, and a killed one may take up to 13 s to end.
 EXTRA_BOUND = 22.0
 MEMORY_BOUND = PRESSURE_SECONDS + 16.0
+# A task manager that is cut off, or frozen, learns late that a job's reserved standby has moved.
+SEVERAL_BOUND = 90.0
 SLACK = 0.5
 
 
@@ -36,6 +42,7 @@ class StandbyProperties:
     cluster: SimCluster
     extra_since: dict[tuple[str, int], float] = field(default_factory=dict)  # by task manager and its life
     over_since: dict[tuple[str, int], float] = field(default_factory=dict)
+    several_since: dict[str, float] = field(default_factory=dict)  # by job
 
     def __post_init__(self) -> None:
         self.cluster.room.standbys.on_start.append(self._started)
@@ -86,11 +93,23 @@ class StandbyProperties:
                 continue
             self._check_number(node, life)
             self._check_memory(node, life)
+        self._check_reserved()
+
+    def _check_reserved(self) -> None:
+        waiting = [each for each in self.cluster.room.standbys.waiting() if each.stage < Stage.ORDERED]
+        reserved = Counter(each.reserved_for for each in waiting if each.reserved_for)
+        several, now = {job_id for job_id, count in reserved.items() if count > 1}, self.cluster.loop.time()
+        self.several_since = {job_id: self.several_since.get(job_id, now) for job_id in several}
+        for job_id, since in self.several_since.items():
+            if now - since > SEVERAL_BOUND:
+                self._violate("u", f"job {job_id[:8]} has {reserved[job_id]} reserved standbys for long")
 
     def _check_number(self, node: TaskManagerNode, life: tuple[str, int]) -> None:
         room, now = self.cluster.room.standbys, self.cluster.loop.time()
         waiting = [each for each in room.waiting(node.id) if not _is_a_jobs(each, node)]
         present = Counter(each.profile.kind for each in waiting)
+        assert node.launcher is not None
+        present[StandbyKind.DRIVER] -= len({each.job_id for each in node.launcher.pool.standbys()} - {None})
         extra = [f"{count} standby {kind.value}s" for kind, count in present.items() if count > room.sizes[kind]]
         if not extra:
             self.extra_since.pop(life, None)
@@ -120,7 +139,8 @@ class StandbyProperties:
     def _unsettled_on(self, node: TaskManagerNode) -> list[str]:
         assert node.launcher is not None
         pool, room = node.launcher.pool, self.cluster.room.standbys
-        found = []
+        found = [f"{node.id} has {each.standby_id} for job {each.job_id}" for each in pool.standbys() if each.job_id]
+        found += [f"{node.id} holds files for {name}" for name, _ in sorted(node.launcher.job_files.held)]
         ids = Counter(name.removeprefix("standby-").rpartition("-")[0] for name in self._origins(node))
         known = Counter(each.standby_id for each in pool.standbys())
         if ids != known:
@@ -128,7 +148,7 @@ class StandbyProperties:
         directories = set(room.disk(node.machine))
         if directories != self._origins(node):
             found.append(f"{node.id} has the directories {sorted(directories)}")
-        if pool._failures:  # it pauses, which may be long
+        if pool._back_off:  # it pauses, which may be long
             return found
         present = Counter(each.profile.kind for each in pool.standbys() if each.state is StandbyState.READY)
         for kind, size in room.sizes.items():

@@ -15,17 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emberkeep import __version__
-from emberkeep.base.errors import Fatal
-from emberkeep.daemons.records.standby_messages import Confirm, Ready, StandbyMessage, Take, Taken
+from emberkeep.base.errors import Fatal, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.daemons.records.standby_messages import Confirm, Import, Imported, Ready, StandbyMessage, Take, Taken
+from emberkeep.daemons.taskmanager import standby_starts
 from emberkeep.daemons.taskmanager.standby_takes import TakeOver
+from emberkeep.jobs.model import JobGraph
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.supervisor import Program
 from tests.support.simulator.virtual_loop import seeded_random
 
 WARM_UP = (0.5, 4.0)  # seconds
+IMPORTS = (0.1, 3.0)  # seconds
 HANG = (1.0, 40.0)  # seconds: shorter and longer than a task manager waits for an answer
 STALL = (15.0, 45.0)  # seconds: longer than a lease
+UNFETCHED = 0.1  # probability that the files of a job cannot be fetched for its reserved standby
 FATES = ("dies", "runs out of memory", "hangs", "speaks nonsense", "stalls")
 STALLS = "stalls"  # it has become the job's process, and stands still before that begins
 DEFAULTS = {
@@ -70,6 +75,9 @@ class SimLink:
             raise Fatal(f"a message of a standby process cannot be read: {message}")
         return message
 
+    async def ask(self, order: Import) -> None:
+        self._send(order)
+
     async def order(self, order: Take) -> None:
         self._send(order)
 
@@ -101,7 +109,11 @@ class SimLink:
 
 @dataclass(eq=False)
 class SimStandby:
-    """A standby process. ``programs``: what it can become, by name. ``fate``: how it fails when it is taken."""
+    """A standby process.
+
+    ``programs``: what it can become, by name. ``fate``: how it fails when it is taken. ``reserved_for``: the job whose
+    packages it has imported.
+    """
 
     process: Process
     profile: StandbyProfile
@@ -113,6 +125,7 @@ class SimStandby:
     release: str
     stage: Stage = Stage.WARMING
     fate: str = ""
+    reserved_for: str = ""
 
     def __post_init__(self) -> None:
         self.link.process = self.process
@@ -137,6 +150,10 @@ class SimStandby:
         self.link.say(Ready(release=self.release))
         self.stage = Stage.READY
         order = await self.link.heard()
+        if isinstance(order, Import):
+            self.reserved_for = order.module
+            await self._import()
+            order = await self.link.heard()
         if not isinstance(order, Take):
             machines.exit(self.process, 0)
             return
@@ -154,6 +171,19 @@ class SimStandby:
             self._become(self.programs[order.arguments[0]])
         else:
             machines.exit(self.process, 0)
+
+    async def _import(self) -> None:
+        """Import what a job needs. Sometimes this ends the process, or takes longer than anybody waits."""
+        machines, rng = self.room.machines, self.rng
+        await asyncio.sleep(rng.uniform(*IMPORTS))
+        if rng.random() < self.room.bad_imports:
+            machines.history.count("reserved standby dies of an import")
+            machines.exit(self.process, 1)
+            await asyncio.sleep(0)
+        if rng.random() < self.room.bad_imports:
+            machines.history.count("reserved standby hangs in an import")
+            await asyncio.sleep(2 * standby_starts._IMPORT_SECONDS)
+        self.link.say(Imported(packages=1))
 
     async def _suffer(self) -> None:
         machines = self.room.machines
@@ -178,10 +208,32 @@ class SimStandby:
             machines.history.violate("q", f"{process.name} becomes {program.shown}, and its record says another thing")
         if self.release != __version__:
             machines.history.violate("q", f"{process.name} of release {self.release} becomes {program.shown}")
+        if self.reserved_for and (program.key is None or program.key.job_id != self.reserved_for):
+            machines.history.violate("u", f"{process.name}, of job {self.reserved_for[:8]}, becomes {program.shown}")
+        elif self.reserved_for:
+            machines.history.count("reserved standby began")
         self.stage = Stage.BEGUN
         machines.history.count("standby began")
         machines.become(process, program.shown, program.key)
         program.begin(process)
+
+
+class SimJobFiles:
+    """Implements ReservedFiles. The module that a standby is told to import is the name of its job."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.held: set[tuple[str, JobId]] = set()
+
+    async def fetch(self, standby: str, directory: Path, graph: JobGraph) -> Import:
+        self.held.add((standby, graph.job_id))
+        await asyncio.sleep(self._rng.uniform(0.01, 1.0))
+        if self._rng.random() < UNFETCHED:
+            raise RetryLater("the files cannot be fetched just now")
+        return Import(script="", module=graph.job_id, places=())
+
+    def release(self, standby: str, job_id: JobId) -> None:
+        self.held.discard((standby, job_id))
 
 
 class SimStandbyFiles:
@@ -226,6 +278,8 @@ class SimStandbyFiles:
 class StandbyRoom:
     """Data that all standby processes of a simulation share.
 
+    ``bad_imports``: probability that an import ends a process, and that one hangs.
+
     ``sizes``: of each task manager's pool. ``standbys``: all that were ever started, by pid. ``releases``: other
     releases that were installed, by machine. ``starved``: machines on which warm-ups run out of memory. ``context``: of
     the world around the processes, which nothing freezes.
@@ -235,6 +289,7 @@ class StandbyRoom:
     seed: str
     sizes: dict[StandbyKind, int]
     context: contextvars.Context
+    bad_imports: float = 0.0
     standbys: dict[int, SimStandby] = field(default_factory=dict)
     releases: dict[str, str] = field(default_factory=dict)
     starved: set[str] = field(default_factory=set)

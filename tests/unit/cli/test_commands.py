@@ -17,7 +17,7 @@ from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
-from emberkeep.protocol.rest_jobs import AttemptInfo
+from emberkeep.protocol.rest_jobs import AttemptInfo, ReservedStandbyInfo
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob
 from emberkeep.slots.model import ProcessStart
@@ -222,6 +222,30 @@ def test_info(fake: FakeJobManager, capfd: Output) -> None:
 
 
 @pytest.mark.req("LOC-11")
+@pytest.mark.parametrize(
+    ("standby", "shown"),
+    [
+        (ReservedStandbyInfo(taskmanager_id=TaskManagerId("tm-2"), ready=True), "on tm-2, ready"),
+        (
+            ReservedStandbyInfo(taskmanager_id=TaskManagerId("tm-2"), ready=False, why_not="it is still warming up"),
+            "on tm-2, not ready: it is still warming up",
+        ),
+        (
+            ReservedStandbyInfo(taskmanager_id=None, ready=False, why_not="no other node has room"),
+            "not ready: no other node has room",
+        ),
+        (None, ""),
+    ],
+)
+def test_info_shows_the_jobs_reserved_standby(
+    fake: FakeJobManager, capfd: Output, standby: ReservedStandbyInfo | None, shown: str
+) -> None:
+    fake.jobs = {A: job_info(A, "etl", reserved_standby=standby)}
+    assert main(["info", "etl"]) == 0
+    lines = [line.split(maxsplit=1)[1] for line in capfd.readouterr().out.splitlines() if line.startswith("Standby")]
+    assert lines == ([shown] if shown else [])
+
+
 def test_info_shows_where_copies_of_the_jobs_state_lie(fake: FakeJobManager, capfd: Output) -> None:
     fake.jobs = {A: job_info(A, "etl")}
     assert main(["info", "etl"]) == 0

@@ -27,6 +27,7 @@ from emberkeep.protocol.messages import (
     RegisterJobMaster,
     RegisterTaskManager,
     ReportOutcome,
+    ReservedStandbyReport,
     StandbyReport,
     StartDriver,
     StopDriver,
@@ -101,6 +102,7 @@ class FakeTaskManager:
         self.refusal: EmberkeepError | None = None
         self.replies: list[TaskManagerHeartbeatReply] = []
         self.standbys: StandbyReport | None = None
+        self.reserved: dict[JobId, str] = {}  # why a job's reserved standby is not ready
 
     async def serve(self, request: Message) -> Message:
         match request:
@@ -148,6 +150,9 @@ class FakeTaskManager:
             leaving=self.leaving,
             draining=self.draining,
             standbys=self.standbys,
+            reserved_standbys=tuple(
+                ReservedStandbyReport(job_id=job_id, why_not=why_not) for job_id, why_not in self.reserved.items()
+            ),
         )
 
     async def register(self) -> None:

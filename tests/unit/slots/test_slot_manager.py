@@ -66,11 +66,11 @@ class Rig:
         registered: TaskManagerInfo,
         *allocations: Allocation,
         drivers: tuple[DriverUse, ...] = (),
-        standby_drivers: int = 0,
         now: float = 0,
+        **standbys: Any,
     ) -> None:
         self.sequences[registered.id] += 1
-        report = HeldReport(self.sequences[registered.id], allocations, drivers, standby_drivers)
+        report = HeldReport(self.sequences[registered.id], allocations, drivers, **standbys)
         assert self.slots.task_managers.take_report(registered.id, registered.instance, report, now)
 
     def job(

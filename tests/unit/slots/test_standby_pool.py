@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from emberkeep.base.errors import IllegalTransition
+from emberkeep.slots.standbys.back_off import FIRST_PAUSE, LONGEST_PAUSE
 from emberkeep.slots.standbys.events import (
     Asked,
     EndStandby,
@@ -21,7 +22,8 @@ from emberkeep.slots.standbys.events import (
     TakeEnded,
     Warmed,
 )
-from emberkeep.slots.standbys.machine import FIRST_PAUSE, LONGEST_PAUSE, PRESSURE_SECONDS, StandbyPool, StandbyState
+from emberkeep.slots.standbys.machine import PRESSURE_SECONDS, StandbyPool
+from emberkeep.slots.standbys.members import StandbyState
 
 DRIVER, EXECUTOR = StandbyProfile(StandbyKind.DRIVER, 1024), StandbyProfile(StandbyKind.EXECUTOR, 1024)
 LARGE = StandbyProfile(StandbyKind.DRIVER, 4096)

@@ -19,6 +19,7 @@ from emberkeep.protocol.messages import (
     ProcessState,
     RegisterTaskManager,
     ReleaseSlot,
+    ReservedStandby,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
@@ -43,6 +44,34 @@ from tests.unit.taskmanager.agent_bench import (
     start_executor,
     stop_driver,
 )
+
+# --- reserved standbys ------------------------------------------------------------------------------------------------
+
+
+def test_the_launcher_follows_what_each_reply_says_of_reserved_standbys(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        reserved: tuple[ReservedStandby, ...]
+        for reserved in ((ReservedStandby(job_id=JOB),), ()):
+            reply = TaskManagerHeartbeatReply(epoch=1, known=True, reserved_standbys=reserved)
+            bench.job_manager.answers[TaskManagerHeartbeat] = reply
+            await asyncio.sleep(2 * INTERVAL)
+            assert bench.launcher.reserved == reserved
+
+    run(story)
+
+
+def test_an_unknown_task_manager_keeps_its_reserved_standbys_until_it_is_told(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        reserved = (ReservedStandby(job_id=JOB),)
+        known = TaskManagerHeartbeatReply(epoch=1, known=True, reserved_standbys=reserved)
+        bench.job_manager.answers[TaskManagerHeartbeat] = known
+        await bench.until(lambda: bench.launcher.reserved == reserved)
+        bench.job_manager.answers[TaskManagerHeartbeat] = TaskManagerHeartbeatReply(epoch=1, known=False)
+        await asyncio.sleep(3 * INTERVAL)
+        assert bench.launcher.reserved == reserved
+
+    run(story)
+
 
 # --- slots ------------------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import RetryLater
+from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+from emberkeep.slots.reserved.choices import StandbyView
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import (
     FakeGateway,
@@ -228,6 +230,18 @@ async def test_a_jobs_files_are_counted(site: Site) -> None:
 
     assert "2 · 1.5 KiB" in page
     assert f"/v1/jobs/{job_id(1)}/blobs" in page
+
+
+async def test_a_jobs_reserved_standby_is_shown(site: Site) -> None:
+    for standby, shown in (
+        (None, ""),
+        (StandbyView(TaskManagerId("tm-2"), ""), 'tm-2</a> <span class="id">ready</span>'),
+        (StandbyView(None, EVIL), '<span class="id">not ready: &lt;script&gt;alert(1)'),
+    ):
+        site.gateway.change(job_id(1), standby=standby)
+        page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+        assert ("<dt>Standby</dt>" in page) is (standby is not None)
+        assert shown in page
 
 
 async def test_a_job_that_is_being_stopped_says_how_far_it_is(site: Site) -> None:

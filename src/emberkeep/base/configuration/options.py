@@ -652,6 +652,17 @@ CANCELLATION_TIMEOUT = define(
         "How long a driver may take to end after SIGTERM before all processes of its session are killed.",
     )
 )
+STANDBY = define(
+    Option(
+        "execution.standby",
+        "none",
+        choice("none", "hot"),
+        "choice",
+        "Whether a job that runs streaming queries has a driver process reserved for its next attempt, on another node "
+        "than its driver: warm, and with what the script imports. `hot`: where a task manager keeps standby drivers "
+        "and has memory for one more. `none`: the next attempt takes any warm driver that fits.",
+    )
+)
 STOP_SCRIPT_TIMEOUT = define(
     Option(
         "execution.stop.script-timeout",

@@ -9,7 +9,13 @@ from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import byte_count, duration, executors_registered, owner_text, procedure_text, timestamp
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
-from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo, JobExceptions, ProcedureInfo
+from emberkeep.protocol.rest_jobs import (
+    ExecutorInfo,
+    JobDetailsInfo,
+    JobExceptions,
+    ProcedureInfo,
+    ReservedStandbyInfo,
+)
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 _SHOWN_EXCEPTIONS = 5
@@ -42,6 +48,7 @@ def print_job(
             ("Duration", duration(job.duration)),
             ("Attempt", str(own.attempt) if own.attempt else "none started yet"),
             ("Driver", driver),
+            ("Standby", _standby(own.reserved_standby)),
             ("Executors", executors),
             ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
             ("Spark application", own.app_id),
@@ -56,6 +63,13 @@ def print_job(
     _print_attempts(job)
     print_recovery(job)
     _print_exceptions(exceptions)
+
+
+def _standby(standby: ReservedStandbyInfo | None) -> str:
+    if standby is None:
+        return ""
+    state = "ready" if standby.ready else f"not ready: {standby.why_not}"
+    return f"on {standby.taskmanager_id}, {state}" if standby.taskmanager_id else state
 
 
 def _procedure(procedure: ProcedureInfo | None) -> str:

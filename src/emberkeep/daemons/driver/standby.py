@@ -2,7 +2,8 @@
 
 It imports what drivers import, starts and warms a JVM, and waits for an order on its standard input. The order makes it
 the driver of one attempt: it gets that driver's environment and directory, and continues as other drivers begin. It
-ends if its task manager ends before that.
+ends if its task manager ends before that. If it is reserved for a job, it imports what the job's script imports before
+that order comes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from emberkeep import __version__
@@ -24,7 +25,17 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.processes.background import end_with_parent, outlive_parent
 from emberkeep.base.processes.priority import raise_without_compilers
 from emberkeep.daemons.driver.attempt import run_attempt
-from emberkeep.daemons.records.standby_messages import Confirm, Ready, Take, Taken, encode, receive
+from emberkeep.daemons.driver.standby_imports import import_for_job
+from emberkeep.daemons.records.standby_messages import (
+    Confirm,
+    Import,
+    Imported,
+    Ready,
+    Take,
+    Taken,
+    encode,
+    receive,
+)
 from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.model import DriverSettings
@@ -53,11 +64,18 @@ def main(arguments: list[str]) -> int:
         return EXIT_FAILED
     with channel:
         channel.sendall(encode(Ready(release=__version__)))
-        order = receive(channel)
+        order, added = receive(channel), {}
+        if isinstance(order, Import):
+            try:
+                added = _import(order, channel)
+            except EmberkeepError as error:
+                sys.stderr.write(f"emberkeep: no reserved standby: {error.message}\n")
+                return EXIT_FAILED
+            order = receive(channel)
         if not isinstance(order, Take):
             return EXIT_NOT_TAKEN  # the task manager has ended, or needs the memory
         outlive_parent()
-        _become(order)
+        _become(order, added)
         raise_without_compilers(pid for pid in (os.getpid(), jvm.pid) if pid is not None)
         channel.sendall(encode(Taken()))
         if not isinstance(receive(channel), Confirm):
@@ -106,11 +124,26 @@ def standby_settings(
     )
 
 
-def _become(order: Take) -> None:
-    """Take over the environment, directory and command of a job's driver. The marker of this process stays."""
+def _import(order: Import, channel: socket.socket) -> dict[str, str]:
+    """Import what a job's program imports, and say so. Return the variables that the imported packages have added.
+
+    Raises Fatal, OSError.
+    """
+    before = dict(os.environ)
+    imported = import_for_job(order.script, order.module, [Path(place) for place in order.places])
+    added = {name: value for name, value in os.environ.items() if name not in before}
+    channel.sendall(encode(Imported(packages=imported)))
+    return added
+
+
+def _become(order: Take, added: Mapping[str, str]) -> None:
+    """Take over the environment, directory and command of a job's driver. The marker of this process stays.
+
+    ``added``: variables that imported packages have set.
+    """
     marker = os.environ[MARKER_VARIABLE]
     os.environ.clear()
-    os.environ.update({**order.environ, MARKER_VARIABLE: marker})
+    os.environ.update({**added, **order.environ, MARKER_VARIABLE: marker})
     os.chdir(order.directory)
     sys.orig_argv[:] = [sys.executable, "-P", "-m", "emberkeep.daemons.driver", *order.arguments]
 

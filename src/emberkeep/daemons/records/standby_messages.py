@@ -23,6 +23,24 @@ class Ready(Compatible, frozen=True, kw_only=True, tag=True):
     release: str
 
 
+class Import(Compatible, frozen=True, kw_only=True, tag=True):
+    """Import the installed packages that a job's program imports, without running anything of the job's own files.
+
+    - ``script``: the path of the job's script; "" if the program is ``module``.
+    - ``places``: where the job's own modules may be: folders, zip files, in this order.
+    """
+
+    script: str
+    module: str
+    places: tuple[str, ...]
+
+
+class Imported(Compatible, frozen=True, kw_only=True, tag=True):
+    """The packages are imported, as far as that was possible. ``packages``: how many names were."""
+
+    packages: int
+
+
 class Take(Compatible, frozen=True, kw_only=True, tag=True):
     """The standby process becomes a job's process, with this environment, directory and arguments."""
 
@@ -42,7 +60,7 @@ class Confirm(Compatible, frozen=True, kw_only=True, tag=True):
     """
 
 
-StandbyMessage = Ready | Take | Taken | Confirm
+StandbyMessage = Ready | Import | Imported | Take | Taken | Confirm
 
 
 def encode(message: StandbyMessage) -> bytes:

@@ -40,7 +40,6 @@ from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, durable_states, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
-from emberkeep.protocol.messages import StandbyReport
 from emberkeep.slots.standbys.events import DEFAULT_HEAP_MB, StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.java import JavaRuntime
@@ -199,18 +198,6 @@ def node_usage(holdings: Holdings, directory: Path) -> NodeUsage:
         local_state=() if gateway is None else gateway.upkeep.jobs,
         state_gateway=None if gateway is None else gateway.upkeep.report(),
         connections_rejected=sum(sum(port.connections.rejections().values()) for port in ports),
-        standbys=_standby_report(holdings.launcher.standbys.pool),
-    )
-
-
-def _standby_report(pool: StandbyPool) -> StandbyReport | None:
-    drivers, executors = (pool.sizes.get(kind, 0) for kind in (StandbyKind.DRIVER, StandbyKind.EXECUTOR))
-    if not drivers and not executors:
-        return None
-    ready = pool.count_ready()
-    return StandbyReport(
-        drivers=ready[StandbyKind.DRIVER],
-        drivers_kept=drivers,
-        executors=ready[StandbyKind.EXECUTOR],
-        executors_kept=executors,
+        standbys=holdings.launcher.standbys.report(),
+        reserved_standbys=holdings.launcher.standbys.report_reserved(),
     )

@@ -22,16 +22,17 @@ from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.records.late_variables import VARIABLES_FILE, read_late_variables, write_late_variables
 from emberkeep.daemons.taskmanager.process_ends import ProcessEnds
-from emberkeep.daemons.taskmanager.process_files import ProcessFiles
+from emberkeep.daemons.taskmanager.process_files import ProcessFiles, StandbyJobFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
 from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
-from emberkeep.daemons.taskmanager.standbys import JobStarts, Standbys
+from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
 from emberkeep.jobs.archives import WORKER_PYTHON
-from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.jobs.model import AttemptOutcome, JobGraph
+from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor
+from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.standbys.events import StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
@@ -81,7 +82,9 @@ class ProcessLauncher:
         self._ends = ProcessEnds(self._places, self._tell)
         make = make_standby or StandbyNode(node.host, node.java, self._starts.standby_environment).make
         pool = StandbyPool({}, {}) if pool is None else pool
-        self.standbys = Standbys(StandbyDirectories(node.directory.standbys), make, supervisor, pool)
+        self.standbys = Standbys(
+            StandbyDirectories(node.directory.standbys), StandbyJobFiles(libraries), make, supervisor, pool
+        )
         self._job_starts = JobStarts(self.standbys, supervisor)
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
@@ -210,6 +213,24 @@ class ProcessLauncher:
             start, launch = self._starts.executor(key, request, files, user)
             return await self._start(key, start, executor_profile(launch), launch)
 
+    def reserve_standbys(self, reserved: tuple[ReservedStandby, ...]) -> None:
+        known, jobs = self.standbys.reserved_jobs, {}
+        for each in reserved[:RESERVED_STANDBYS]:
+            job = known.get(each.job_id)
+            if job is None and each.graph is not None:
+                job = ReservedJob(each.graph, self._reserved_profile(each.graph))
+            if job is not None:
+                jobs[each.job_id] = job
+        self.standbys.reserve(jobs)
+
+    def _reserved_profile(self, graph: JobGraph) -> StandbyProfile | str:
+        try:
+            if self._users.of(graph.namespace) is not None:
+                return "the job runs as another user"
+        except Fatal as error:
+            return error.message
+        return driver_profile(graph, os.environ)
+
     async def stop(self, key: ProcessKey, grace: float) -> None:
         self._files.cancel(key)
         await self._job_starts.stop(process_name(key), grace)
@@ -240,7 +261,12 @@ class ProcessLauncher:
                 record.unlink(missing_ok=True)
 
         wanted = TakeOver(
-            request, launch, lambda end: self._ended(key, end), lambda: write_late_variables(record, late), unrecord
+            request,
+            launch,
+            lambda end: self._ended(key, end),
+            lambda: write_late_variables(record, late),
+            unrecord,
+            key.job_id,
         )
         self._running[request.name] = key
         try:

@@ -9,19 +9,57 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.ids import JobId
 from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.records.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
+from emberkeep.daemons.records.standby_messages import Import
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.run_as import JobUsers
-from emberkeep.jobs.model import Artefact
+from emberkeep.jobs.archives import WORKER_PYTHON
+from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPointKind, JobGraph
 from emberkeep.taskmanager.libraries.cache import BoundFile, LibraryCache
 from emberkeep.taskmanager.ports import ProcessKey
 
 log = structlog.get_logger(__name__)
+
+
+class ReservedFiles(Protocol):
+    """The files of jobs for their reserved standbys, each in the standby's own directory."""
+
+    async def fetch(self, standby: str, directory: Path, graph: JobGraph) -> Import:
+        """Fetch a job's files and hold them. Return what the standby is to import. Raises EmberkeepError."""
+
+    def release(self, standby: str, job_id: JobId) -> None:
+        """Release the files of a standby that has ended or has become the job's process."""
+
+
+class StandbyJobFiles:
+    """Implements ReservedFiles. They are in the library cache when the job's process needs them."""
+
+    def __init__(self, libraries: LibraryCache) -> None:
+        self._libraries = libraries
+
+    async def fetch(self, standby: str, directory: Path, graph: JobGraph) -> Import:
+        python = graph.spark_conf.get(WORKER_PYTHON, "")
+        folder = directory / "job"
+        bound = await self._libraries.bind(graph.job_id, standby, graph.artefacts, folder, python=python)
+        script = next((file.path for file in bound if file.role is ArtefactRole.SCRIPT), "")
+        places = [str(folder), *(file.path for file in bound if file.role is ArtefactRole.PY_FILE)]
+        program = graph.entry_point
+        is_module = program.kind is EntryPointKind.MODULE
+        # The driver uses this folder as well, if the node has it.
+        beside = Path(graph.working_directory) if is_module else Path(program.source_path).parent
+        if beside.is_absolute():
+            places.append(str(beside))
+        return Import(script=script, module=program.name if is_module else "", places=tuple(places))
+
+    def release(self, standby: str, job_id: JobId) -> None:
+        self._libraries.release(job_id, standby)
 
 
 class ProcessFiles:

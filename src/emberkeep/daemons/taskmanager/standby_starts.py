@@ -19,6 +19,8 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.processes.priority import can_be_raised, lower, raise_to_normal
 from emberkeep.daemons.records.standby_messages import (
     Confirm,
+    Import,
+    Imported,
     Ready,
     StandbyMessage,
     Take,
@@ -44,6 +46,7 @@ from emberkeep.spark.standby.warming import warm
 
 _POLL_SECONDS = 0.1
 _JVM_SECONDS = 120.0  # until a JVM at idle priority has started
+_IMPORT_SECONDS = 300.0  # for the imports of a reserved standby, at idle priority
 _ANSWER_SECONDS = 5.0  # for a standby to confirm that it has become a job's process
 
 
@@ -86,6 +89,9 @@ class StandbyProcess(Protocol):
 
     async def warmed(self, pid: int) -> None:
         """Return once the process can be taken; cancelled if the process ends before. Raises StandbyFailed, Fatal."""
+
+    async def prepare(self, order: Import) -> None:
+        """Let a warm process import what a job needs. Raises StandbyFailed, Fatal; the caller then kills it."""
 
     def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
         """Return why the process cannot become what ``request`` starts; "" if it can."""
@@ -132,6 +138,9 @@ class DriverLink(Protocol):
     async def receive(self) -> StandbyMessage | None:
         """Wait for a message; None if the process has ended. Raises StandbyFailed, Fatal."""
 
+    async def ask(self, order: Import) -> None:
+        """Send an order that the process carries out when nothing else needs the machine. Raises OSError."""
+
     async def order(self, order: Take) -> None:
         """Send an order that the process reads soon. Raises OSError."""
 
@@ -171,6 +180,9 @@ class SocketLink:
             require_length(received)
         return decode(received)
 
+    async def ask(self, order: Import) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._ours, encode(order))
+
     async def order(self, order: Take) -> None:
         # At idle priority, a process on a busy machine might not even read the order in time.
         await asyncio.to_thread(raise_to_normal, [self._pid])
@@ -206,6 +218,18 @@ class StandbyDriver:
             raise StandbyFailed("the standby driver has ended during its warm-up", hint=f"see {self._place.stderr}")
         if message.release != __version__:
             raise StandbyFailed(f"the standby driver runs release {message.release}, not {__version__}")
+
+    async def prepare(self, order: Import) -> None:
+        try:
+            async with asyncio.timeout(_IMPORT_SECONDS):
+                await self._link.ask(order)
+                message = await self._link.receive()
+        except TimeoutError as error:
+            raise StandbyFailed(f"the imports of the job took more than {_IMPORT_SECONDS:.0f} s") from error
+        except OSError as error:
+            raise StandbyFailed(f"the standby driver cannot be asked to import: {error}") from error
+        if not isinstance(message, Imported):
+            raise StandbyFailed("the standby driver has ended during its imports", hint=f"see {self._place.stderr}")
 
     def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
         del launch
@@ -271,6 +295,9 @@ class StandbyExecutorProcess:
         environ = {**self._environ, **self._marked}
         await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", environ)
         self._standby = await asyncio.to_thread(StandbyExecutor, connection, pid)
+
+    async def prepare(self, order: Import) -> None:
+        raise AssertionError("only drivers are reserved")
 
     def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:
         assert launch is not None, "an executor has a launch"  # noqa: S101

@@ -23,6 +23,7 @@ from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.hostile import remove_tree
+from emberkeep.base.ids import JobId
 from emberkeep.daemons.taskmanager.standby_starts import StandbyProcess
 from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
@@ -56,6 +57,7 @@ class TakeOver:
     - ``on_exit``: called once, at the end of the job's process; never if no process was taken.
     - ``record``: writes what the next task manager process must know of the process. Blocks. Raises EmberkeepError.
     - ``unrecord``: takes this back if no process was taken. Blocks for a moment.
+    - ``job_id``: the job, which may have a reserved standby.
     """
 
     request: StartRequest
@@ -63,6 +65,7 @@ class TakeOver:
     on_exit: OnExit
     record: Callable[[], None] = lambda: None
     unrecord: Callable[[], None] = lambda: None
+    job_id: JobId | None = None
 
     def why_unfit(self) -> str:
         """Return why no standby process can become this one; "" if one with the right profile can."""

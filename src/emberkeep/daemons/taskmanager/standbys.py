@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -17,16 +17,25 @@ import structlog
 
 from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.daemons.records.standby_messages import Import
+from emberkeep.daemons.taskmanager.process_files import ReservedFiles
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyProcess
 from emberkeep.daemons.taskmanager.standby_takes import EndableTakes, StandbyFiles, StandbyTakes, Supervisor, TakeOver
+from emberkeep.jobs.model import JobGraph
+from emberkeep.protocol.messages import ReservedStandbyReport, StandbyReport
 from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import (
     Asked,
     EndStandby,
     Look,
+    Prepared,
+    PrepareStandby,
+    Reserve,
     StandbyEffect,
     StandbyEnded,
     StandbyEvent,
+    StandbyKind,
     StandbyProfile,
     StandbyTaken,
     StartStandby,
@@ -45,12 +54,21 @@ WARMING_SECONDS = 1200.0  # for a whole warm-up at idle priority, after which th
 _PREFIX = "standby-"
 
 
+@dataclass(frozen=True)
+class ReservedJob:
+    """A job that has a reserved standby. ``profile``: of its driver, or why no standby can serve the job."""
+
+    graph: JobGraph
+    profile: StandbyProfile | str
+
+
 @dataclass(eq=False)
 class _Kept:
     """A process of the pool, in ``Standbys`` until it has ended. ``name``: of the process and of its directory.
 
     - ``process``: None until it is made.
-    - ``warming``: the task that starts and warms it.
+    - ``warming``: the task that starts and warms it, or prepares it for its job.
+    - ``job_id``: the job that it was prepared for.
     - ``is_unwanted``: the pool ends it, or the task manager does. It must no longer be started.
     """
 
@@ -59,6 +77,7 @@ class _Kept:
     profile: StandbyProfile
     process: StandbyProcess | None = None
     warming: asyncio.Task[None] | None = None
+    job_id: JobId | None = None
     is_ready: bool = False
     is_unwanted: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,11 +86,22 @@ class _Kept:
 class Standbys:
     """Owns the standby processes of one task manager. Belongs to the task manager's event loop.
 
-    ``files``: the processes' own directories. ``free_mb``: returns the memory in MiB that slots and drivers leave free.
+    - ``files``: the processes' own directories.
+    - ``job_files``: the files of jobs for their reserved standbys.
+    - ``free_mb``: returns the memory in MiB that slots and drivers leave free.
     """
 
-    def __init__(self, files: StandbyFiles, make: MakeStandby, supervisor: Supervisor, pool: StandbyPool) -> None:
+    def __init__(
+        self,
+        files: StandbyFiles,
+        job_files: ReservedFiles,
+        make: MakeStandby,
+        supervisor: Supervisor,
+        pool: StandbyPool,
+    ) -> None:
         self._files = files
+        self._job_files = job_files
+        self._reserved: Mapping[JobId, ReservedJob] = {}
         self._make = make
         self._supervisor = supervisor
         self.pool = pool
@@ -91,6 +121,18 @@ class Standbys:
         self._last_start = self._now()
         self._handle(Look(self.free_mb(), is_busy=True))
 
+    @property
+    def reserved_jobs(self) -> Mapping[JobId, ReservedJob]:
+        """The jobs that have a reserved standby here."""
+        return self._reserved
+
+    def reserve(self, jobs: Mapping[JobId, ReservedJob]) -> None:
+        """Keep a standby driver for each of these jobs, and for no others."""
+        if jobs != self._reserved:
+            self._reserved = jobs
+            profiles = {key: job.profile for key, job in jobs.items() if isinstance(job.profile, StandbyProfile)}
+            self._handle(Reserve(profiles))
+
     async def take(self, profile: StandbyProfile, wanted: TakeOver) -> int | str:
         """Turn a standby process into the wanted one. Return its pid, or why none was taken; "" if none are kept.
 
@@ -103,8 +145,11 @@ class Standbys:
         self._handle(StandbyTaken(kept.standby_id))
         self._handle(Asked(profile))
         assert kept.process is not None, "a process that is ready was made"  # noqa: S101
-        taken = await self.takes.turn(kept.name, kept.process, wanted)
-        self._handle(TakeEnded(profile, failed=isinstance(taken, str)))
+        try:
+            taken = await self.takes.turn(kept.name, kept.process, wanted)
+        finally:
+            self._release(kept)
+        self._handle(TakeEnded(profile, failed=isinstance(taken, str), job_id=kept.job_id))
         return taken
 
     def _fitting(self, profile: StandbyProfile, wanted: TakeOver) -> _Kept | str:
@@ -114,9 +159,9 @@ class Standbys:
         reason = wanted.why_unfit()
         if reason:
             return reason
-        standby_id = self.pool.ready(profile)
+        standby_id = self.pool.ready(profile, wanted.job_id)
         if standby_id is None:
-            reason = self.pool.why_none(profile)
+            reason = self.pool.why_none(profile, wanted.job_id)
             self._handle(Asked(profile))
             return reason
         kept = self._kept[standby_id]
@@ -155,6 +200,28 @@ class Standbys:
         finally:
             self._failure = None
 
+    def report(self) -> StandbyReport | None:
+        """Return what any job can take; None if no standby processes are kept."""
+        drivers, executors = (self.pool.sizes.get(kind, 0) for kind in (StandbyKind.DRIVER, StandbyKind.EXECUTOR))
+        if not drivers and not executors:
+            return None
+        ready = self.pool.count_ready()
+        return StandbyReport(
+            drivers=ready[StandbyKind.DRIVER],
+            drivers_kept=drivers,
+            executors=ready[StandbyKind.EXECUTOR],
+            executors_kept=executors,
+        )
+
+    def report_reserved(self) -> tuple[ReservedStandbyReport, ...]:
+        """Return the jobs that have a reserved standby here, and why it is not ready if it is not."""
+        kept, found = self.pool.reserved(), []
+        for job_id, job in self._reserved.items():
+            no_profile = job.profile if isinstance(job.profile, str) else ""
+            why_not = no_profile or kept.get(job_id, "no standby drivers are kept here")
+            found.append(ReservedStandbyReport(job_id=job_id, why_not=why_not))
+        return tuple(found)
+
     def _handle(self, event: StandbyEvent) -> None:
         if self._is_leaving:
             return
@@ -165,18 +232,56 @@ class Standbys:
         match effect:
             case StartStandby():
                 self._start(effect.standby_id, effect.profile)
+            case PrepareStandby():
+                self._prepare(effect)
             case EndStandby():
                 log.info("ending a standby process", standby=effect.standby_id, reason=effect.reason)
-                task = asyncio.create_task(self._end(self._kept[effect.standby_id]), name=f"end {effect.standby_id}")
-                self._killing.add(task)
-                task.add_done_callback(self._killing.discard)
-                task.add_done_callback(self._mistakes)
+                self._end_soon(self._kept[effect.standby_id])
+
+    def _end_soon(self, kept: _Kept) -> None:
+        task = asyncio.create_task(self._end(kept), name=f"end {kept.standby_id}")
+        self._killing.add(task)
+        task.add_done_callback(self._killing.discard)
+        task.add_done_callback(self._mistakes)
 
     def _start(self, standby_id: str, profile: StandbyProfile) -> None:
         name = f"{_PREFIX}{standby_id}-{secrets.token_hex(4)}"
         kept = self._kept[standby_id] = _Kept(standby_id, name, profile)
         kept.warming = asyncio.create_task(self._warm(kept), name=f"warm {name}")
         kept.warming.add_done_callback(self._mistakes)
+
+    def _prepare(self, effect: PrepareStandby) -> None:
+        kept = self._kept[effect.standby_id]
+        kept.job_id = effect.job_id
+        work = self._bring_in(kept, self._reserved[effect.job_id].graph, imports=effect.imports)
+        kept.warming = asyncio.create_task(work, name=f"prepare {kept.name}")
+        kept.warming.add_done_callback(self._mistakes)
+
+    async def _bring_in(self, kept: _Kept, graph: JobGraph, *, imports: bool) -> None:
+        """Fetch a job's files for its reserved standby, and let that import what the job needs.
+
+        Cancelled if the process ends.
+        """
+        assert kept.process is not None, "a process that is ready was made"  # noqa: S101
+        order: Import | None = None
+        try:
+            order = await self._job_files.fetch(kept.name, self._files.directory(kept.name), graph)
+        except EmberkeepError as error:
+            log.warning("cannot fetch a job's files for its reserved standby", job=graph.job_id, reason=str(error))
+        try:
+            if imports and order is not None:
+                await kept.process.prepare(order)
+        except EmberkeepError as error:
+            log.warning("a reserved standby failed while it imported", job=graph.job_id, reason=str(error))
+            self._end_soon(kept)  # whatever it has imported must not become the job's
+            return
+        log.info("a reserved standby is ready", standby=kept.standby_id, job=graph.job_id)
+        self._handle(Prepared(kept.standby_id))
+
+    def _release(self, kept: _Kept) -> None:
+        """Release the files that are held for a reserved standby."""
+        if kept.job_id is not None:
+            self._job_files.release(kept.name, kept.job_id)
 
     async def _end(self, kept: _Kept) -> None:
         kept.is_unwanted = True
@@ -227,6 +332,8 @@ class Standbys:
     def _process_ended(self, kept: _Kept, end: Exit) -> None:
         del end
         kept.ended.set()
+        if kept.is_ready and kept.warming is not None:
+            kept.warming.cancel()  # what was to be done before a job takes it
         if kept.is_ready and self._kept.get(kept.standby_id) is kept:  # no job has taken it
             self._gone(kept, "it has ended")
 
@@ -234,6 +341,7 @@ class Standbys:
         del self._kept[kept.standby_id]
         if kept.process is not None:
             kept.process.close()
+        self._release(kept)
         self._files.remove_later(kept.name)
         self._handle(StandbyEnded(kept.standby_id, reason))
 

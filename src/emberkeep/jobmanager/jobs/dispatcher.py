@@ -154,6 +154,8 @@ class Dispatcher(Actor):
         if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.needs.add_job(graph.job_id, job.order, attempt, graph.namespace)
+        if stored.graph is not None:
+            self._want_standby(graph, configuration)
         if stored.trouble is Trouble.AWAY:
             log.warning("job waits for its job graph", job=graph.job_id, reason=stored.problem)
             self._machines.apply(graph.job_id, ev.BeginWithoutGraph(stored.problem))
@@ -176,9 +178,14 @@ class Dispatcher(Actor):
         log.info("job graph can be read again", job=stored.job_id)
         job.graph = graph
         self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.state.attempt)
+        self._want_standby(graph, configuration)
         self._machines.apply(
             stored.job_id, ev.GraphRead(graph, job_policy(configuration), restart_strategy(configuration))
         )
+
+    def _want_standby(self, graph: JobGraph, configuration: Configuration) -> None:
+        if configuration[options.STANDBY] == "hot":
+            self._resources.standbys.want(graph, driver_need(graph))
 
     # --- views --------------------------------------------------------------------------------------------------------
 

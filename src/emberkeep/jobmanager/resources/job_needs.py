@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emberkeep.base.actors import Actor, ActorPart, told
 from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.resources.job_standbys import JobStandbys
 from emberkeep.jobmanager.resources.lost_instances import LostInstances
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.slots.job_accounts import JobAccounts
@@ -13,10 +14,13 @@ from emberkeep.slots.ledger import DriverNeed
 class JobNeeds(ActorPart):
     """Keeps the accounts of jobs. Lost instances are forgotten with the attempt that they belonged to."""
 
-    def __init__(self, owner: Actor, accounts: JobAccounts, lost: LostInstances, clock: SteadyClock) -> None:
+    def __init__(
+        self, owner: Actor, accounts: JobAccounts, lost: LostInstances, standbys: JobStandbys, clock: SteadyClock
+    ) -> None:
         super().__init__(owner)
         self._accounts = accounts
         self._lost = lost
+        self._standbys = standbys
         self._clock = clock
 
     @told
@@ -41,6 +45,7 @@ class JobNeeds(ActorPart):
     @told
     def remove_job(self, job_id: JobId) -> None:
         self._lost.forget(job_id)
+        self._standbys.forget(job_id)
         self._accounts.remove(job_id)
 
     @told

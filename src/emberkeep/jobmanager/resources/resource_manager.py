@@ -15,6 +15,7 @@ from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.resources.announcer import Announcer, ClusterListener
 from emberkeep.jobmanager.resources.job_needs import JobNeeds
+from emberkeep.jobmanager.resources.job_standbys import JobStandbys
 from emberkeep.jobmanager.resources.slot_orders import SlotOrders
 from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
 from emberkeep.jobmanager.resources.task_manager_ends import TaskManagerEnds
@@ -33,6 +34,7 @@ from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.registered_task_managers import SilenceLimits
+from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.supply import Supply
 
@@ -54,7 +56,8 @@ class ResourceManager(Actor):
     """The only owner of slots and registered task managers.
 
     Every public method puts a call in the inbox; nothing else touches the state. ``needs`` has what the Dispatcher
-    reports about jobs, ``suspects`` blocks bad nodes, and ``ends`` orders task managers to stop.
+    reports about jobs, ``standbys`` which of them have reserved standbys, ``suspects`` blocks bad nodes, and ``ends``
+    orders task managers to stop.
     """
 
     def __init__(
@@ -87,9 +90,10 @@ class ResourceManager(Actor):
         slots.restrictions.block(self._places)
         self._announcer = Announcer(slots.restrictions)
         self.suspects = SuspectedNodes(self, self._clock)
-        self._reports = TaskManagerReports(slots, self.suspects, self._announcer, term)
+        self.standbys = JobStandbys(self, slots.standbys)
+        self._reports = TaskManagerReports(slots, self.standbys, self.suspects, self._announcer, term)
         self._registrations = self._reports.registrations
-        self.needs = JobNeeds(self, slots.jobs, self._reports.lost, self._clock)
+        self.needs = JobNeeds(self, slots.jobs, self._reports.lost, self.standbys, self._clock)
         self._orders = SlotOrders(self, slots, rpc, term, timeout=rpc_timeout)
         self.ends = TaskManagerEnds(self, self._registrations, slots.restrictions, rpc, term, timeout=rpc_timeout)
         self._match_due = False
@@ -132,6 +136,8 @@ class ResourceManager(Actor):
                 executor for executor in status.executors if executor.departure is None and not executor.outgoing
             )
             held = {executor.allocation_id: executor.task_manager for executor in staying}
+            if status.queries:
+                self._slots.standbys.streams(job_id, attempt)
             self._slots.jobs.require(job_id, attempt, job_master, status.requirements, held)
             self.suspects.judge(lambda faults, now: faults.take(job_id, attempt, status, now))
         missing = self._slots.missing(job_id)
@@ -146,6 +152,11 @@ class ResourceManager(Actor):
     def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
         """Return a text for each of these jobs that names what the cluster cannot provide now."""
         return {key: self._slots.missing(key) for key in job_ids}
+
+    @asked
+    def standby(self, job_id: JobId) -> StandbyView | None:
+        """Return a job's reserved standby; None if the job wants none."""
+        return self._slots.standbys.view(job_id)
 
     @asked
     def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:

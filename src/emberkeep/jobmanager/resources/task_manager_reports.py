@@ -11,6 +11,7 @@ import structlog
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.resources.announcer import Announcer
+from emberkeep.jobmanager.resources.job_standbys import JobStandbys
 from emberkeep.jobmanager.resources.lost_instances import LostInstances
 from emberkeep.jobmanager.resources.registrations import Registration, Registrations
 from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
@@ -27,6 +28,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.slots.ledger import DriverUse, HeldReport
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.registered_task_managers import Lapsed, RemovedTaskManager
+from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.slot_manager import SlotManager
 
 log = structlog.get_logger(__name__)
@@ -38,10 +40,13 @@ class TaskManagerReports:
     All methods are called in turns of the ResourceManager.
     """
 
-    def __init__(self, slots: SlotManager, suspects: SuspectedNodes, announcer: Announcer, term: Term) -> None:
+    def __init__(
+        self, slots: SlotManager, standbys: JobStandbys, suspects: SuspectedNodes, announcer: Announcer, term: Term
+    ) -> None:
         self.registrations = Registrations(slots.task_managers)
         self.lost = LostInstances()
         self._slots = slots
+        self._standbys = standbys
         self._suspects = suspects
         self._announcer = announcer
         self._term = term
@@ -104,7 +109,7 @@ class TaskManagerReports:
         return verdict
 
     def _take(self, registration: Registration, request: TaskManagerHeartbeat, *, is_late: bool) -> None:
-        """Update the SlotManager and the registration; in constant time if nothing has changed."""
+        """Update the SlotManager and the registration; in constant time if nothing has changed there."""
         report, before, task_managers = request.report, registration.report, self._slots.task_managers
         now, now_ms = self._clock.now(), self._clock.now_ms()
         if is_late or _shows_the_same(report, before):
@@ -133,8 +138,9 @@ class TaskManagerReports:
     def _verdict(self, registration: Registration) -> TaskManagerHeartbeatReply:
         """Return what the task manager may forget and what it must stop."""
         epoch, lineage, jobs = self._term.epoch, self._term.lineage, self._slots.jobs
+        standbys = self._standbys.wanted_at(registration.info.id, registration.report)
         if self._term.authority.in_doubt:
-            return TaskManagerHeartbeatReply(epoch=epoch, known=True, lineage=lineage)
+            return TaskManagerHeartbeatReply(epoch=epoch, known=True, lineage=lineage, reserved_standbys=standbys)
         return TaskManagerHeartbeatReply(
             epoch=epoch,
             known=True,
@@ -142,6 +148,7 @@ class TaskManagerReports:
             acknowledged=_keys(key for key in registration.exited if jobs.is_settled(*key)),
             stale=_keys(key for key in registration.keys if jobs.is_void(*key)),
             ended=tuple(job_id for job_id in registration.report.left[:LEFT_JOBS] if job_id not in jobs),
+            reserved_standbys=standbys,
         )
 
     def take_lapsed(self, lapsed: Lapsed) -> None:
@@ -185,8 +192,14 @@ def _held(report: TaskManagerReport) -> HeldReport:
         DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
         for driver in report.drivers
     )
-    ready = 0 if report.standbys is None else report.standbys.drivers
-    return HeldReport(report.sequence, report.allocations, tuple(drivers), ready)
+    return HeldReport(
+        report.sequence,
+        report.allocations,
+        tuple(drivers),
+        standby_drivers=0 if report.standbys is None else report.standbys.drivers,
+        keeps_standby_drivers=report.standbys is not None and report.standbys.drivers_kept > 0,
+        reserved_standbys={each.job_id: each.why_not for each in report.reserved_standbys[:RESERVED_STANDBYS]},
+    )
 
 
 def _shows_the_same(report: TaskManagerReport, before: TaskManagerReport) -> bool:
@@ -195,6 +208,7 @@ def _shows_the_same(report: TaskManagerReport, before: TaskManagerReport) -> boo
         report.allocations == before.allocations
         and report.drivers == before.drivers
         and report.standbys == before.standbys
+        and report.reserved_standbys == before.reserved_standbys
     )
 
 

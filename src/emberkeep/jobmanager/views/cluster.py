@@ -14,6 +14,7 @@ from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobRes
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.slots.reserved.choices import StandbyView
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     leaving: bool = False  # its driver is about to exit, or must move
     job_master: str = ""  # address of the current attempt's JobMaster; "" while none is registered
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may start; None: nowhere or unknown
+    standby: StandbyView | None = None  # reserved for its next attempt; None in lists, or if it wants none
 
     @property
     def owner(self) -> str:

@@ -36,9 +36,9 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.StopDriver: ("lineage",),
     messages.StopTaskManager: ("lineage",),
     messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),
-    messages.TaskManagerHeartbeatReply: ("lineage",),
+    messages.TaskManagerHeartbeatReply: ("lineage", "reserved_standbys"),
     messages.TaskManagerRegistered: ("lineage",),
-    messages.TaskManagerReport: ("connections_rejected", "standbys"),
+    messages.TaskManagerReport: ("connections_rejected", "standbys", "reserved_standbys"),
 }
 
 

@@ -26,12 +26,14 @@ from emberkeep.protocol.rest_jobs import (
     JobExtension,
     JobPlan,
     JobSummaryExtension,
+    ReservedStandbyInfo,
     StreamingQuery,
     TaskCounts,
 )
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.rest.jobs.savepoint_shapes import procedure_info
 from emberkeep.rest.serving.redaction import redacted, redacted_arguments
+from emberkeep.slots.reserved.choices import StandbyView
 
 NEVER = -1
 
@@ -144,7 +146,12 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         procedure=None if view.procedure is None else procedure_info(view.procedure, view, now_ms),
         owner=view.owner,
         namespace=view.namespace,
+        reserved_standby=None if view.standby is None else _standby(view.standby),
     )
+
+
+def _standby(standby: StandbyView) -> ReservedStandbyInfo:
+    return ReservedStandbyInfo(taskmanager_id=standby.task_manager, ready=not standby.why_not, why_not=standby.why_not)
 
 
 def _attempt(record: AttemptRecord, trace: RecoveryTrace | None) -> AttemptInfo:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 import msgspec
+
+from emberkeep.base.ids import JobId
 
 MINIMUM_OVERHEAD_MB = 384
 DEFAULT_HEAP_MB = 1024  # Spark's default for drivers and executors
@@ -35,8 +38,20 @@ class Asked(msgspec.Struct, frozen=True):
     fits: bool = True
 
 
+class Reserve(msgspec.Struct, frozen=True):
+    """For which jobs the pool keeps a reserved standby, which only they can take, and with which profiles."""
+
+    profiles: Mapping[JobId, StandbyProfile]
+
+
 class Warmed(msgspec.Struct, frozen=True):
-    """A standby process can be taken."""
+    """A standby process has done its warm-up."""
+
+    standby_id: str
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A reserved standby is prepared for its job."""
 
     standby_id: str
 
@@ -48,10 +63,14 @@ class StandbyTaken(msgspec.Struct, frozen=True):
 
 
 class TakeEnded(msgspec.Struct, frozen=True):
-    """A process that a job has taken is the job's now. ``failed``: it is not, and was killed."""
+    """A process that a job has taken is the job's now. ``failed``: it is not, and was killed.
+
+    ``job_id``: the job that it was reserved for; None if it was for any job.
+    """
 
     profile: StandbyProfile
     failed: bool
+    job_id: JobId | None = None
 
 
 class StandbyEnded(msgspec.Struct, frozen=True):
@@ -78,6 +97,14 @@ class StartStandby(msgspec.Struct, frozen=True):
     profile: StandbyProfile
 
 
+class PrepareStandby(msgspec.Struct, frozen=True):
+    """Prepare a warm process for the job that it is reserved for. ``imports``: False to import nothing for the job."""
+
+    standby_id: str
+    job_id: JobId
+    imports: bool = True
+
+
 class EndStandby(msgspec.Struct, frozen=True):
     """End a standby process."""
 
@@ -85,5 +112,5 @@ class EndStandby(msgspec.Struct, frozen=True):
     reason: str
 
 
-StandbyEvent = Asked | Warmed | StandbyTaken | TakeEnded | StandbyEnded | Look
-StandbyEffect = StartStandby | EndStandby
+StandbyEvent = Asked | Reserve | Warmed | Prepared | StandbyTaken | TakeEnded | StandbyEnded | Look
+StandbyEffect = StartStandby | PrepareStandby | EndStandby

@@ -15,6 +15,8 @@ from emberkeep.base.errors import Fatal
 from emberkeep.daemons.records import standby_messages
 from emberkeep.daemons.records.standby_messages import (
     Confirm,
+    Import,
+    Imported,
     Ready,
     StandbyMessage,
     Take,
@@ -26,7 +28,8 @@ from emberkeep.daemons.records.standby_messages import (
 from tests.campaign import examples
 
 TAKE = Take(environ={"A": "1", "LINES": "one\ntwo", "EMPTY": "", "Ä": "ü"}, directory="/w", arguments=("spec", "x y"))
-MESSAGES: list[StandbyMessage] = [Ready(release="0.2.0"), TAKE, Taken(), Confirm()]
+IMPORT = Import(script="/w/job/a script.py", module="", places=("/w/job", "/w/job/lib.zip"))
+MESSAGES: list[StandbyMessage] = [Ready(release="0.2.0"), IMPORT, Imported(packages=3), TAKE, Taken(), Confirm()]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 

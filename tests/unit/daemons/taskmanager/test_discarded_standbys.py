@@ -10,6 +10,7 @@ import pytest
 
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit
+from emberkeep.daemons.records.standby_messages import Import
 from emberkeep.daemons.taskmanager.standby_takes import StandbyTakes, TakeOver
 from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
@@ -74,6 +75,9 @@ class Failing:
         raise NotImplementedError
 
     async def warmed(self, pid: int) -> None:
+        raise NotImplementedError
+
+    async def prepare(self, order: Import) -> None:
         raise NotImplementedError
 
     def why_unfit(self, request: StartRequest, launch: ExecutorLaunch | None) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
+from emberkeep.slots.reserved.choices import StandbyView
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view, recovery_trace
 from tests.unit.rest.server import Site
@@ -58,6 +60,17 @@ async def test_detail_of_a_running_job(site: Site) -> None:
     ]
     assert job.emberkeep.queries[0].batch_id == 41
     assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
+
+
+async def test_a_job_has_its_reserved_standby_if_it_wants_one(site: Site) -> None:
+    for standby, shown in (
+        (None, None),
+        (StandbyView(TaskManagerId("tm-2"), ""), {"taskmanager-id": "tm-2", "ready": True, "why-not": ""}),
+        (StandbyView(None, "no room"), {"taskmanager-id": None, "ready": False, "why-not": "no room"}),
+    ):
+        site.gateway.change(job_id(1), standby=standby)
+        shown_as = (await site.get(J1)).json()["emberkeep"]["reserved-standby"]
+        assert shown_as == shown
 
 
 async def test_an_attempt_has_its_recovery_trace_if_that_is_known(site: Site) -> None:
