@@ -18,6 +18,7 @@ _STATE = "org.apache.spark.sql.execution.streaming.state"
 _STATIC_SETTINGS = "org.apache.spark.sql.internal.StaticSQLConf"
 _OBJECT = "o"  # py4j names the objects o0, o1, …
 _IDLE_WORKER_MONITOR = "Idle Worker Monitor"
+_SET_ONCE = "jetty.git.hash"  # a class of Jetty sets this property when it is loaded
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def reset(reflection: Reflection, before: Before) -> None:
     _interrupt(reflection, _IDLE_WORKER_MONITOR)
     _forget_inherited(reflection)
     _remove_temporary_directories(reflection, before.directories)
-    set_properties(reflection, before.properties)
+    jetty = {name: value for name, value in properties_of(reflection).items() if name == _SET_ONCE}
+    set_properties(reflection, {**jetty, **before.properties})
 
 
 def properties_of(reflection: Reflection) -> dict[str, str]:
