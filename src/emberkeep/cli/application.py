@@ -24,7 +24,7 @@ from emberkeep.cli.jobs import log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say, say_error, show_traceback
 from emberkeep.cli.nodes import commands as node_commands
-from emberkeep.cli.operators import top
+from emberkeep.cli.operators import doctor, top
 from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import normalise, normalise_after_path
 
@@ -100,6 +100,7 @@ def build_app() -> App:
     app.command(config_commands.config_app)
     app.command(security_commands.security_app)
     app.command(audit_commands.audit, sort_key=24)
+    app.command(doctor.doctor, sort_key=25)
     app.command(token_commands.token_app)
     app.command(daemon_commands.jobmanager, sort_key=40)
     app.command(daemon_commands.task_manager_app)

@@ -70,7 +70,7 @@ class DaemonStarts:
         check_port_free(self._configuration[REST_BIND_ADDRESS], port)
         self._say("starting the JobManager" if name == JOB_MANAGER else f"starting {name}")
         directory = self._layout.root / "jobmanagers" / name if zookeepers else self._layout.job_manager
-        own = {"rest.port": str(port), **self._links, **self._high_availability(zookeepers, leads=True)}
+        own = {"rest.port": str(port), **self._links, **self.high_availability(zookeepers, leads=True)}
         if not shape.nodes:  # the JobManager itself starts task managers when jobs need them
             own["taskmanager.numberOfTaskSlots"] = str(shape.slots)
             own |= {"taskmanager.memory.process.size": shape.memory} if shape.memory else {}
@@ -101,7 +101,7 @@ class DaemonStarts:
             "security.token-file": record.token_file,
             "process.taskmanager.working-dir": str(directory),
             **self._links,
-            **self._high_availability(record.zookeepers, leads=False),
+            **self.high_availability(record.zookeepers, leads=False),
         }
         if shape.memory:
             own["taskmanager.memory.process.size"] = shape.memory
@@ -116,7 +116,7 @@ class DaemonStarts:
         daemon.outlive()
         return daemon, DaemonRecord(name=name, identity=daemon.identity, directory=str(directory))
 
-    def _high_availability(self, zookeepers: tuple[ZooKeeperRecord, ...], *, leads: bool) -> dict[str, str]:
+    def high_availability(self, zookeepers: tuple[ZooKeeperRecord, ...], *, leads: bool) -> dict[str, str]:
         """Return a daemon's settings for ZooKeeper. ``leads``: the daemon is a JobManager."""
         if not zookeepers:
             return {}

@@ -1,0 +1,275 @@
+"""``emberkeep doctor``: looks at this machine, and at the cluster if one runs, and prints a report as JSON.
+
+A process of its own, like a daemon, because it connects as daemons do. What it writes into a storage or into ZooKeeper
+to see whether that works, it deletes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import secrets
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+import emberkeep
+from emberkeep.adapters.zookeeper.access.settings import session_settings
+from emberkeep.adapters.zookeeper.layout import zookeeper_layout
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import (
+    ENCRYPTION,
+    HA_TYPE,
+    REST_BIND_ADDRESS,
+    REST_PORT,
+    TASK_MANAGER_HOST,
+    WORKING_DIRECTORY,
+)
+from emberkeep.base.configuration.places import scheme_of
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.client.clusters.cluster_file import read_cluster
+from emberkeep.client.clusters.daemon_starts import DaemonStarts
+from emberkeep.client.clusters.discovery import URL_VARIABLE, find_cluster, read_token
+from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.errors import NotAuthorised
+from emberkeep.client.rest_client import RestClient
+from emberkeep.daemons.arguments import parse_arguments
+from emberkeep.daemons.probes.servers import ServerSight, look_at, look_at_free_port, read_certificate_file
+from emberkeep.daemons.probes.storage import read_disk, try_storage
+from emberkeep.daemons.probes.zookeeper import look_at_zookeeper
+from emberkeep.daemons.process_main import EXIT_OK, EXIT_USAGE
+from emberkeep.diagnosis.certificates import certificate_findings
+from emberkeep.diagnosis.clocks import ClockReading, clock_findings
+from emberkeep.diagnosis.machine import DiskFacts, JavaFacts, descriptor_findings, disk_findings, java_findings
+from emberkeep.diagnosis.model import Finding, Report, Severity
+from emberkeep.diagnosis.network import PortState, port_findings
+from emberkeep.diagnosis.storage import storage_findings
+from emberkeep.diagnosis.versions import NodeVersions, version_findings
+from emberkeep.diagnosis.zookeeper import zookeeper_findings
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
+from emberkeep.spark.distribution import spark_version
+from emberkeep.spark.java import find_java
+
+See = Callable[[str, int, str], Awaitable[ServerSight]]
+
+_MIB = 1024**2
+_AT_ONCE = 20  # servers that are looked at
+
+
+def main(arguments: list[str]) -> int:
+    """Look, and print the report. Return the exit code, which says only whether there is a report."""
+    # Standard output is the report's.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own.add_argument("--url")
+    given, others = own.parse_known_args(arguments)
+    try:
+        configuration, layout = parse_arguments("doctor", others)
+        report = asyncio.run(_examine(configuration, layout, given.url))
+    except InvalidInput as error:
+        sys.stderr.write(msgspec.json.encode({"message": error.message, "hint": error.hint}).decode())
+        return EXIT_USAGE
+    sys.stdout.write(msgspec.json.encode(report).decode())
+    return EXIT_OK
+
+
+async def _examine(configuration: Configuration, layout: StateLayout, url: str | None) -> Report:
+    findings = await asyncio.to_thread(_machine, configuration, layout)
+    clocks: list[ClockReading] = []
+    runs = expected = False
+    configuration = _with_local_zookeeper(configuration, layout)
+    if configuration[HA_TYPE] == "zookeeper":
+        findings += await _zookeeper(configuration, layout, clocks)
+    endpoint, problem = _cluster(configuration, url)
+    findings += problem
+    if endpoint is not None:
+        # An address in the configuration file is that of a cluster that may not have been started yet.
+        expected = bool(url or os.environ.get(URL_VARIABLE) or endpoint.source == str(layout.cluster_file))
+        runs, found = await _running(endpoint, clocks, expected=expected)
+        findings += found
+    if not problem and (endpoint is None or not (runs or expected)):
+        findings += _future_ports(configuration)
+    return Report(findings=[*findings, *clock_findings(clocks)])
+
+
+def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]:
+    """Return what follows from this machine alone. Blocks."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    findings = [*java_findings(_java()), *descriptor_findings(-1 if soft == resource.RLIM_INFINITY else soft)]
+    findings += storage_findings(try_storage(layout.storage, "high-availability.storageDir"))
+    if not scheme_of(layout.ha_blobs) and not Path(layout.ha_blobs).is_relative_to(layout.storage):
+        findings += storage_findings(try_storage(Path(layout.ha_blobs), "blob.storage.ha-directory"))
+    elif scheme_of(layout.ha_blobs):
+        what = "an object store is not tried: the JobManager reports when it cannot use one"
+        where = f"{layout.ha_blobs} (blob.storage.ha-directory)"
+        findings.append(Finding(check="storage", where=where, severity=Severity.UNKNOWN, what=what))
+    directories = {layout.root: "emberkeep.state-dir", layout.storage: "high-availability.storageDir"}
+    if configuration[WORKING_DIRECTORY]:
+        directories[Path(configuration[WORKING_DIRECTORY])] = WORKING_DIRECTORY.key
+    for path, purpose in directories.items():
+        findings += disk_findings(read_disk(path, purpose))
+    if configuration[ENCRYPTION] == "tls":
+        findings += _own_certificate(configuration, layout)
+    return findings
+
+
+def _java() -> JavaFacts:
+    try:
+        return JavaFacts(major=find_java(os.environ).major)
+    except EmberkeepError as error:
+        return JavaFacts(problem=error.message, hint=error.hint or "")
+
+
+def _own_certificate(configuration: Configuration, layout: StateLayout) -> list[Finding]:
+    """Return what follows from this machine's certificate, which `cluster up` makes if there is none."""
+    path = layout.tls_files.certificate
+    if not Path(path).exists() and Path(path).is_relative_to(layout.tls):
+        what = "there is none yet: the first JobManager makes the CA, and a certificate"
+        fix = "on further machines, copy what `emberkeep security bundle` makes on the first one"
+        return [Finding(check="certificate", where=path, severity=Severity.UNKNOWN, what=what, fix=fix)]
+    reached = tuple(dict.fromkeys((configuration[TASK_MANAGER_HOST],)))
+    return certificate_findings(read_certificate_file(path, reached), _now_ms())
+
+
+def _with_local_zookeeper(configuration: Configuration, layout: StateLayout) -> Configuration:
+    """Return the configuration with the ZooKeeper that `cluster up --ha` has given to the daemons on this machine."""
+    record = read_cluster(layout.cluster_file)
+    if record is None or not record.zookeepers or HA_TYPE.key in configuration.settings:
+        return configuration
+    starts = DaemonStarts(configuration, layout, None, lambda _text: None)
+    return configuration.with_texts(starts.high_availability(record.zookeepers, leads=False), "cluster up --ha")
+
+
+async def _zookeeper(configuration: Configuration, layout: StateLayout, clocks: list[ClockReading]) -> list[Finding]:
+    try:
+        # Before the first start there is no token. It only signs the record that is tried, so any will do.
+        has_token = await asyncio.to_thread(layout.token_file.exists)
+        token = await asyncio.to_thread(read_token, layout.token_file) if has_token else secrets.token_hex(32)
+        facts, clock = await look_at_zookeeper(session_settings(configuration, token), zookeeper_layout(configuration))
+    except EmberkeepError as error:
+        where, fix = "high-availability.zookeeper.*", error.hint or ""
+        return [Finding(check="zookeeper", where=where, severity=Severity.ERROR, what=error.message, fix=fix)]
+    clocks += [clock] if clock is not None else []
+    return zookeeper_findings(facts)
+
+
+def _cluster(configuration: Configuration, url: str | None) -> tuple[Endpoint | None, list[Finding]]:
+    try:
+        return find_cluster(configuration, os.environ, url), []
+    except InvalidInput as error:
+        if error.field != REST_PORT.key:
+            raise
+        return None, []  # any free port, which a cluster announces when it is started
+    except EmberkeepError as error:
+        fix = error.hint or ""
+        return None, [Finding(check="cluster", where="client", severity=Severity.ERROR, what=error.message, fix=fix)]
+
+
+def _future_ports(configuration: Configuration) -> list[Finding]:
+    """Return whether a JobManager and a task manager could listen where they are configured to. None runs yet."""
+    findings = []
+    if configuration[REST_PORT]:
+        host, port = configuration[REST_BIND_ADDRESS], configuration[REST_PORT]
+        findings += port_findings(look_at_free_port(host, port, "the JobManager: rest.bind-address, rest.port"))
+    if configuration.origin(TASK_MANAGER_HOST) != "default":
+        findings += port_findings(look_at_free_port(configuration[TASK_MANAGER_HOST], 0, TASK_MANAGER_HOST.key))
+    return findings
+
+
+async def _running(endpoint: Endpoint, clocks: list[ClockReading], *, expected: bool) -> tuple[bool, list[Finding]]:
+    """Return whether a JobManager answers, and what follows from the cluster as this machine sees it."""
+    ca = endpoint.ca if endpoint.url.startswith("https:") else None
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def see(host: str, port: int, owner: str, *, expected: bool = True) -> ServerSight:
+        async with turn:
+            sight = await look_at(host, port, owner, ca)
+        return msgspec.structs.replace(sight, port=msgspec.structs.replace(sight.port, expected=expected))
+
+    urls = [urlsplit(each) for each in (endpoint.url, *endpoint.others)]
+    sights = await asyncio.gather(
+        *(
+            see(url.hostname or "", url.port or (80 if ca is None else 443), "JobManager", expected=expected)
+            for url in urls
+        )
+    )
+    findings = _seen(sights, clocks)
+    if not any(sight.port.state is PortState.ANSWERS for sight in sights):
+        return False, findings
+    return True, [*findings, *await _nodes_of(endpoint, see, clocks)]
+
+
+async def _nodes_of(endpoint: Endpoint, see: See, clocks: list[ClockReading]) -> list[Finding]:
+    """Return what follows from what the leader and the task managers report, and from how these can be reached."""
+    try:
+        async with RestClient(endpoint) as client:
+            overview, task_managers = await client.overview(), await client.task_managers()
+    except NotAuthorised as error:
+        what = f"nodes are not looked at: {error.message}"
+        fix = "use a token with the role viewer or more, and without a namespace"
+        return [Finding(check="cluster", where=endpoint.url, severity=Severity.UNKNOWN, what=what, fix=fix)]
+    except EmberkeepError as error:
+        fix = error.hint or ""
+        return [Finding(check="cluster", where=endpoint.url, severity=Severity.ERROR, what=error.message, fix=fix)]
+    own = overview.emberkeep
+    addresses = [each.path.rpartition(":") for each in task_managers]
+    sights = await asyncio.gather(
+        *(
+            see(host.strip("[]"), int(port), f"task manager {each.id}")
+            for each, (host, _, port) in zip(task_managers, addresses, strict=True)
+        )
+    )
+    findings = _seen(sights, clocks)
+    for problem in (own.problem, own.blocklist_problem, own.storage_problem):
+        if problem:
+            findings.append(Finding(check="cluster", where=own.job_manager, severity=Severity.ERROR, what=problem))
+    findings += _nodes(task_managers)
+    leader = NodeVersions(where=f"JobManager {own.job_manager}", emberkeep=own.version)
+    return [*findings, *version_findings(_versions_here(), leader, [_versions(each) for each in task_managers])]
+
+
+def _seen(sights: Sequence[ServerSight], clocks: list[ClockReading]) -> list[Finding]:
+    findings = []
+    for sight in sights:
+        findings += port_findings(sight.port)
+        if sight.certificate is not None:
+            findings += certificate_findings(sight.certificate, _now_ms())
+        if sight.clock is not None:
+            clocks.append(sight.clock)
+    return findings
+
+
+def _nodes(task_managers: Sequence[TaskManagerSummary]) -> list[Finding]:
+    """Return what follows from what task managers report about their nodes."""
+    findings = []
+    for each in task_managers:
+        where = f"node {each.emberkeep.node_id}, working directory of {each.id}"
+        findings += disk_findings(DiskFacts(where=where, free=each.emberkeep.disk_free_mb * _MIB))
+    return findings
+
+
+def _versions_here() -> NodeVersions:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return NodeVersions(where="this machine", emberkeep=emberkeep.__version__, python=python, spark=spark_version())
+
+
+def _versions(each: TaskManagerSummary) -> NodeVersions:
+    own = each.emberkeep
+    where = f"task manager {each.id} on node {own.node_id}"
+    return NodeVersions(where=where, python=own.python, spark=own.spark, java=own.java)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""Looks at ZooKeeper: what each server grants, and whether the ensemble holds a record of the largest size."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+import struct
+import time
+
+import msgspec
+
+from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles, SessionSettings
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.tls.links import handshake_failure
+from emberkeep.blocklist.tracker import LIST_BYTES
+from emberkeep.diagnosis.clocks import ClockReading
+from emberkeep.diagnosis.zookeeper import ServerFacts, ZooKeeperFacts
+
+RECORD_BYTES = LIST_BYTES + 64 * 1024  # the largest record, with room for its header and signature
+_SECONDS = 5.0
+_CLOSE = struct.pack(">iii", 8, 1, -11)  # a request of the protocol: length, number, closeSession
+
+
+async def look_at_zookeeper(
+    settings: SessionSettings, layout: ZooKeeperLayout
+) -> tuple[ZooKeeperFacts, ClockReading | None]:
+    """Look at all servers, then write and read one record. The clock is that of the ensemble, None if unknown."""
+    servers = await asyncio.gather(
+        *(look_at_server(settings, each) for each in settings.hosts.partition("/")[0].split(","))
+    )
+    facts = ZooKeeperFacts(servers=tuple(servers), wanted_ms=round(settings.session_timeout * 1000))
+    if all(each.problem for each in servers):
+        return facts, None
+    problem, clock = await _record(settings, layout)
+    return msgspec.structs.replace(facts, record_bytes=RECORD_BYTES, record_problem=problem), clock
+
+
+async def look_at_server(settings: SessionSettings, address: str) -> ServerFacts:
+    """Open a session at one server, and close it."""
+    host, _, port = address.strip().rpartition(":") if ":" in address else (address, "", "2181")
+    host = host.strip("[]")
+    wanted = round(settings.session_timeout * 1000)
+    # ConnectRequest: version, last transaction, timeout, session, password, and whether a read-only server will do.
+    body = struct.pack(">iqiqi16s?", 0, 0, wanted, 0, 16, bytes(16), False)
+    try:
+        async with asyncio.timeout(_SECONDS):
+            context = None if settings.tls is None else _context(settings.tls)
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            try:
+                writer.write(struct.pack(">i", len(body)) + body)
+                (length,) = struct.unpack(">i", await reader.readexactly(4))
+                reply = await reader.readexactly(min(max(length, 8), 1024))
+                writer.write(_CLOSE)
+                await writer.drain()
+            finally:
+                writer.close()
+    except TimeoutError:
+        return ServerFacts(where=address, problem=f"no reply within {_SECONDS:g} s")
+    except asyncio.IncompleteReadError:
+        return ServerFacts(where=address, problem="it closes the connection: it has no leader, or expects encryption")
+    except ssl.SSLError as error:
+        return ServerFacts(where=address, problem=handshake_failure(error))
+    except (OSError, ValueError) as error:
+        return ServerFacts(where=address, problem=getattr(error, "strerror", None) or str(error))
+    (_, granted) = struct.unpack(">ii", reply[:8])
+    return ServerFacts(where=address, granted_ms=granted)
+
+
+def _context(tls: EncryptionFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if tls.certificate_file and tls.key_file:
+        context.load_cert_chain(tls.certificate_file, tls.key_file)
+    return context
+
+
+async def _record(settings: SessionSettings, layout: ZooKeeperLayout) -> tuple[str, ClockReading | None]:
+    """Write and read an ephemeral node of the largest size. Return the problem, or "", and the ensemble's clock."""
+    session = ZooKeeperSession(settings)
+    session.start()
+    try:
+        async with asyncio.timeout(2 * _SECONDS):
+            await session.connected()
+            parent = await _existing(session, layout.base)
+            path = f"{parent.rstrip('/')}/emberkeep-doctor-{secrets.token_hex(6)}"
+            data = secrets.token_hex(RECORD_BYTES // 2).encode()
+            before = time.time()
+            await session.create(path, data, ephemeral=True)
+            after = time.time()
+            node = await session.get(path)
+            clock = ClockReading(
+                f"ZooKeeper {settings.hosts}",
+                node.created_ms - round(after * 1000),
+                node.created_ms + 1 - round(before * 1000),
+            )
+            problem = "" if node.unchecked == data else "what was read is not what was written"
+            await session.delete(path)
+            return problem, clock
+    except TimeoutError:
+        return f"no reply within {2 * _SECONDS:g} s", None
+    except EmberkeepError as error:
+        return error.message, None
+    finally:
+        await session.close()
+
+
+async def _existing(session: ZooKeeperSession, path: str) -> str:
+    """Return the nearest node that exists: the cluster's, or one above it before the first start."""
+    while path.strip("/") and not await session.exists(path):
+        path = path.rpartition("/")[0] or "/"
+    return path or "/"

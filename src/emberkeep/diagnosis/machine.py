@@ -1,0 +1,68 @@
+"""This machine and the nodes: Java, free disk, descriptors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from emberkeep.diagnosis.model import Finding, Severity
+
+_MIB: Final = 1024**2
+DISK_ERROR: Final = 256 * _MIB
+DISK_WARNING: Final = 2048 * _MIB
+DESCRIPTORS_ERROR: Final = 1024
+DESCRIPTORS_WARNING: Final = 4096
+
+
+class JavaFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The Java of this machine. ``problem``: why there is none that Spark can use; "" if there is."""
+
+    where: str = "this machine"
+    major: int = 0
+    problem: str = ""
+    hint: str = ""
+
+
+class DiskFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The free bytes of a file system. None: they could not be read, with the ``problem``."""
+
+    where: str
+    free: int | None
+    problem: str = ""
+
+
+def java_findings(facts: JavaFacts) -> list[Finding]:
+    """Return whether Spark can run here."""
+    if facts.problem:
+        return [
+            Finding(check="java", where=facts.where, severity=Severity.ERROR, what=facts.problem, fix=facts.hint),
+        ]
+    return [Finding(check="java", where=facts.where, severity=Severity.OK, what=f"Java {facts.major}")]
+
+
+def disk_findings(facts: DiskFacts) -> list[Finding]:
+    """Return whether there is enough space."""
+    if facts.free is None:
+        fix = "check that its file system is mounted, and that this user may read it"
+        what = f"the free space cannot be read: {facts.problem}"
+        return [Finding(check="disk", where=facts.where, severity=Severity.UNKNOWN, what=what, fix=fix)]
+    severity = (
+        Severity.ERROR if facts.free < DISK_ERROR else Severity.WARNING if facts.free < DISK_WARNING else Severity.OK
+    )
+    fix = "" if severity is Severity.OK else "free space there: logs, working directories of ended jobs, old savepoints"
+    return [Finding(check="disk", where=facts.where, severity=severity, what=f"{_size(facts.free)} free", fix=fix)]
+
+
+def descriptor_findings(soft: int, where: str = "this machine, this user") -> list[Finding]:
+    """Return whether a process may open enough files and connections. ``soft``: its limit; negative for none."""
+    what = f"a process may open {soft} files and connections" if soft >= 0 else "open files are not limited"
+    if soft < 0 or soft >= DESCRIPTORS_WARNING:
+        return [Finding(check="descriptors", where=where, severity=Severity.OK, what=what)]
+    severity = Severity.ERROR if soft < DESCRIPTORS_ERROR else Severity.WARNING
+    fix = "raise it to 65536: `ulimit -n`, LimitNOFILE= of the service, or limits.conf"
+    return [Finding(check="descriptors", where=where, severity=severity, what=what, fix=fix)]
+
+
+def _size(number: int) -> str:
+    return f"{number / _MIB / 1024:.1f} GiB" if number >= 1024 * _MIB else f"{number // _MIB} MiB"

@@ -1,0 +1,49 @@
+"""What `emberkeep doctor` sees of a real ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.zookeeper.layout import zookeeper_layout
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.daemons.probes.zookeeper import RECORD_BYTES, look_at_zookeeper
+from emberkeep.diagnosis.clocks import clock_findings
+from emberkeep.diagnosis.model import Severity
+from emberkeep.diagnosis.zookeeper import zookeeper_findings
+from tests.integration.zookeepers import Ensemble, connected, settings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+
+
+@pytest.fixture
+async def ensemble(tmp_path: Path) -> AsyncIterator[Ensemble]:
+    ensemble = Ensemble(tmp_path / "zookeeper")
+    await ensemble.start()
+    yield ensemble
+    ensemble.stop()
+
+
+async def test_a_healthy_server_and_one_that_grants_shorter_sessions(ensemble: Ensemble) -> None:
+    layout = zookeeper_layout(Configuration())
+    facts, clock = await look_at_zookeeper(settings(ensemble.hosts, session_timeout=10.0), layout)
+    assert [finding.severity for finding in zookeeper_findings(facts)] == [Severity.OK, Severity.OK], facts
+    assert facts.record_bytes == RECORD_BYTES
+    assert clock is not None
+    assert [finding.severity for finding in clock_findings([clock])] == [Severity.OK]
+
+    facts, _ = await look_at_zookeeper(settings(ensemble.hosts, session_timeout=3600.0), layout)
+    session_finding = zookeeper_findings(facts)[0]
+    assert session_finding.severity is Severity.WARNING
+    assert "maxSessionTimeout" in session_finding.fix
+
+    session = ZooKeeperSession(settings(ensemble.hosts))
+    session.start()
+    try:
+        await connected(session)
+        assert [name for name in await session.children("/") if name.startswith("emberkeep-doctor")] == []
+    finally:
+        await session.close()

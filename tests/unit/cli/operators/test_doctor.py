@@ -1,0 +1,111 @@
+"""``emberkeep doctor`` against a JobManager's API, and before there is a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from emberkeep.cli.application import main
+from tests.unit.client.fake_job_manager import FakeJobManager, task_manager_info
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: FakeJobManager) -> Path:
+    """A machine without a cluster, with a storage, and with a Java of sorts."""
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    assert fake.url == os.environ["EMBERKEEP_URL"]
+    monkeypatch.delenv("EMBERKEEP_URL")
+    (tmp_path / "storage").mkdir()
+    monkeypatch.setenv("EMBERKEEP_HIGH_AVAILABILITY__STORAGEDIR", str(tmp_path / "storage"))
+    return tmp_path
+
+
+def findings(capfd: Output) -> dict[str, list[str]]:
+    """The checks of a report as JSON, with the severities of each."""
+    report = json.loads(capfd.readouterr().out)
+    assert report["version"] == 1
+    found: dict[str, list[str]] = {}
+    for finding in report["findings"]:
+        found.setdefault(finding["check"], []).append(finding["severity"])
+    return found
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_machine_is_examined_before_there_is_a_cluster(capfd: Output) -> None:
+    words = ["doctor", "-D", f"high-availability.storageDir={Path.cwd() / 'none'}", "-D", "rest.port=0"]
+    assert main([*words, "-o", "json"]) == 0
+    found = findings(capfd)
+    assert found["java"] == ["ok"]
+    assert set(found) == {"java", "descriptors", "storage", "disk"}
+
+
+def test_what_is_wrong_comes_with_its_fix_and_an_exit_code(alone: Path, capfd: Output) -> None:
+    file = alone / "a file"
+    file.write_text("no directory")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = ["doctor", "-D", f"high-availability.storageDir={file}", "-D", f"rest.port={port}"]
+        assert main([*words, "-D", "rest.address=127.0.0.1"]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    problem = next(line for line in lines if line.startswith("ERROR    storage"))
+    assert f"{file} (high-availability.storageDir): cannot create a file: Not a directory" in problem
+    assert lines[lines.index(problem) + 1].startswith(
+        "         fix: let the user of the cluster's processes write there"
+    )
+    assert not any(line.startswith("OK ") for line in lines)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_java_that_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Output) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    assert main(["doctor", "-D", "rest.port=0", "-o", "json"]) == 1
+    assert findings(capfd)["java"] == ["error"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_running_cluster_is_looked_at(fake: FakeJobManager, capfd: Output) -> None:
+    gone = task_manager_info("tm-1")
+    fake.task_managers = [msgspec.structs.replace(gone, path="127.0.0.1:1")]
+    assert main(["doctor", "--url", fake.url, "--output", "yaml"]) == 1
+    report = yaml.safe_load(capfd.readouterr().out)
+    seen = {(each["check"], each["where"].partition(" (")[0], each["severity"]) for each in report["findings"]}
+    address = fake.url.removeprefix("http://")
+    assert ("port", address, "ok") in seen
+    assert ("clock", address, "ok") in seen
+    assert ("port", "127.0.0.1:1", "error") in seen
+    assert any(check == "versions" for check, _, _ in seen)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_cluster_that_is_named_and_does_not_answer_is_an_error(capfd: Output) -> None:
+    assert main(["doctor", "--url", "http://127.0.0.1:1", "-o", "json"]) == 1
+    assert findings(capfd)["port"] == ["error"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_cluster_in_the_configuration_may_not_be_started_yet(capfd: Output) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert main(["doctor", "-D", f"rest.port={port}", "-o", "json"]) == 0
+    assert findings(capfd)["port"] == ["warning", "ok"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_wrong_setting_is_a_usage_error(capfd: Output) -> None:
+    assert main(["doctor", "-D", "taskmanager.numberOfTaskSlots=many"]) == 2
+    assert "taskmanager.numberOfTaskSlots" in capfd.readouterr().err
