@@ -29,8 +29,9 @@ def usage_problem(app: App, error: CycloptsError) -> tuple[str, str]:
     shows = f"`{called} --help` shows what is possible"
     match error:
         case MissingArgumentError(argument=Argument() as argument):
-            usage = usage_line(app, chain, also=argument.name)
-            return _missing(app, chain, argument, error.keyword), f"`{usage}`; {shows}"
+            arguments = arguments_of(app, chain)
+            usage = usage_line(chain, arguments, also=argument.name)
+            return _missing(arguments, argument, error.keyword), f"`{usage}`; {shows}"
         case CoercionError(argument=Argument() as argument):
             return _unreadable(error, argument), shows
         case UnknownOptionError():
@@ -44,13 +45,13 @@ def usage_problem(app: App, error: CycloptsError) -> tuple[str, str]:
     return str(error).rstrip("."), shows
 
 
-def usage_line(app: App, chain: Sequence[str], *, also: str = "") -> str:
+def usage_line(chain: Sequence[str], arguments: Sequence[Argument], *, also: str = "") -> str:
     """Return how to call the command, with its required arguments: "emberkeep node block NODE --cause TEXT".
 
     ``also`` names an argument that is included even if it is optional.
     """
     words = ["emberkeep", *chain]
-    for argument in arguments_of(app, chain):
+    for argument in arguments:
         if not argument.required and argument.name != also:
             continue
         name = argument.name
@@ -80,16 +81,16 @@ def choices(hint: Any) -> list[str]:
     return [word for each in get_args(hint) for word in choices(each)]
 
 
-def _missing(app: App, chain: Sequence[str], argument: Argument, keyword: str | None) -> str:
+def _missing(arguments: Sequence[Argument], argument: Argument, keyword: str | None) -> str:
     what = f"{keyword} needs a value" if keyword else f"{argument.name} is missing"
     expected = choices(argument.hint)
-    meaning = _alternatives(expected) if expected else _meaning(app, chain, argument)
+    meaning = _alternatives(expected) if expected else _meaning(arguments, argument)
     return f"{what}: {meaning}" if meaning else what
 
 
-def _meaning(app: App, chain: Sequence[str], argument: Argument) -> str:
+def _meaning(arguments: Sequence[Argument], argument: Argument) -> str:
     """Return the first sentence of the argument's help, as a phrase."""
-    text = next((str(each.parameter.help or "") for each in arguments_of(app, chain) if each.name == argument.name), "")
+    text = next((str(each.parameter.help or "") for each in arguments if each.name == argument.name), "")
     sentence = " ".join(text.split()).split(". ")[0].rstrip(".")
     begins_with_name = sentence[:2].isupper() or sentence[1:2].isupper()
     return sentence if begins_with_name else sentence[:1].lower() + sentence[1:]

@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.cli.application import main
+from emberkeep.cli.application import build_app, main
 
 Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("completion") / "emberkeep"
+    path.write_text(build_app().generate_completion(shell="bash"))
+    return path
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -30,12 +37,7 @@ def test_each_script_knows_the_commands(shell: str, capfd: Output) -> None:
         (["token", "create", "a", "--role", "op"], ["operator"]),
     ],
 )
-def test_bash_completes_commands_options_and_values(
-    words: list[str], completed: list[str], tmp_path: Path, capfd: Output
-) -> None:
-    assert main(["completion", "bash"]) == 0
-    script = tmp_path / "emberkeep"
-    script.write_text(capfd.readouterr().out)
+def test_bash_completes_commands_options_and_values(words: list[str], completed: list[str], script: Path) -> None:
     line = ["emberkeep", *words]
     asked = f"""
         source {script}
