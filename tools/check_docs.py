@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {
     "docs/configuration.md": "tools.option_reference",
     "docs/credentials.md": "tools.credential_reference",
+    "docs/metrics.md": "tools.metric_reference",
     "docs/rest.md": "tools.rest_reference",
     "docs/states.md": "tools.state_diagrams",
 }

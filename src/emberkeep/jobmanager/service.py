@@ -137,6 +137,11 @@ class JobManagerService:
         self._blobs.resume()
 
     @property
+    def in_doubt(self) -> bool:
+        """True while the job store does not confirm that this process, which leads, is the leader."""
+        return self._term is not None and self._term.authority.in_doubt
+
+    @property
     def problem(self) -> str:
         """What this leader cannot do now, and what to do about it; usually ""."""
         doubt = "" if self._term is None else self._term.authority.problem

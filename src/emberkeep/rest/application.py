@@ -21,7 +21,7 @@ def rest_routes(api: Api) -> list[web.RouteDef]:
     """
     rows = sorted(ROUTES, key=lambda route: "{" in route.path)
     bound = [each for route in rows for each in bind(route, api)]
-    return [*bound, metrics_route(api.metrics, api.gateway, api.blobs, api.storage)]
+    return [*bound, metrics_route(api.metrics, api.gateway, api.blobs, api.storage, api.now_ms)]
 
 
 def build_application(

@@ -1205,6 +1205,28 @@ DETECTION_RESPECT = define(
     )
 )
 
+# --- metrics --------------------------------------------------------------------------------------------------------
+
+METRICS_MAX_JOBS = define(
+    Option(
+        "metrics.max-jobs",
+        500,
+        integer(0, 100_000),
+        "integer",
+        "Number of jobs that have series of their own at `/metrics`. If more run, those that were submitted last "
+        "have none, and `emberkeep_metrics_left_out` counts them.",
+    )
+)
+METRICS_MAX_QUERIES = define(
+    Option(
+        "metrics.max-queries",
+        1000,
+        integer(0, 100_000),
+        "integer",
+        "Number of streaming queries, of all jobs together, that have series of their own at `/metrics`.",
+    )
+)
+
 # --- logging --------------------------------------------------------------------------------------------------------
 
 LOG_LEVEL = define(

@@ -42,6 +42,8 @@ from emberkeep.base.configuration.options import (
     AUDIT_MAX_SIZE,
     AUDIT_SHIP,
     BLOB_DIRECTORY,
+    METRICS_MAX_JOBS,
+    METRICS_MAX_QUERIES,
     OFFLOAD_MIN_SIZE,
     QUOTA_REQUESTS,
     QUOTA_UPLOADS,
@@ -74,7 +76,8 @@ from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.quotas.quotas import CallerLimits, Quotas
 from emberkeep.rest.application import build_application
-from emberkeep.rest.metrics.exposition import Metrics
+from emberkeep.rest.metrics.exposition import Metrics, OwnCondition
+from emberkeep.rest.metrics.jobs import SeriesLimits
 from emberkeep.rest.ports import LogKind
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_catalogue import ProcessLogs
@@ -211,6 +214,18 @@ def _surroundings(settings: JobManagerSettings, rpc: RpcClient) -> Surroundings:
     )
 
 
+def _metrics(settings: JobManagerSettings, service: JobManagerService) -> Metrics:
+    own = OwnCondition(
+        certificate_expires_ms=settings.certificate_expires_ms,
+        audit_lost=lambda: settings.audit.lost,
+        in_doubt=lambda: service.in_doubt,
+        storage_unreadable=lambda: bool(settings.storage.problem),
+    )
+    configuration = settings.configuration
+    limits = SeriesLimits(configuration[METRICS_MAX_JOBS], configuration[METRICS_MAX_QUERIES])
+    return Metrics(settings.port.connections, own, limits)
+
+
 def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:
     """Open the HA store, which is not used while its place is unavailable or another cluster's. Raises Fatal."""
     storage, place = open_blob_storage(settings.layout.ha_blobs), settings.owned_storage.blobs
@@ -298,7 +313,7 @@ async def leadership(
             audit=settings.audit,
             shut_down=settings.stop.set,
             problem=lambda: service.problem,
-            metrics=Metrics(settings.port.connections, settings.certificate_expires_ms, lambda: settings.audit.lost),
+            metrics=_metrics(settings, service),
             certificate_expires_ms=settings.certificate_expires_ms,
         )
         pages = web_routes(gateway, system.clock, keeper.problem, settings.audit)

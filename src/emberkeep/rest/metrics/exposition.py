@@ -1,5 +1,5 @@
 """Metrics for Prometheus. Names begin with ``emberkeep_`` and carry base units. Labels have few values: their number
-grows with the task managers, never with jobs or requests.
+grows with the task managers, and with jobs and streaming queries up to a limit, never with requests.
 
 Each scrape reads the counts of jobs and slots from the gateway, so they cannot drift from its state.
 """
@@ -13,6 +13,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import prometheus_client as prometheus
@@ -31,6 +32,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import REQUESTS
 from emberkeep.rest.metrics.blobs import BlobMetrics
 from emberkeep.rest.metrics.connections import ConnectionMetrics
+from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
 from emberkeep.rest.metrics.recoveries import RecoveryMetrics
 from emberkeep.rest.metrics.state_gateway import StateGatewayMetrics
 from emberkeep.rest.metrics.task_managers import TaskManagerMetrics
@@ -41,21 +43,28 @@ _LAG_INTERVAL = 0.5  # seconds between two measurements of the event loop
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
+@dataclass(frozen=True)
+class OwnCondition:
+    """What a JobManager knows about its own condition.
+
+    ``certificate_expires_ms`` returns when its certificate expires; None if it has none. ``audit_lost`` returns how
+    many entries of the audit log could not be written. ``in_doubt``: True while the job store does not confirm that it
+    is the leader. ``storage_unreadable``: True while it cannot read the shared storage.
+    """
+
+    certificate_expires_ms: Callable[[], int | None] = lambda: None
+    audit_lost: Callable[[], int] = lambda: 0
+    in_doubt: Callable[[], bool] = lambda: False
+    storage_unreadable: Callable[[], bool] = lambda: False
+
+
 class Metrics:
     """All metrics of a JobManager, in a registry of their own."""
 
     def __init__(
-        self,
-        port: PortConnections,
-        certificate_expires_ms: Callable[[], int | None] = lambda: None,
-        audit_lost: Callable[[], int] = lambda: 0,
+        self, port: PortConnections, own: OwnCondition | None = None, limits: SeriesLimits | None = None
     ) -> None:
-        """``certificate_expires_ms`` returns when this JobManager's certificate expires; None if it has none.
-
-        ``audit_lost`` returns how many entries of the audit log could not be written.
-        """
-        self._certificate_expires_ms = certificate_expires_ms
-        self._audit_lost = audit_lost
+        self._own = own or OwnCondition()
         self.registry = registry = CollectorRegistry()
         prometheus.ProcessCollector(registry=registry)
         prometheus.GCCollector(registry=registry)
@@ -64,6 +73,10 @@ class Metrics:
         gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)
         histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
         self._epoch = gauge("emberkeep_leader_epoch", "Epoch of this JobManager as leader.")
+        self._in_doubt = gauge(
+            "emberkeep_leader_in_doubt",
+            "1 while the job store (ZooKeeper, or a file) does not confirm that this JobManager is the leader.",
+        )
         self._jobs = gauge("emberkeep_jobs", "Jobs by status.", ["status"])
         self._unreadable = gauge(
             "emberkeep_num_unreadable_jobs", "Jobs that wait because their job graphs cannot be read now."
@@ -72,9 +85,13 @@ class Metrics:
             counter("emberkeep_job_restarts_total", "Drivers restarted since this JobManager became the leader.")
         )
         self._recoveries = RecoveryMetrics(registry)
+        self._single_jobs = JobMetrics(registry, limits or SeriesLimits())
         self._task_managers = TaskManagerMetrics(registry)
         # FLIP-224 calls it numBlockedNodes.
         self._blocked = gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.")
+        self._storage_unreadable = gauge(
+            "emberkeep_storage_unreadable", "1 while this JobManager cannot read the shared storage."
+        )
         self._storage_unowned = gauge(
             "emberkeep_storage_unowned",
             "1 if the shared storage may belong to another cluster or job store, so nothing is deleted there.",
@@ -111,9 +128,13 @@ class Metrics:
         """Count a submission: created, repeated or refused."""
         self._submissions.labels(outcome).inc()
 
-    async def exposition(self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage) -> bytes:
+    async def exposition(
+        self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage, now_ms: int
+    ) -> bytes:
         """Return the text that Prometheus reads, with the current state of the gateways."""
-        self._show_jobs(await gateway.jobs(), gateway.started_ms())
+        jobs = await gateway.jobs()
+        self._show_jobs(jobs, gateway.started_ms())
+        self._single_jobs.show(jobs, now_ms)
         task_managers = await gateway.task_managers()
         self._task_managers.observe(task_managers)
         self._blobs.show(blobs.statistics(), task_managers)
@@ -124,12 +145,14 @@ class Metrics:
         self._state_gateways.show(task_managers)
         self._connections.show(task_managers)
         self._epoch.set(gateway.epoch())
+        self._in_doubt.set(self._own.in_doubt())
         condition = storage.condition()
+        self._storage_unreadable.set(self._own.storage_unreadable())
         self._storage_unowned.set(bool(condition.problem))
         self._storage_unneeded.set(condition.unneeded)
-        expires = self._certificate_expires_ms()
+        expires = self._own.certificate_expires_ms()
         self._certificate.set(math.nan if expires is None else expires / 1000)
-        self._audit.set(self._audit_lost())
+        self._audit.set(self._own.audit_lost())
         return prometheus.generate_latest(self.registry)
 
     def _show_jobs(self, jobs: Sequence[JobView], started_ms: int) -> None:
@@ -217,12 +240,16 @@ async def loop_lag(metrics: Metrics) -> AsyncIterator[None]:
 
 
 def metrics_route(
-    metrics: Metrics, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage
+    metrics: Metrics,
+    gateway: JobManagerGateway,
+    blobs: BlobServerGateway,
+    storage: Storage,
+    now_ms: Callable[[], int],
 ) -> web.RouteDef:
     """Return the route ``GET /metrics``."""
 
     async def serve(request: web.Request) -> web.Response:
-        text = await metrics.exposition(gateway, blobs, storage)
+        text = await metrics.exposition(gateway, blobs, storage, now_ms())
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"})
 
     return web.get("/metrics", serve, allow_head=False)

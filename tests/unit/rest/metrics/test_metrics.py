@@ -15,7 +15,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import BlobCacheReport, StateGatewayReport
-from emberkeep.rest.metrics.exposition import Metrics, loop_lag
+from emberkeep.rest.metrics.exposition import Metrics, OwnCondition, loop_lag
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, recovery_trace
 from tests.unit.rest.server import Site, eventually
 
@@ -101,6 +101,39 @@ async def test_recoveries_are_counted_once_from_their_beginning(site: Site) -> N
     }
     starts = {start: samples["emberkeep_driver_starts_total", (("start", start),)] for start in ("cold", "hot")}
     assert starts == {"cold": 1, "hot": 0}
+
+
+async def test_each_task_managers_load_until_it_is_gone(site: Site) -> None:
+    own = (("task_manager", "tm-127.0.0.2-1"),)
+    samples = await scrape(site)
+    found = {
+        name.removeprefix("emberkeep_task_manager_"): value for (name, one), value in samples.items() if one == own
+    }
+    assert (
+        found.items()
+        >= {
+            "disk_free_bytes": 51_200 * 1024**2,
+            "memory_used_bytes": 2_311 * 1024**2,
+            "cpu_ratio": 0.375,
+            "slots": 2,
+            "slots_free": 1,
+            "blocked": 0,
+        }.items()
+    )
+
+    del site.gateway.managers[TaskManagerId("tm-127.0.0.2-1")]
+    assert not any(labels == own for _, labels in await scrape(site))
+
+
+async def test_the_condition_of_the_job_manager(site: Site) -> None:
+    names = ("emberkeep_leader_in_doubt", "emberkeep_storage_unreadable", "emberkeep_audit_entries_lost")
+    samples = await scrape(site)
+    assert [samples[name, ()] for name in names] == [0, 0, 0]
+
+    own = OwnCondition(audit_lost=lambda: 5, in_doubt=lambda: True, storage_unreadable=lambda: True)
+    metrics = Metrics(Connections(process_limits()), own)
+    await metrics.exposition(site.gateway, site.blobs, site.storage, NOW_MS)
+    assert [metrics.registry.get_sample_value(name) for name in names] == [1, 1, 5]
 
 
 async def test_submissions_by_outcome(site: Site) -> None:

@@ -1,0 +1,201 @@
+"""Metrics of single jobs and of their streaming queries. The number of series is bounded, see ``SeriesLimits``.
+
+The label ``job`` is the job's id. Names of jobs are labels of ``emberkeep_job_info`` alone, so that a dashboard joins
+them and no other series changes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.query_labels import query_labels
+from emberkeep.jobs.checkpoints import QueryCheckpoint
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
+
+_JOB, _QUERY = "job", "query"
+_WAITING = "Waiting"  # Spark's status texts of an idle query begin with it
+
+
+@dataclass(frozen=True)
+class SeriesLimits:
+    """How many jobs, and how many streaming queries of all jobs, have series of their own.
+
+    Above a limit, the jobs that were submitted last have none, so that the series of the others continue.
+    """
+
+    jobs: int = 500
+    queries: int = 1000
+
+
+@dataclass(frozen=True)
+class _Query:
+    """One streaming query of a running job. ``commit``: its newest commit; None before the first."""
+
+    job: JobView
+    label: str
+    progress: QueryProgress
+    commit: QueryCheckpoint | None
+    now_ms: int
+
+
+_JobValue = Callable[[JobView, JobMasterStatus | None], float | None]
+_QueryValue = Callable[[_Query], float | None]
+
+_JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
+    ("running", "1 while the job's driver runs its script, else 0.", lambda job, _: job.status is JobStatus.RUNNING),
+    ("waiting", "1 while the job waits for something, such as a slot; else 0.", lambda job, _: bool(job.waiting)),
+    (
+        "submitted_timestamp_seconds",
+        "When the job was submitted.",
+        lambda job, _: job.submitted_ms / 1000,
+    ),
+    (
+        "executors",
+        "Executors of the job that are registered with Spark.",
+        lambda _, report: 0 if report is None else sum(executor.registered for executor in report.executors),
+    ),
+    (
+        "executors_wanted",
+        "Executors that the job has asked for.",
+        lambda _, report: 0 if report is None else sum(need.count for need in report.requirements),
+    ),
+    ("active_stages", "Stages that Spark runs now.", lambda _, report: 0 if report is None else report.active_stages),
+    ("active_tasks", "Tasks that Spark runs now.", lambda _, report: 0 if report is None else report.active_tasks),
+    (
+        "savepoint_timestamp_seconds",
+        "When the job's newest savepoint was made; absent without one.",
+        lambda job, _: max((each.created_ms / 1000 for each in job.pointers.savepoints), default=None),
+    ),
+)
+
+_QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
+    (
+        "waiting",
+        "1 while the query waits for data or for its next trigger, 0 while it works.",
+        lambda query: query.progress.status.startswith(_WAITING),
+    ),
+    (
+        "committed_batch",
+        "Number of the newest committed micro-batch.",
+        lambda query: None if query.commit is None else query.commit.batch_id,
+    ),
+    (
+        "batch_duration_seconds",
+        "Time that the newest committed micro-batch took.",
+        lambda query: (
+            None if query.commit is None else max(0, query.commit.committed_ms - query.commit.triggered_ms) / 1000
+        ),
+    ),
+    (
+        "since_commit_seconds",
+        "Time since the newest micro-batch was committed. It grows while no data arrives, too.",
+        lambda query: None if query.commit is None else max(0, query.now_ms - query.commit.committed_ms) / 1000,
+    ),
+    ("input_rows", "Rows that the newest micro-batch read.", lambda query: query.progress.num_input_rows),
+    (
+        "input_rows_per_second",
+        "Rate at which rows arrive, as Spark reports it.",
+        lambda query: query.progress.input_rows_per_second,
+    ),
+    (
+        "processed_rows_per_second",
+        "Rate at which rows are processed, as Spark reports it.",
+        lambda query: query.progress.processed_rows_per_second,
+    ),
+    ("state_rows", "Rows in the query's state, of all stateful operators.", lambda query: query.progress.state_rows),
+    (
+        "watermark_gap_seconds",
+        "How far the watermark is behind the present; absent before there is a watermark.",
+        lambda query: _watermark_gap(query.progress.watermark, query.now_ms),
+    ),
+)
+
+
+class JobMetrics(Collector):
+    """Collector that exposes what ``show`` was last given."""
+
+    def __init__(self, registry: CollectorRegistry, limits: SeriesLimits) -> None:
+        self._limits = limits
+        self._jobs: Sequence[JobView] = ()
+        self._queries: Sequence[_Query] = ()
+        self._left_out = {"job": 0, "query": 0}
+        registry.register(self)
+
+    def show(self, views: Sequence[JobView], now_ms: int) -> None:
+        """Replace what is exposed: the jobs that have not ended, the oldest first, up to the limits."""
+        jobs = sorted(
+            (view for view in views if not view.status.is_globally_terminal),
+            key=lambda view: (view.submitted_ms, view.job_id),
+        )
+        queries = [query for job in jobs for query in _queries(job, now_ms)]
+        self._jobs, self._queries = jobs[: self._limits.jobs], queries[: self._limits.queries]
+        self._left_out = {"job": len(jobs) - len(self._jobs), "query": len(queries) - len(self._queries)}
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics for the registry."""
+        yield from self._of_jobs()
+        for name, doc, value in _QUERY_GAUGES:
+            family = GaugeMetricFamily(f"emberkeep_query_{name}", doc, labels=[_JOB, _QUERY])
+            for query in self._queries:
+                _add(family, [query.job.job_id, query.label], value(query))
+            yield family
+        left_out = GaugeMetricFamily(
+            "emberkeep_metrics_left_out",
+            "Jobs and queries without series of their own because of metrics.max-jobs and metrics.max-queries.",
+            labels=["kind"],
+        )
+        for kind, count in self._left_out.items():
+            left_out.add_metric([kind], count)
+        yield left_out
+
+    def _of_jobs(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily(
+            "emberkeep_job_info", "1 for each job; the labels name it.", labels=[_JOB, "name", "namespace"]
+        )
+        for job in self._jobs:
+            info.add_metric([job.job_id, job.name, job.namespace], 1)
+        yield info
+        for name, doc, value in _JOB_GAUGES:
+            family = GaugeMetricFamily(f"emberkeep_job_{name}", doc, labels=[_JOB])
+            for job in self._jobs:
+                _add(family, [job.job_id], value(job, job.status_report))
+            yield family
+        attempts = CounterMetricFamily(
+            "emberkeep_job_attempts",
+            "Attempts of the job so far: its first start, restarts and moves to other nodes.",
+            labels=[_JOB],
+        )
+        for job in self._jobs:
+            attempts.add_metric([job.job_id], job.attempt)
+        yield attempts
+
+
+def _add(family: GaugeMetricFamily, labels: list[str], value: float | None) -> None:
+    if value is not None:
+        family.add_metric(labels, float(value))
+
+
+def _queries(job: JobView, now_ms: int) -> Iterator[_Query]:
+    report = job.status_report
+    if report is None or job.status is not JobStatus.RUNNING:
+        return
+    commits = {each.query_id: each for each in (*job.pointers.queries, *report.checkpoints) if each.batch_id >= 0}
+    for label, progress in query_labels(report.queries):
+        yield _Query(job, label, progress, commits.get(progress.id), now_ms)
+
+
+def _watermark_gap(watermark: str, now_ms: int) -> float | None:
+    try:
+        at = datetime.fromisoformat(watermark).timestamp()
+    except ValueError:
+        return None
+    # Spark reports the beginning of the epoch until the first event has set the watermark.
+    return max(0.0, now_ms / 1000 - at) if at > 0 else None

@@ -1,0 +1,136 @@
+"""Metrics of single jobs and streaming queries: their values, their labels, and the limits on their number."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.query_labels import query_labels
+from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import QueryProgress
+from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
+from tests.support.contracts.job_store import savepoint
+from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, status_report
+from tests.unit.rest.metrics.sample_scrape import commit_of_the_query
+
+JOB = job_id(1)
+
+
+def query(**changes: object) -> QueryProgress:
+    return msgspec.structs.replace(status_report().queries[0], **changes)
+
+
+def shown(*views: JobView, limits: SeriesLimits | None = None) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    JobMetrics(registry, limits or SeriesLimits()).show(views, NOW_MS)
+    return registry
+
+
+def values(registry: CollectorRegistry, prefix: str) -> dict[str, float]:
+    """Values by the rest of the name; each name has one series."""
+    found: dict[str, float] = {}
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name.startswith(prefix):
+                rest = sample.name.removeprefix(prefix)
+                assert rest not in found, sample
+                found[rest] = sample.value
+    return found
+
+
+def series(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], float]:
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def test_a_stream_shows_what_its_newest_batch_did() -> None:
+    watermark = datetime.fromtimestamp(NOW_MS / 1000, UTC) - timedelta(seconds=75)
+    report = status_report(
+        queries=(query(watermark=watermark.isoformat()),), checkpoints=(commit_of_the_query(),), active_tasks=4
+    )
+    registry = shown(job_view(JOB, "flights", status_report=report))
+    assert values(registry, "emberkeep_query_") == {
+        "waiting": 0,
+        "committed_batch": 41,
+        "batch_duration_seconds": 2.5,
+        "since_commit_seconds": 9,
+        "input_rows": 4096,
+        "input_rows_per_second": 2048.5,
+        "processed_rows_per_second": 1987.25,
+        "state_rows": 12_873,
+        "watermark_gap_seconds": 75,
+    }
+    assert set(series(registry, "emberkeep_query_state_rows")) == {(JOB, "delays")}
+
+
+def test_what_is_not_known_has_no_series() -> None:
+    report = status_report(queries=(query(watermark="", status="Waiting for data to arrive", batch_id=-1),))
+    found = values(shown(job_view(JOB, "flights", status_report=report)), "emberkeep_query_")
+    assert found["waiting"] == 1
+    assert found.keys().isdisjoint({"committed_batch", "since_commit_seconds", "watermark_gap_seconds"})
+
+
+def test_the_watermark_before_the_first_event_is_no_gap() -> None:
+    report = status_report(queries=(query(watermark="1970-01-01T00:00:00.000Z"),))
+    assert "watermark_gap_seconds" not in values(
+        shown(job_view(JOB, "flights", status_report=report)), "emberkeep_query_"
+    )
+
+
+def test_a_job_shows_its_attempts_executors_and_newest_savepoint() -> None:
+    view = job_view(
+        JOB, "flights", waiting="a slot", pointers=JobPointers(savepoints=(savepoint(2), savepoint(1))), attempt=7
+    )
+    registry = shown(msgspec.structs.replace(view, graph=None))
+    assert series(registry, "emberkeep_job_info") == {(JOB, "flights", ""): 1}
+    assert values(registry, "emberkeep_job_") == {
+        "info": 1,
+        "running": 1,
+        "waiting": 1,
+        "submitted_timestamp_seconds": view.submitted_ms / 1000,
+        "executors": 2,
+        "executors_wanted": 3,
+        "active_stages": 1,
+        "active_tasks": 4,
+        "attempts_total": 7,
+        "savepoint_timestamp_seconds": savepoint(2).created_ms / 1000,
+    }
+
+
+@pytest.mark.parametrize("status", [JobStatus.RESTARTING, JobStatus.CANCELLING])
+def test_a_job_that_does_not_run_shows_no_old_progress_of_its_queries(status: JobStatus) -> None:
+    registry = shown(job_view(JOB, "flights", status))
+    assert values(registry, "emberkeep_query_") == {}
+    assert values(registry, "emberkeep_job_")["running"] == 0
+
+
+def test_ended_jobs_have_no_series() -> None:
+    assert values(shown(job_view(JOB, "flights", JobStatus.FINISHED)), "emberkeep_job_") == {}
+
+
+def test_above_the_limits_the_newest_jobs_are_left_out_and_counted() -> None:
+    views = [job_view(job_id(n), f"job {n}", submitted_ms=NOW_MS + n) for n in (4, 2, 3, 1)]
+    registry = shown(*views, limits=SeriesLimits(jobs=3, queries=2))
+    assert set(series(registry, "emberkeep_job_running")) == {(job_id(n),) for n in (1, 2, 3)}
+    assert set(series(registry, "emberkeep_query_waiting")) == {(job_id(n), "delays") for n in (1, 2)}
+    assert series(registry, "emberkeep_metrics_left_out") == {("job",): 1, ("query",): 2}
+
+
+def test_labels_of_queries_are_unique_and_bounded() -> None:
+    queries = (
+        query(id="11111111-a", name=""),
+        query(id="22222222-b", name="", checkpoint_location="/other/delays/"),
+        query(id="22222222-b", name="delays"),
+        query(id="33333333-c", name="n" * 1000),
+        query(id="44444444-d", name="", checkpoint_location=""),
+    )
+    assert [label for label, _ in query_labels(queries)] == ["delays", "delays-22222222", "n" * 120, "44444444-d"]

@@ -1,0 +1,60 @@
+"""Generates docs/metrics.md from a scrape of a sample cluster, so that the page names what is really exposed."""
+
+from __future__ import annotations
+
+from tests.unit.rest.metrics.sample_scrape import SampleFamily, sample_families
+
+_HEAD = """# Metrics
+
+<!-- Written by `python -m tools.check_docs --write` from a scrape of a sample cluster. Do not edit. -->
+
+This page is for those who monitor a cluster with Prometheus. It lists every metric. The leader serves them:
+
+```yaml
+scrape_configs:
+  - job_name: emberkeep
+    honor_labels: true        # keep our label `job`, which is the id of an Emberkeep job
+    follow_redirects: false   # only the leader has metrics; the others redirect to it
+    scheme: https             # http without security.encryption
+    tls_config: {ca_file: ca.pem}
+    authorization: {credentials_file: prometheus.token}
+    static_configs:
+      - targets: ["jm-1:8081", "jm-2:8081", "jm-3:8081"]
+```
+
+`emberkeep token create prometheus --role metrics` makes such a token ([security](security.md)). The token and
+`/metrics` name all jobs of the cluster, whatever their namespace.
+
+Names, labels and meanings in this table are stable: a later release adds metrics, and announces in the changelog a
+release ahead if it removes one. Besides these, there are the usual metrics of the process (`process_*`, `python_*`).
+
+## How many series there are
+
+- Each task manager has about 40.
+- Each job that has not ended has about 10, and each of its streaming queries about 10. At most `metrics.max-jobs` jobs
+  and `metrics.max-queries` queries have series of their own. `emberkeep_metrics_left_out` says how many have none:
+  those that were submitted last. The sums over all jobs, such as `emberkeep_jobs`, always count all.
+- Requests are counted by route and message, never by path or id.
+
+The label `query` is the query's name, or the name of its checkpoint's directory if it has no name.
+
+## All metrics
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+_TAIL = """
+## Read next
+
+[Clusters](clusters.md#monitoring): logs, commands and pages.
+"""
+
+
+def render() -> str:
+    """Return the whole page."""
+    return _HEAD + "".join(map(_row, sample_families())) + _TAIL
+
+
+def _row(family: SampleFamily) -> str:
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return f"| `{family.name}` | {family.kind} | {labels} | {family.doc} |\n"
