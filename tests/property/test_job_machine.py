@@ -214,6 +214,10 @@ class JobLife(RuleBasedStateMachine):
         self.world.tell(ev.PlaceBlocked(place(number, self.lives).instance))
         assert self.world.machine.state.place != place(number, self.lives)
 
+    @rule(attempt=st.integers(0, 5))
+    def watchdog_restarts_it(self, attempt: int) -> None:
+        self.world.tell(ev.RestartDriver(attempt, "no micro-batch was committed"))
+
     # --- people and time ----------------------------------------------------------------------------------------------
 
     @precondition(lambda self: not self.world.machine.state.status.is_globally_terminal)

@@ -72,6 +72,7 @@ PACKAGES = {
             (*_unit("jobmanager", "jobmaster", "taskmanager"), *_SIMULATION),
         ),
     ),
+    "watchdog": Package(("watchdog",), (_unit("watchdog"), _property("test_watchdog.py"))),
     "stopping": Package(
         (
             "lifecycle",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 
@@ -29,6 +30,7 @@ class Surroundings:
     - ``checkpoints_recorded``: returns True if ``checkpoint_root`` has an ownership record; called once the store is
       open.
     - ``resource_driver``: starts task managers if more are needed; None if operators start them.
+    - ``notifier``: learns what happens to jobs.
     """
 
     rpc: RpcClient
@@ -38,3 +40,4 @@ class Surroundings:
     storage: SharedStorage
     checkpoints_recorded: Callable[[], bool] = lambda: False
     resource_driver: ResourceManagerDriver | None = None
+    notifier: Notifier = field(default_factory=SilentNotifier)

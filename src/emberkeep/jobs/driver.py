@@ -46,6 +46,7 @@ class Driver:
     home: DriverHome | None = None  # if recovered: where it was ordered to start, if known
     ordered: bool = False  # this leader ordered its start, so its script runs only after it has registered here
     moving: bool = False  # it is being stopped, to start elsewhere
+    stuck: str = ""  # why it was ended although it was alive; "" if it was not
     pid: int = 0
     start: StartState = StartState.ORDERED
     contact: JobMasterContact = JobMasterContact.NONE

@@ -130,6 +130,13 @@ class MoveDriver(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class RestartDriver(msgspec.Struct, frozen=True):
+    """This attempt's driver makes no progress: it counts as lost, and the restart strategy decides what follows."""
+
+    attempt: int
+    reason: str
+
+
 class StopRecorded(msgspec.Struct, frozen=True):
     """The job's suspension or drain is durable: no attempt follows the current one."""
 
@@ -252,6 +259,7 @@ Event = (
     | ResultRecorded
     | CancelRequested
     | MoveDriver
+    | RestartDriver
     | StopRecorded
     | Tick
     | TaskManagerLost

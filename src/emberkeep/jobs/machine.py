@@ -62,6 +62,7 @@ class JobMachine:
             ev.ResultRecorded: self._job_end.result_recorded,
             ev.CancelRequested: self._cancel,
             ev.MoveDriver: self._move_driver,
+            ev.RestartDriver: self._watch.restart_driver,
             ev.StopRecorded: self._stop_recorded,
             ev.Tick: self._tick,
             ev.TaskManagerLost: self._watch.task_manager_lost,

@@ -50,6 +50,7 @@ _DRIVER_FACTS: tuple[type[ev.Event], ...] = (
     ev.TraceReported,
     ev.OutcomeReported,
     ev.MoveDriver,
+    ev.RestartDriver,
 )
 _DRIVER_ENDS: dict[type[ev.Event], set[Phase]] = {
     ev.StartRefused: set(_OVER),
@@ -124,6 +125,7 @@ TRANSITIONS: dict[Phase, Row] = {
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.CancelRequested: {_P.ENDING},
             ev.MoveDriver: {_P.RUNNING, _P.ENDING},
+            ev.RestartDriver: {_P.RUNNING, _P.ENDING},
             ev.Tick: {_P.RUNNING, _P.ENDING, *_OVER},
         },
     ),

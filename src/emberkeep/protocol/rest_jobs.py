@@ -13,6 +13,7 @@ from emberkeep.protocol.messages import ProcessState
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 from emberkeep.protocol.rest_recovery import RecoveryInfo
 from emberkeep.slots.model import ProcessStart
+from emberkeep.watchdog.model import AlarmKind
 
 
 class JobIdWithStatus(Kebab, frozen=True, kw_only=True):
@@ -182,6 +183,15 @@ class ProcedureInfo(Kebab, frozen=True, kw_only=True):
     warning: str = ""
 
 
+class AlarmInfo(Kebab, frozen=True, kw_only=True):
+    """An alarm of the watchdog, which is raised now. ``query``: the streaming query's name; "" for the whole job."""
+
+    kind: AlarmKind
+    query: str
+    since: Millis
+    message: str
+
+
 class JobExtension(Kebab, frozen=True, kw_only=True):
     attempt: int  # 0 before the first start
     driver: DriverInfo | None
@@ -198,6 +208,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     owner: str = ""  # name of the identity that submitted the job; "": the cluster's own token
     namespace: str = ""
     reserved_standby: ReservedStandbyInfo | None = None  # null unless ``execution.standby`` is ``hot``
+    alarms: list[AlarmInfo] = field(default_factory=list)  # of the watchdog, the oldest first
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

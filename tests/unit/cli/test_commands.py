@@ -17,12 +17,13 @@ from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
-from emberkeep.protocol.rest_jobs import AttemptInfo, ReservedStandbyInfo
+from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, ReservedStandbyInfo
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob
 from emberkeep.slots.model import ProcessStart
+from emberkeep.watchdog.model import AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
-from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
+from tests.unit.client.fake_job_manager import NOW, TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
 
 A, B = "a1" + "0" * 30, "b2" + "0" * 30
 
@@ -221,7 +222,16 @@ def test_info(fake: FakeJobManager, capfd: Output) -> None:
     assert json.loads(capfd.readouterr().out)["job"]["jid"] == A
 
 
-@pytest.mark.req("LOC-11")
+def test_info_shows_the_alarms_of_the_watchdog(fake: FakeJobManager, capfd: Output) -> None:
+    stuck = AlarmInfo(kind=AlarmKind.NO_COMMIT, query="delays", since=NOW, message="no micro-batch was committed")
+    storm = AlarmInfo(kind=AlarmKind.RESTARTS, query="", since=NOW, message="restarted more than 5 times")
+    fake.jobs = {A: job_info(A, "etl", alarms=[stuck, storm])}
+    assert main(["info", "etl"]) == 0
+    out = capfd.readouterr().out
+    assert "query delays: no micro-batch was committed (no-commit, since " in out
+    assert "restarted more than 5 times (restarts, since " in out
+
+
 @pytest.mark.parametrize(
     ("standby", "shown"),
     [
@@ -246,6 +256,7 @@ def test_info_shows_the_jobs_reserved_standby(
     assert lines == ([shown] if shown else [])
 
 
+@pytest.mark.req("LOC-11")
 def test_info_shows_where_copies_of_the_jobs_state_lie(fake: FakeJobManager, capfd: Output) -> None:
     fake.jobs = {A: job_info(A, "etl")}
     assert main(["info", "etl"]) == 0

@@ -59,7 +59,11 @@ OTHER_FORMATS = {
     ("client/clusters/cluster_file.py", "_VERSION"): 1,
     ("spark/queries/checkpoints.py", "_RECORD_VERSION"): 1,
 }
-SPOKEN_ONLY = {("api/function_link.py", "VERSION"), ("protocol/messages.py", "PROTOCOL_VERSION")}
+SPOKEN_ONLY = {
+    ("api/function_link.py", "VERSION"),
+    ("notifications/model.py", "VERSION"),
+    ("protocol/messages.py", "PROTOCOL_VERSION"),
+}
 
 
 class OneFile:

@@ -16,6 +16,7 @@ from emberkeep.jobmanager.surroundings import SharedStorage, Surroundings
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import JobStore
+from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.messages import ProcessState, StopDriver
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
@@ -49,6 +50,7 @@ class SmallCluster:
         steps_aside: bool = False,
         storage: SharedStorage | None = None,
         resource_driver: ResourceManagerDriver | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -56,6 +58,7 @@ class SmallCluster:
         self.steps_aside = steps_aside
         self.storage = storage or UsableStorage()
         self.resource_driver = resource_driver
+        self.notifier = notifier or SilentNotifier()
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
         self.configuration = Configuration().with_texts({**NO_DELAY, **(settings or {})}, "test")
@@ -77,6 +80,7 @@ class SmallCluster:
             savepoint_root="/default-savepoints",
             storage=self.storage,
             resource_driver=self.resource_driver,
+            notifier=self.notifier,
         )
         return JobManagerService(
             system, self.configuration, surroundings, self.store, self.blobs, steps_aside=self.steps_aside

@@ -18,6 +18,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.slots.reserved.choices import StandbyView
+from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import (
     FakeGateway,
@@ -267,6 +268,15 @@ async def test_a_job_that_is_being_stopped_says_how_far_it_is(site: Site) -> Non
         assert 'data-opens="stop"' not in page
     site.gateway.change(job_id(1), procedure=None)
     assert 'data-opens="stop"' in (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+
+
+async def test_a_job_shows_its_alarms(site: Site) -> None:
+    alarm = Alarm(kind=AlarmKind.NO_COMMIT, query=EVIL, since_ms=1, message=f"nothing was committed {EVIL}")
+    site.gateway.change(job_id(1), alarms=(alarm,))
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "nothing was committed" in page
+    assert "no-commit" in page
+    assert EVIL not in page
 
 
 async def test_a_job_shows_how_its_newest_attempt_started(site: Site) -> None:

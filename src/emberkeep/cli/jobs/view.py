@@ -10,6 +10,7 @@ from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import byte_count, duration, executors_registered, owner_text, procedure_text, timestamp
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.protocol.rest_jobs import (
+    AlarmInfo,
     ExecutorInfo,
     JobDetailsInfo,
     JobExceptions,
@@ -42,6 +43,7 @@ def print_job(
             ("Owner", owner_text(own.owner, own.namespace) if own.owner or own.namespace else ""),
             ("State", job.state.value),
             ("Waiting for", own.waiting),
+            *(("Alarm", _alarm(alarm)) for alarm in own.alarms),
             ("On request", _procedure(own.procedure)),
             ("Submitted", timestamp(job.start_time)),
             ("Ended", timestamp(job.end_time) if job.end_time >= 0 else ""),
@@ -70,6 +72,11 @@ def _standby(standby: ReservedStandbyInfo | None) -> str:
         return ""
     state = "ready" if standby.ready else f"not ready: {standby.why_not}"
     return f"on {standby.taskmanager_id}, {state}" if standby.taskmanager_id else state
+
+
+def _alarm(alarm: AlarmInfo) -> str:
+    query = f"query {alarm.query}: " if alarm.query else ""
+    return f"{query}{alarm.message} ({alarm.kind.value}, since {timestamp(alarm.since)})"
 
 
 def _procedure(procedure: ProcedureInfo | None) -> str:

@@ -25,6 +25,7 @@ _JOB_PREFIXES = (
     "slot.request.",
     "task.cancellation.",
     "security.spark.",
+    "watchdog.",
 )
 _JOB_KEYS = frozenset({LOCAL_RECOVERY.key})  # a job may turn it off where the task managers have it turned on
 _CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TLS_CA, TOKEN_FILE))

@@ -20,6 +20,8 @@ from emberkeep.jobmanager.jobs.cluster_changes import ClusterChanges
 from emberkeep.jobmanager.jobs.driver_calls import DriverCalls
 from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.driver_orders import DriverOrders
+from emberkeep.jobmanager.jobs.health.notices import JobNotices
+from emberkeep.jobmanager.jobs.health.watches import JobWatches
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_master_reports import JobMasterReports
 from emberkeep.jobmanager.jobs.job_records import JobRecords
@@ -44,6 +46,8 @@ from emberkeep.jobs.restart import restart_strategy
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine
+from emberkeep.watchdog.machine import JobWatch
+from emberkeep.watchdog.settings import watch_settings
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +97,11 @@ class Dispatcher(Actor):
         self.moves = DriverMoves(self, self._machines, self.requests, blocked, system.ids, term.clock)
         self._orders = DriverOrders(self, self._machines, calls, term.authority, hold, self.moves)
         self.cluster = ClusterChanges(self, self._machines, self.moves)
-        self.job_masters = JobMasterReports(self, self._machines, term, self.requests, self._checkpoints, self.moves)
+        self._notices = JobNotices(surroundings.notifier, term)
+        self._watches = JobWatches(self, self._machines, term, self._notices)
+        self.job_masters = JobMasterReports(
+            self, self._machines, term, self.requests, self._checkpoints, self.moves, self._watches
+        )
 
     async def run(self) -> None:
         self.start_effect("deadlines", self._machines.deadlines.run(), deadline=None)
@@ -146,6 +154,7 @@ class Dispatcher(Actor):
             self._table.next_order(),
             RequestMachine(graph.job_id),
             MoveMachine(self._configuration[options.EVACUATION_TIMEOUT]),
+            JobWatch(watch_settings(configuration), attempt),
             pointers=stored.pointers,
             lacks=lacks,
         )
@@ -177,6 +186,7 @@ class Dispatcher(Actor):
         configuration, job.lacks = usable_configuration(self._configuration, graph)
         log.info("job graph can be read again", job=stored.job_id)
         job.graph = graph
+        job.watch = JobWatch(watch_settings(configuration), job.state.attempt)
         self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.state.attempt)
         self._want_standby(graph, configuration)
         self._machines.apply(
@@ -204,11 +214,13 @@ class Dispatcher(Actor):
         """Implements EffectCarrier."""
         if job.state.status is JobStatus.RESTARTING:
             self._blobs.job_restarting(job.job_id, job.state.attempt)
+        self._notices.status_changed(job)
         if job.state.status.is_globally_terminal:
             self._ended(job)
 
     def _ended(self, job: ManagedJob) -> None:
         job.result_stored.set()
+        self._watches.ended(job)
         self._unread.forget(job.job_id)
         if job.state.result is None or not job.state.result.keeps_data:
             self._blobs.job_ended(job.job_id)
@@ -252,6 +264,7 @@ class Dispatcher(Actor):
     def _attempt_begun(self, job: ManagedJob, attempt: int) -> None:
         self._resources.needs.begin_attempt(job.job_id, attempt)
         self.requests.attempt_recorded(job)
+        self._watches.begun(job, attempt)
 
     def _checkpoints_written(self, job_id: JobId, pointers: JobPointers) -> None:
         job = self._table.active.get(job_id)

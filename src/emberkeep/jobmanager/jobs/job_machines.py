@@ -91,3 +91,4 @@ class JobMachines:
         for job in self.table.active.values():
             job.machine.check_invariants()
             job.requests.check_invariants()
+            job.watch.check_invariants()

@@ -12,6 +12,7 @@ from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
+from emberkeep.jobmanager.jobs.health.watches import JobWatches
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.jobs.requests import JobRequests
@@ -49,6 +50,7 @@ class JobMasterReports(ActorPart):
         requests: JobRequests,
         checkpoints: CheckpointRecords,
         moves: DriverMoves,
+        watches: JobWatches,
     ) -> None:
         super().__init__(owner)
         self._machines = machines
@@ -57,6 +59,7 @@ class JobMasterReports(ActorPart):
         self._requests = requests
         self._checkpoints = checkpoints
         self._moves = moves
+        self._watches = watches
 
     # --- registration and heartbeats ----------------------------------------------------------------------------------
 
@@ -120,6 +123,7 @@ class JobMasterReports(ActorPart):
             self._checkpoints.note(job.job_id, attempt, status.checkpoints)
         self._requests.take(job, attempt, status.procedure)
         self._moves.review(job)
+        self._watches.reported(job, attempt, status)
         return True
 
     # --- the end of a request -----------------------------------------------------------------------------------------

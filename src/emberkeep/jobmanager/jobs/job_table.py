@@ -22,6 +22,7 @@ from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.protocol.messages import JobMasterStatus
+from emberkeep.watchdog.machine import JobWatch
 
 
 @dataclass
@@ -33,6 +34,7 @@ class ManagedJob:
     order: int
     requests: RequestMachine
     move: MoveMachine
+    watch: JobWatch
     job_master: str = ""
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
     report: JobMasterStatus | None = None  # of the current attempt
@@ -89,6 +91,7 @@ class ManagedJob:
             leaving=leaving is not None or state.phase not in (Phase.RUNNING, Phase.WITHOUT_GRAPH),
             job_master="" if ended or report is None else self.job_master,
             driver_expected_on=None if home is None else home.task_manager,
+            alarms=self.watch.alarms,
         )
 
     def _waiting(self, leaving: Leaving | None) -> str:

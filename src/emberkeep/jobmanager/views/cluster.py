@@ -15,6 +15,7 @@ from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.reserved.choices import StandbyView
+from emberkeep.watchdog.model import Alarm
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     job_master: str = ""  # address of the current attempt's JobMaster; "" while none is registered
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may start; None: nowhere or unknown
     standby: StandbyView | None = None  # reserved for its next attempt; None in lists, or if it wants none
+    alarms: tuple[Alarm, ...] = ()  # of the watchdog, the oldest first
 
     @property
     def owner(self) -> str:

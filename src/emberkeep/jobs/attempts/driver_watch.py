@@ -131,6 +131,15 @@ class DriverWatch:
             job.effects.append(ev.DropRequirements(driver.attempt))
             self._attempt_end.ended(event.outcome, now)
 
+    def restart_driver(self, event: ev.RestartDriver, now: Moment) -> None:
+        job = self._job
+        if job.phase is not Phase.RUNNING or job.stopped:
+            return
+        driver = job.live()
+        driver.stuck, driver.end = event.reason, DriverEnd.CONDEMNED
+        job.effects.append(ev.AttemptOver(driver.attempt))
+        self._attempt_end.ended(_lost(event.reason), now)
+
     def due(self, driver: Driver, now: Moment) -> None:
         """Act on the driver's deadline: the driver is gone or silent, its script must end, or an order is repeated."""
         job = self._job

@@ -6,6 +6,8 @@ replace a presumed end. Nothing follows before the driver is proven gone.
 
 from __future__ import annotations
 
+import msgspec
+
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.attempts.driver_stop import DriverStop
 from emberkeep.jobs.driver import DriverEnd
@@ -79,6 +81,8 @@ class AttemptEnd:
         job = self._job
         if outcome.kind is FailureKind.MOVED or (job.live().moving and outcome.kind is not None):
             outcome = self.moved()
+        elif outcome.kind is FailureKind.LOST and job.live().stuck:
+            outcome = msgspec.structs.replace(outcome, message=job.live().stuck)
         if job.phase is Phase.ENDING and (job.verdict_is(JobStatus.CANCELED) or self._continues(outcome)):
             job.history.attempt_ended(job.attempt, outcome, now.ms)
         elif outcome.kind is None:

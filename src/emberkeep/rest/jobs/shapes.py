@@ -11,6 +11,7 @@ from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress
 from emberkeep.protocol.rest_jobs import (
+    AlarmInfo,
     AttemptInfo,
     DepartureInfo,
     DriverInfo,
@@ -147,6 +148,10 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         owner=view.owner,
         namespace=view.namespace,
         reserved_standby=None if view.standby is None else _standby(view.standby),
+        alarms=[
+            AlarmInfo(kind=alarm.kind, query=alarm.query, since=alarm.since_ms, message=alarm.message)
+            for alarm in view.alarms
+        ],
     )
 
 

@@ -176,6 +176,15 @@ class JobMetrics(Collector):
         for job in self._jobs:
             attempts.add_metric([job.job_id], job.attempt)
         yield attempts
+        alarms = GaugeMetricFamily(
+            "emberkeep_alarm",
+            "1 for each alarm of the watchdog that is raised now; no series without an alarm.",
+            labels=[_JOB, _QUERY, "kind"],
+        )
+        for job in self._jobs:
+            for alarm in job.alarms:
+                alarms.add_metric([job.job_id, alarm.query, alarm.kind.value], 1)
+        yield alarms
 
 
 def _add(family: GaugeMetricFamily, labels: list[str], value: float | None) -> None:

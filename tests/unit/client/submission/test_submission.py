@@ -149,6 +149,7 @@ def test_settings_are_told_apart() -> None:
     refuse_cluster_options(definitions)
     assert without_client_keys(definitions) == ("restart-strategy=none", "slot.request.timeout=5s")
     assert is_job_key("state.backend.local-recovery")
+    assert is_job_key("watchdog.restart")
     assert not is_job_key("state.backend.local-recovery.max-size")
     assert not is_job_key("taskmanager.numberOfTaskSlots")
     with pytest.raises(InvalidInput, match=r"-D taskmanager\.numberOfTaskSlots: a setting of the cluster's processes"):

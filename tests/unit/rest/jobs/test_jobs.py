@@ -11,6 +11,7 @@ from emberkeep.jobs.model import ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
 from emberkeep.slots.reserved.choices import StandbyView
+from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view, recovery_trace
 from tests.unit.rest.server import Site
@@ -44,6 +45,14 @@ async def test_the_overview_tells_what_a_job_waits_for(site: Site) -> None:
 
     assert jobs[0].emberkeep.waiting == "no task manager is registered"
     assert (jobs[0].emberkeep.executors, jobs[0].emberkeep.executors_wanted) == (2, 3)
+
+
+async def test_details_have_the_alarms_of_the_watchdog(site: Site) -> None:
+    alarm = Alarm(kind=AlarmKind.NO_COMMIT, query="delays", since_ms=NOW_MS, message="nothing was committed")
+    site.gateway.change(job_id(1), alarms=(alarm,))
+    assert (await site.get(J1)).json()["emberkeep"]["alarms"] == [
+        {"kind": "no-commit", "query": "delays", "since": NOW_MS, "message": "nothing was committed"}
+    ]
 
 
 async def test_detail_of_a_running_job(site: Site) -> None:

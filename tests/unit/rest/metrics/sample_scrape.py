@@ -16,6 +16,7 @@ from emberkeep.base.connections import Connections, process_limits
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint
 from emberkeep.protocol.messages import BlobCacheReport, StandbyReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics
+from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.blobs.memory_blobs import MemoryBlobs
 from tests.unit.rest.cluster.fake_storage import FakeStorage
@@ -74,6 +75,7 @@ def sample_gateway() -> FakeGateway:
             status_report=status_report(checkpoints=(commit_of_the_query(),)),
             pointers=JobPointers(attempt=2, savepoints=(savepoint(1),)),
             traces=(recovery_trace(),),
+            alarms=(Alarm(kind=AlarmKind.NO_COMMIT, query="delays", since_ms=NOW_MS, message="nothing committed"),),
         )
     )
     return gateway

@@ -14,6 +14,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
+from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, status_report
 from tests.unit.rest.metrics.sample_scrape import commit_of_the_query
@@ -104,6 +105,15 @@ def test_a_job_shows_its_attempts_executors_and_newest_savepoint() -> None:
         "attempts_total": 7,
         "savepoint_timestamp_seconds": savepoint(2).created_ms / 1000,
     }
+
+
+def test_alarms_have_series_while_they_are_raised() -> None:
+    alarms = (
+        Alarm(kind=AlarmKind.NO_COMMIT, query="delays", since_ms=1, message="nothing was committed"),
+        Alarm(kind=AlarmKind.RESTARTS, query="", since_ms=2, message="a storm"),
+    )
+    registry = shown(job_view(JOB, "flights", alarms=alarms), job_view(job_id(2), "well"))
+    assert series(registry, "emberkeep_alarm") == {(JOB, "delays", "no-commit"): 1, (JOB, "", "restarts"): 1}
 
 
 @pytest.mark.parametrize("status", [JobStatus.RESTARTING, JobStatus.CANCELLING])

@@ -1,0 +1,1 @@
+"""What is noticed about jobs beside their states, and the notifications about both."""

@@ -1,0 +1,112 @@
+"""Runs the watchdogs of all jobs: gives them what JobMasters report, and carries out what they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import structlog
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.jobs.health.notices import JobNotices
+from emberkeep.jobmanager.jobs.job_machines import JobMachines
+from emberkeep.jobmanager.jobs.job_table import ManagedJob
+from emberkeep.jobmanager.term import Term
+from emberkeep.jobmanager.views.query_labels import query_labels
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.model import FailureKind
+from emberkeep.jobs.transitions import Phase
+from emberkeep.protocol.messages import JobMasterStatus
+from emberkeep.watchdog.model import Cleared, Effect, QueryFacts, Raised, RestartAdvised
+
+_WAITING = "Waiting"  # Spark's status texts of an idle query begin with it
+
+log = structlog.get_logger(__name__)
+
+
+class JobWatches:
+    """The watchdogs. Each belongs to its ManagedJob; this runs in the turns of ``owner``."""
+
+    def __init__(self, owner: Actor, machines: JobMachines, term: Term, notices: JobNotices) -> None:
+        self._owner = owner
+        self._machines = machines
+        self._term = term
+        self._notices = notices
+        self._restarting: set[JobId] = set()
+
+    def begun(self, job: ManagedJob, attempt: int) -> None:
+        """Note a new attempt, before the job's state machine learns of it."""
+        attempts = job.state.history.attempts()
+        outcome = attempts[-1].outcome if attempts else None
+        moved = outcome is not None and outcome.kind is FailureKind.MOVED
+        clock = self._term.clock
+        self._carry_out(job, job.watch.begun(attempt, moved=moved, now=clock.now(), ms=clock.now_ms()))
+
+    def reported(self, job: ManagedJob, attempt: int, status: JobMasterStatus) -> None:
+        """Judge a job by the newest report of its JobMaster."""
+        if job.state.phase is not Phase.RUNNING:
+            return
+        clock = self._term.clock
+        held = job.state.stopped or job.requests.current is not None
+        facts = query_facts(status)
+        self._carry_out(job, job.watch.reported(attempt, facts, held=held, now=clock.now(), ms=clock.now_ms()))
+
+    def ended(self, job: ManagedJob) -> None:
+        """Note that a job has ended."""
+        self._carry_out(job, job.watch.ended())
+
+    def _carry_out(self, job: ManagedJob, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Raised(alarm):
+                    log.warning(
+                        "the watchdog raises an alarm",
+                        job=job.job_id,
+                        kind=alarm.kind.value,
+                        query=alarm.query,
+                        reason=alarm.message,
+                    )
+                    self._notices.alarm(job, alarm, raised=True)
+                case Cleared(alarm):
+                    log.info(
+                        "an alarm of the watchdog is over", job=job.job_id, kind=alarm.kind.value, query=alarm.query
+                    )
+                    self._notices.alarm(job, alarm, raised=False)
+                case RestartAdvised(attempt, reason):
+                    self._restart(job.job_id, attempt, reason)
+
+    def _restart(self, job_id: JobId, attempt: int, reason: str) -> None:
+        if job_id not in self._restarting:
+            self._restarting.add(job_id)
+            self._owner.start_effect(f"restart of {job_id}", self._pass_on(job_id, attempt, reason), deadline=None)
+
+    async def _pass_on(self, job_id: JobId, attempt: int, reason: str) -> None:
+        """Wait until the leadership is confirmed, because a restart ends a driver."""
+        try:
+            await self._term.authority.wait()
+        finally:
+            self._restarting.discard(job_id)
+        log.warning("the watchdog restarts a driver", job=job_id, attempt=attempt, reason=reason)
+        event = ev.RestartDriver(attempt, f"restarted by the watchdog: {reason}")
+        self._owner.tell(partial(self._machines.apply, job_id, event))
+
+
+def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
+    """Return what the watchdog must know of the streaming queries in a JobMaster's report."""
+    commits = {commit.query_id: commit for commit in status.checkpoints}
+    facts = []
+    for label, query in query_labels(status.queries):
+        commit = commits.get(query.id)
+        facts.append(
+            QueryFacts(
+                id=query.id,
+                label=label,
+                batch=-1 if commit is None else commit.batch_id,
+                duration=0.0 if commit is None else max(0, commit.committed_ms - commit.triggered_ms) / 1000,
+                seen=query.timestamp,
+                waits=query.status.startswith(_WAITING),
+                state_rows=query.state_rows,
+            )
+        )
+    return facts

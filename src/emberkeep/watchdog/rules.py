@@ -1,0 +1,140 @@
+"""The rules of the watchdog, each with the memory that it needs. All times are monotonic seconds.
+
+A rule answers with a *finding*: a text that says what is wrong, "" if all is well, None if it is neither. An alarm is
+raised by a text, and cleared by "" alone: between the two bounds of a rule nothing changes, so no alarm flaps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from emberkeep.watchdog.model import QueryFacts, WatchSettings
+
+Finding = str | None
+
+BATCHES_REMEMBERED = 20
+_BATCHES_NEEDED = 3  # before the usual time of a batch is known
+_HOLD = 60.0  # seconds for which a count must be low before it counts as low
+_LOW_SHARE = 0.9  # of the bound: below it, state is small again
+
+
+class CommitRule:
+    """No micro-batch is committed although the query works.
+
+    A query that waits for data or for its next trigger is well, and so is one that is held between two batches for a
+    savepoint. The time that a batch usually takes is the median of the newest ones.
+    """
+
+    def __init__(self, settings: WatchSettings) -> None:
+        self._settings = settings
+        self._durations: deque[float] = deque(maxlen=BATCHES_REMEMBERED)
+        self._batch = -1
+        self._seen = ""
+        self._attempt = 0
+        self._commits_again = False  # in this attempt
+        self._well_at = 0.0
+
+    def look(self, attempt: int, query: QueryFacts, *, held: bool, now: float) -> Finding:
+        """Note what the query does. ``held``: the job is asked for a savepoint, a stop or a move."""
+        begins, waits = attempt != self._attempt, query.waits and query.seen != self._seen
+        commits = query.batch >= 0 and query.batch != self._batch
+        self._attempt, self._seen = attempt, query.seen
+        self._commits_again = commits or (self._commits_again and not begins)
+        if commits:
+            self._batch = query.batch
+            self._durations.append(query.duration)
+        if begins or commits or waits or held:
+            self._well_at = now
+            # What a new attempt or a savepoint interrupts is not well yet.
+            return "" if commits or waits else None
+        silent = now - self._well_at
+        return self._text(silent) if silent > self.limit() else None
+
+    def limit(self) -> float:
+        """Return for how many seconds the query may work without a commit.
+
+        The first batch of an attempt has a cold JVM, and what arrived since the loss. Judged by the usual time, a
+        restart of a slow query would lead to the next one.
+        """
+        settings = self._settings
+        limit = settings.commit_min_time
+        if len(self._durations) >= _BATCHES_NEEDED:
+            limit = max(limit, settings.commit_factor * median(self._durations))
+            if self._commits_again:
+                return limit
+        return max(limit, settings.commit_first_time)
+
+    def _text(self, silent: float) -> str:
+        text = f"no micro-batch was committed for {silent:.0f} s, although the query does not wait for data"
+        if len(self._durations) >= _BATCHES_NEEDED:
+            text += f"; its batches usually take {median(self._durations):.1f} s"
+        return text
+
+
+class BacklogRule:
+    """The backlog has grown for a time: it was never again as low as at the beginning, and has doubled."""
+
+    def __init__(self, settings: WatchSettings) -> None:
+        self._settings = settings
+        self._low: int | None = None
+        self._low_at = 0.0
+        self._peak: int | None = None  # since the growth was found; None while none is
+
+    def look(self, query: QueryFacts, *, now: float) -> Finding:
+        backlog, least = query.backlog, self._settings.backlog_min_rows
+        if backlog is None:
+            return None
+        if self._peak is not None:
+            self._peak = max(self._peak, backlog)
+            if backlog > self._peak / 2 and backlog >= least / 2:
+                return None
+            self._peak, self._low = None, None
+        if self._low is None or backlog <= self._low:
+            self._low, self._low_at = backlog, now
+            return ""
+        grown = now - self._low_at
+        if grown < self._settings.backlog_growing_for or backlog < max(least, 2 * self._low):
+            return None
+        self._peak = backlog
+        return f"the backlog has grown for {grown:.0f} s, from {self._low:,} to {backlog:,} rows"
+
+
+class StateRule:
+    """The query's state has more rows than permitted."""
+
+    def __init__(self, settings: WatchSettings) -> None:
+        self._most = settings.state_max_rows
+        self._low_since: float | None = None
+
+    def look(self, query: QueryFacts, *, now: float) -> Finding:
+        if not self._most or query.batch < 0:  # before the first batch of an attempt, Spark reports no state
+            return None
+        if query.state_rows > self._most:
+            self._low_since = None
+            return f"the state has {query.state_rows:,} rows; watchdog.state.max-rows is {self._most:,}"
+        if query.state_rows > _LOW_SHARE * self._most:
+            self._low_since = None
+            return None
+        if self._low_since is None:
+            self._low_since = now
+        return "" if now - self._low_since >= _HOLD else None
+
+
+class RestartRule:
+    """The job's driver was restarted more often than permitted within a time window. Moves do not count."""
+
+    def __init__(self, settings: WatchSettings) -> None:
+        self._most, self._window = settings.restarts_max, settings.restarts_window
+        self._times: deque[float] = deque(maxlen=self._most + 1)
+
+    def restarted(self, now: float) -> None:
+        self._times.append(now)
+
+    def look(self, *, now: float) -> Finding:
+        while self._times and now - self._times[0] > self._window:
+            self._times.popleft()
+        restarts = len(self._times)
+        if restarts > self._most:
+            return f"the driver was restarted more than {self._most} times within {self._window:.0f} s"
+        return "" if restarts <= self._most // 2 else None

@@ -1,0 +1,162 @@
+"""The watchdog in the Dispatcher: from reports of JobMasters to alarms, notifications and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from emberkeep.base.errors import Conflict
+from emberkeep.jobmanager.jobs.health.watches import query_facts
+from emberkeep.jobs.checkpoints import QueryCheckpoint
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.notifications.model import EventKind, Notification
+from emberkeep.protocol.messages import QueryProgress
+from emberkeep.watchdog.model import AlarmKind, QueryFacts
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import FakeJobMaster, graph, status
+from tests.unit.jobmanager.memory_store import FailingStore
+
+JOB = graph(1).job_id
+STUCK = {"watchdog.commit.first-time": "60s", "watchdog.commit.min-time": "60s"}
+KILLED = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed by SIGKILL")
+SUCCESS = AttemptOutcome(exit_code=0)
+
+
+@dataclass
+class Heard:
+    """A Notifier that keeps what it is told."""
+
+    notifications: list[Notification] = field(default_factory=list)
+
+    def notify(self, notification: Notification) -> None:
+        self.notifications.append(notification)
+
+    def events(self) -> list[EventKind]:
+        return [each.event for each in self.notifications]
+
+
+def progress(look: int, text: str = "Processing new data") -> QueryProgress:
+    return QueryProgress(
+        id="id 1",
+        run_id="run 1",
+        name="delays",
+        batch_id=7,
+        timestamp=str(look),
+        num_input_rows=0,
+        input_rows_per_second=0.0,
+        processed_rows_per_second=0.0,
+        state_rows=12,
+        watermark="",
+        status=text,
+        checkpoint_location="/checkpoints/1",
+    )
+
+
+def commit(batch: int, query_id: str = "id 1") -> QueryCheckpoint:
+    return QueryCheckpoint(
+        query="delays",
+        query_id=query_id,
+        location="/checkpoints/1",
+        batch_id=batch,
+        triggered_ms=1_000,
+        committed_ms=3_500,
+    )
+
+
+async def works(master: FakeJobMaster, seconds: int, batch: int = 1) -> None:
+    """Report the query each second, without a new commit."""
+    for look in range(seconds):
+        await asyncio.sleep(1.0)
+        await master.beat(queries=(progress(look),), checkpoints=(commit(batch),))
+
+
+def test_facts_come_from_the_report_of_the_query_and_its_newest_commit() -> None:
+    reported = status(queries=(progress(3, "Waiting for data to arrive"),), checkpoints=(commit(4), commit(9, "id 2")))
+    assert query_facts(reported) == [
+        QueryFacts(id="id 1", label="delays", batch=4, duration=2.5, seen="3", waits=True, state_rows=12)
+    ]
+    (without,) = query_facts(status(queries=(progress(3),)))
+    assert (without.batch, without.waits) == (-1, False)
+
+
+def test_an_alarm_is_shown_and_told_until_the_query_commits() -> None:
+    async def scenario() -> None:
+        heard = Heard()
+        cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
+        async with cluster.leading():
+            await cluster.add()
+            master = await cluster.run_job()
+            await works(master, 65)
+            (alarm,) = (await cluster.view(JOB)).alarms
+            assert (alarm.kind, alarm.query) == (AlarmKind.NO_COMMIT, "delays")
+            (told,) = heard.notifications
+            assert (told.event, told.alarm, told.query) == (EventKind.ALARM_RAISED, "no-commit", "delays")
+            assert (told.job.id, told.job.name, told.job.attempt) == (JOB, "job 1", 1)
+            assert told.message == alarm.message
+            await works(master, 1, batch=2)
+            assert (await cluster.view(JOB)).alarms == ()
+            assert heard.events() == [EventKind.ALARM_RAISED, EventKind.ALARM_CLEARED]
+            assert len({each.id for each in heard.notifications}) == 2
+            assert (await cluster.view(JOB)).attempt == 1
+
+    in_virtual_time(scenario)
+
+
+def test_the_driver_is_restarted_if_the_job_asks_for_it() -> None:
+    async def scenario() -> None:
+        heard = Heard()
+        cluster = SmallCluster(FailingStore(), notifier=heard)
+        async with cluster.leading():
+            task_manager = await cluster.add()
+            master = await cluster.run_job(options={**STUCK, "watchdog.restart": "true"})
+            with pytest.raises(Conflict, match="was abandoned"):  # so a driver that is out of reach ends itself
+                await works(master, 70)
+            await cluster.reaches(JOB, JobStatus.RESTARTING)
+            await cluster.holds(lambda: task_manager.stopped)
+            task_manager.exits(JOB, 1, KILLED)
+            second = await cluster.next_jobmaster(JOB, 2)
+            await works(second, 5)
+            view = await cluster.view(JOB)
+            assert [alarm.kind for alarm in view.alarms] == [AlarmKind.NO_COMMIT]
+            assert view.attempts[0].outcome is not None
+            assert view.attempts[0].outcome.message.startswith("restarted by the watchdog: query delays: no micro-")
+            assert heard.events() == [EventKind.ALARM_RAISED, EventKind.JOB_RESTARTING]
+            await works(second, 1, batch=2)
+            assert (await cluster.view(JOB)).alarms == ()
+
+    in_virtual_time(scenario)
+
+
+def test_a_restart_storm_is_an_alarm_of_the_job() -> None:
+    async def scenario() -> None:
+        heard = Heard()
+        cluster = SmallCluster(FailingStore(), {"watchdog.restarts.max": "1"}, notifier=heard)
+        async with cluster.leading():
+            task_manager = await cluster.add()
+            await cluster.run_job()
+            for attempt in (1, 2):
+                task_manager.exits(JOB, attempt, KILLED)
+                await cluster.next_jobmaster(JOB, attempt + 1)
+            (alarm,) = (await cluster.view(JOB)).alarms
+            assert (alarm.kind, alarm.query) == (AlarmKind.RESTARTS, "")
+            assert heard.events().count(EventKind.ALARM_RAISED) == 1
+
+    in_virtual_time(scenario)
+
+
+def test_the_end_of_a_job_is_told_and_ends_its_alarms() -> None:
+    async def scenario() -> None:
+        heard = Heard()
+        cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
+        async with cluster.leading():
+            await cluster.add()
+            master = await cluster.run_job()
+            await works(master, 65)
+            await master.ends(SUCCESS)
+            view = await cluster.reaches(JOB, JobStatus.FINISHED)
+            assert view.alarms == ()
+            assert set(heard.events()[1:]) == {EventKind.ALARM_CLEARED, EventKind.JOB_FINISHED}
+
+    in_virtual_time(scenario)
