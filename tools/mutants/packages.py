@@ -72,6 +72,7 @@ PACKAGES = {
             (*_unit("jobmanager", "jobmaster", "taskmanager"), *_SIMULATION),
         ),
     ),
+    "notifications": Package(("notifications",), (_unit("notifications"), _unit("adapters/webhooks"))),
     "watchdog": Package(("watchdog",), (_unit("watchdog"), _property("test_watchdog.py"))),
     "stopping": Package(
         (

@@ -14,6 +14,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.model import NamedToken
 from emberkeep.lifecycle.manifest import Manifest
+from emberkeep.notifications.outbox import Counts
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.rest_savepoints import SavepointCheck
@@ -107,6 +108,17 @@ class PortConnections(Protocol):
 
     def rejections(self) -> Mapping[str, int]:
         """Return how many connections were rejected since the process started, by reason."""
+
+
+class Deliveries(Protocol):
+    """What became of the notifications for a webhook since this process leads."""
+
+    @property
+    def counts(self) -> Counts: ...
+
+    @property
+    def waiting(self) -> int:
+        """Number of notifications that wait."""
 
 
 class Savepoints(Protocol):

@@ -1298,6 +1298,76 @@ WATCHDOG_RESTART_PAUSE = define(
     )
 )
 
+# --- notifications ----------------------------------------------------------------------------------------------------
+
+WEBHOOK_URL = define(
+    Option(
+        "notifications.webhook.url",
+        "",
+        text,
+        "URL",
+        "Address to which the leader sends events of jobs, as JSON by POST; https, or http on this machine. Empty: "
+        "nothing is sent. It is hidden where settings are shown, because such addresses often contain a secret.",
+        secret=True,
+    )
+)
+WEBHOOK_SECRET_FILE = define(
+    Option(
+        "notifications.webhook.secret-file",
+        "",
+        text,
+        "path",
+        "File (mode 0600) with the secret by which the receiver verifies the signature of each request; needed "
+        "with `notifications.webhook.url`.",
+    )
+)
+WEBHOOK_EVENTS = define(
+    Option(
+        "notifications.webhook.events",
+        "alarm-raised,alarm-cleared,job-failed",
+        text,
+        "list",
+        "Events that are sent, separated by commas: `alarm-raised`, `alarm-cleared`, `job-restarting`, "
+        "`job-finished`, `job-canceled`, `job-failed`.",
+    )
+)
+WEBHOOK_TIMEOUT = define(
+    Option(
+        "notifications.webhook.timeout",
+        10.0,
+        duration,
+        "duration",
+        "How long the receiver may take to answer. After that time the event is sent again.",
+    )
+)
+WEBHOOK_RETRY_FOR = define(
+    Option(
+        "notifications.webhook.retry-for",
+        3600.0,
+        duration,
+        "duration",
+        "How long an event is sent again, after pauses of up to a minute, before it is dropped.",
+    )
+)
+WEBHOOK_QUEUE = define(
+    Option(
+        "notifications.webhook.queue-size",
+        1000,
+        integer(1, 100_000),
+        "integer",
+        "Number of events that may wait for the receiver. If there are more, the oldest are dropped.",
+    )
+)
+WEBHOOK_CA_FILE = define(
+    Option(
+        "notifications.webhook.ca-file",
+        "",
+        text,
+        "path",
+        "PEM file with the CAs that may sign the receiver's certificate. Empty: the system's CAs.",
+    )
+)
+
 # --- metrics --------------------------------------------------------------------------------------------------------
 
 METRICS_MAX_JOBS = define(

@@ -19,6 +19,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.jobmanager.leading import JobManagerSettings, audit_log, leadership, names, shipped_audit
+from emberkeep.daemons.jobmanager.notifying import webhook_settings
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 
@@ -45,6 +46,7 @@ async def job_manager_process(
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     token = load_or_create_token(layout.token_file)
+    webhook = webhook_settings(configuration)
     owned = ClusterStorage(layout, system.clock.now_ms)
     check_unencrypted(configuration, configuration[REST_ADDRESS], bind)
     tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration), founds=True)
@@ -54,7 +56,9 @@ async def job_manager_process(
         stack.callback(port.close)
         storage = StorageWatch(layout, owned)
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
-        settings = JobManagerSettings(system, configuration, layout, token, port, stop, storage, owned, audit, tls)
+        settings = JobManagerSettings(
+            system, configuration, layout, token, port, stop, storage, owned, audit, tls, webhook
+        )
         services.start("storage watch", storage.run(lambda _: None))
         await stack.enter_async_context(shipped_audit(settings, services))
         present = await stack.enter_async_context(leadership(settings, store))

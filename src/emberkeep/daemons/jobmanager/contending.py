@@ -51,6 +51,7 @@ from emberkeep.daemons.jobmanager.leading import (
     names,
     shipped_audit,
 )
+from emberkeep.daemons.jobmanager.notifying import webhook_settings
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
@@ -77,6 +78,7 @@ async def contending_job_manager(
     token = load_or_create_token(layout.token_file)
     check_unencrypted(configuration, configuration[REST_ADDRESS], bind)
     tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration), founds=False)
+    webhook = webhook_settings(configuration)
     nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration, token)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
@@ -97,6 +99,7 @@ async def contending_job_manager(
             owned,
             audit,
             tls,
+            webhook,
         )
         if tls is not None:
             services.start("certificate", tls.keep())

@@ -35,6 +35,7 @@ from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
+from emberkeep.adapters.webhooks.webhook import Webhook, WebhookSettings
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     ALLOWED_HOSTS,
@@ -73,6 +74,7 @@ from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.ports import JobStore
 from emberkeep.leadership.ports import LeaderLocator
+from emberkeep.notifications.ports import SilentNotifier
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.quotas.quotas import CallerLimits, Quotas
 from emberkeep.rest.application import build_application
@@ -108,6 +110,7 @@ class JobManagerSettings:
 
     ``port``: where this process serves. ``stop``: set when a client asks the process to end. ``storage``: tells whether
     the shared storage is readable. ``owned_storage``: tells who owns it. ``audit``: the audit log, which is open.
+    ``webhook``: where events of jobs go; None if nobody asked for them.
     """
 
     system: System
@@ -120,6 +123,7 @@ class JobManagerSettings:
     owned_storage: ClusterStorage
     audit: AuditLog
     tls: NodeTls | None = None
+    webhook: WebhookSettings | None = None
 
     @property
     def address(self) -> str:
@@ -202,7 +206,7 @@ def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | No
     return LocalProcesses(settings.configuration, settings.layout, settings.address)
 
 
-def _surroundings(settings: JobManagerSettings, rpc: RpcClient) -> Surroundings:
+def _surroundings(settings: JobManagerSettings, rpc: RpcClient, webhook: Webhook | None) -> Surroundings:
     return Surroundings(
         rpc=rpc,
         address=settings.address,
@@ -211,15 +215,17 @@ def _surroundings(settings: JobManagerSettings, rpc: RpcClient) -> Surroundings:
         storage=settings.storage,
         checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
         resource_driver=_resource_driver(settings),
+        notifier=webhook or SilentNotifier(),
     )
 
 
-def _metrics(settings: JobManagerSettings, service: JobManagerService) -> Metrics:
+def _metrics(settings: JobManagerSettings, service: JobManagerService, webhook: Webhook | None) -> Metrics:
     own = OwnCondition(
         certificate_expires_ms=settings.certificate_expires_ms,
         audit_lost=lambda: settings.audit.lost,
         in_doubt=lambda: service.in_doubt,
         storage_unreadable=lambda: bool(settings.storage.problem),
+        webhook=webhook,
     )
     configuration = settings.configuration
     limits = SeriesLimits(configuration[METRICS_MAX_JOBS], configuration[METRICS_MAX_QUERIES])
@@ -247,6 +253,7 @@ class Leadership:
     _keeper: StorageKeeper
     _callers: Callers
     _storage: StorageWatch
+    _webhook: Webhook | None
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs. Return when requests can be served.
@@ -261,6 +268,8 @@ class Leadership:
         services.start("acknowledgements", self._offload.run())
         services.start("storage clean-up", self._keeper.run())
         self._callers.start(services)
+        if self._webhook is not None:
+            services.start("webhook", self._webhook.run())
 
 
 @contextlib.asynccontextmanager
@@ -290,7 +299,8 @@ async def leadership(
         # Readers that follow logs wait long and must not use up the connections of other requests.
         log_rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, connections_per_peer=MAX_WAITING)
         stack.push_async_callback(log_rpc.close)
-        surroundings = _surroundings(settings, rpc)
+        webhook = None if settings.webhook is None else Webhook(settings.webhook, system.clock, system.rng)
+        surroundings = _surroundings(settings, rpc, webhook)
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
@@ -313,7 +323,7 @@ async def leadership(
             audit=settings.audit,
             shut_down=settings.stop.set,
             problem=lambda: service.problem,
-            metrics=_metrics(settings, service),
+            metrics=_metrics(settings, service, webhook),
             certificate_expires_ms=settings.certificate_expires_ms,
         )
         pages = web_routes(gateway, system.clock, keeper.problem, settings.audit)
@@ -331,4 +341,4 @@ async def leadership(
                 *pages,
             ],
         )
-        yield Leadership(service, blobs, app, offload, keeper, callers, settings.storage)
+        yield Leadership(service, blobs, app, offload, keeper, callers, settings.storage, webhook)

@@ -36,7 +36,8 @@ from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
 from emberkeep.rest.metrics.recoveries import RecoveryMetrics
 from emberkeep.rest.metrics.state_gateway import StateGatewayMetrics
 from emberkeep.rest.metrics.task_managers import TaskManagerMetrics
-from emberkeep.rest.ports import PortConnections, Storage
+from emberkeep.rest.metrics.webhook import WebhookMetrics
+from emberkeep.rest.ports import Deliveries, PortConnections, Storage
 
 RPC_PREFIX = "/rpc/v1/"
 _LAG_INTERVAL = 0.5  # seconds between two measurements of the event loop
@@ -49,13 +50,15 @@ class OwnCondition:
 
     ``certificate_expires_ms`` returns when its certificate expires; None if it has none. ``audit_lost`` returns how
     many entries of the audit log could not be written. ``in_doubt``: True while the job store does not confirm that it
-    is the leader. ``storage_unreadable``: True while it cannot read the shared storage.
+    is the leader. ``storage_unreadable``: True while it cannot read the shared storage. ``webhook``: what became of the
+    events that were sent; None without a webhook.
     """
 
     certificate_expires_ms: Callable[[], int | None] = lambda: None
     audit_lost: Callable[[], int] = lambda: 0
     in_doubt: Callable[[], bool] = lambda: False
     storage_unreadable: Callable[[], bool] = lambda: False
+    webhook: Deliveries | None = None
 
 
 class Metrics:
@@ -122,6 +125,7 @@ class Metrics:
         self._blobs = BlobMetrics(registry)
         self._state_gateways = StateGatewayMetrics(registry)
         self._connections = ConnectionMetrics(registry, port)
+        WebhookMetrics(registry, self._own.webhook)
         self._lag = histogram("emberkeep_event_loop_lag_seconds", "Delay with which the event loop ran a timer.")
 
     def submitted(self, outcome: str) -> None:

@@ -14,6 +14,7 @@ from emberkeep.base.connections import Connections, process_limits
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import JobStatus
+from emberkeep.notifications.outbox import Counts
 from emberkeep.protocol.messages import BlobCacheReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics, OwnCondition, loop_lag
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, recovery_trace
@@ -134,6 +135,21 @@ async def test_the_condition_of_the_job_manager(site: Site) -> None:
     metrics = Metrics(Connections(process_limits()), own)
     await metrics.exposition(site.gateway, site.blobs, site.storage, NOW_MS)
     assert [metrics.registry.get_sample_value(name) for name in names] == [1, 1, 5]
+
+
+async def test_what_became_of_the_events_for_the_webhook(site: Site) -> None:
+    class Sent:
+        counts = Counts(delivered=3, failures=2, dropped=1)
+        waiting = 4
+
+    def exposed(metrics: Metrics) -> list[float | None]:
+        value = metrics.registry.get_sample_value
+        outcomes = [value("emberkeep_webhook_events_total", {"outcome": each}) for each in ("delivered", "dropped")]
+        return [*outcomes, value("emberkeep_webhook_failures_total"), value("emberkeep_webhook_waiting")]
+
+    port = Connections(process_limits())
+    assert exposed(Metrics(port, OwnCondition(webhook=Sent()))) == [3, 1, 2, 4]
+    assert exposed(Metrics(port)) == [0, 0, 0, 0]
 
 
 async def test_submissions_by_outcome(site: Site) -> None:

@@ -1,0 +1,1 @@
+"""Sends notifications to a web server of the operators."""

@@ -1,0 +1,86 @@
+"""What the leader tells outside of the cluster: the webhook, if one is configured."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from emberkeep.adapters.webhooks.webhook import WebhookSettings, webhook_events
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.files.private import read_private
+from emberkeep.notifications.model import EventKind
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_SHORTEST_SECRET = 16  # characters
+
+
+def webhook_settings(configuration: Configuration) -> WebhookSettings | None:
+    """Return the settings of the webhook; None if none is configured. Raises InvalidInput, Fatal (the secret's file).
+
+    A process reads them at its start, so that a mistake is not found by a takeover.
+    """
+    url = configuration[options.WEBHOOK_URL]
+    if not url:
+        return None
+    _check_url(url)
+    return WebhookSettings(
+        url=url,
+        secret=_secret(configuration),
+        events=webhook_events(configuration[options.WEBHOOK_EVENTS], _unknown_event),
+        timeout=configuration[options.WEBHOOK_TIMEOUT],
+        patience=configuration[options.WEBHOOK_RETRY_FOR],
+        queue=configuration[options.WEBHOOK_QUEUE],
+        tls=_tls(configuration[options.WEBHOOK_CA_FILE]),
+    )
+
+
+def _check_url(url: str) -> None:
+    """Raise InvalidInput, which does not quote the address: it may contain a secret."""
+    key = options.WEBHOOK_URL.key
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidInput(f"{key} is not an address: {error}", field=key) from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidInput(f"{key} is not the address of a web server", field=key, hint="write https://host/path")
+    if parts.scheme == "http" and host not in _LOOPBACK:
+        raise InvalidInput(
+            f"{key} would send events unencrypted to {host}", field=key, hint="use https; http is for this machine only"
+        )
+
+
+def _secret(configuration: Configuration) -> bytes:
+    key = options.WEBHOOK_SECRET_FILE.key
+    file = configuration[options.WEBHOOK_SECRET_FILE]
+    if not file:
+        raise InvalidInput(
+            f"{key} is empty, and {options.WEBHOOK_URL.key} is set",
+            field=key,
+            hint="name a file (mode 0600) with a secret, for example from `openssl rand -hex 32`",
+        )
+    secret = read_private(Path(file), key)
+    if len(secret) < _SHORTEST_SECRET:
+        raise InvalidInput(
+            f"{key}: the secret in {file} has fewer than {_SHORTEST_SECRET} characters",
+            field=key,
+            hint="write one from `openssl rand -hex 32`",
+        )
+    return secret.encode()
+
+
+def _tls(ca: str) -> ssl.SSLContext | None:
+    key = options.WEBHOOK_CA_FILE.key
+    try:
+        return ssl.create_default_context(cafile=ca) if ca else None
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(f"{key}: cannot read {ca}: {error}", field=key) from None
+
+
+def _unknown_event(name: str) -> InvalidInput:
+    key = options.WEBHOOK_EVENTS.key
+    known = ", ".join(kind.value for kind in EventKind)
+    return InvalidInput(f"{key}: there is no event {name[:80]!r}", field=key, hint=f"the events are {known}")
