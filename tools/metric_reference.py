@@ -27,6 +27,7 @@ scrape_configs:
 
 Names, labels and meanings in this table are stable: a later release adds metrics, and announces in the changelog a
 release ahead if it removes one. Besides these, there are the usual metrics of the process (`process_*`, `python_*`).
+[Monitoring](monitoring.md) has dashboards and alert rules that use them.
 
 ## How many series there are
 
@@ -46,7 +47,8 @@ The label `query` is the query's name, or the name of its checkpoint's directory
 _TAIL = """
 ## Read next
 
-[Clusters](clusters.md#monitoring): logs, commands and pages.
+- [Monitoring](monitoring.md): dashboards, alert rules, the watchdog and webhooks
+- [Runbook](runbook.md): what each alert means, and what to do
 """
 
 

@@ -23,6 +23,7 @@ from emberkeep.cli.jobs import commands as job_commands
 from emberkeep.cli.jobs import log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say, say_error, show_traceback
+from emberkeep.cli.monitoring import commands as monitoring_commands
 from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.operators import doctor, top
 from emberkeep.cli.savepoints import commands as savepoint_commands
@@ -98,6 +99,7 @@ def build_app() -> App:
     app.command(blob_commands.blob_app)
     app.command(storage_commands.storage_app)
     app.command(config_commands.config_app)
+    app.command(monitoring_commands.dashboards_app)
     app.command(security_commands.security_app)
     app.command(audit_commands.audit, sort_key=24)
     app.command(doctor.doctor, sort_key=25)

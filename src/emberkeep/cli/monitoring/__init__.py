@@ -1,0 +1,1 @@
+"""``dashboards``: Grafana dashboards and alert rules for Prometheus, as files in this package."""
