@@ -29,6 +29,8 @@ from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
+from emberkeep.chronicle.lines import decode_line, encode_line
+from emberkeep.chronicle.occurrence import Occurrence, What, occurrence_id
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster, write_cluster
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write_outcome, write_spec
@@ -183,7 +185,26 @@ def _node(value: Compatible) -> Format:
     )
 
 
+OCCURRENCE = Occurrence(
+    id=occurrence_id(7, 12),
+    time_ms=samples.NOW_MS,
+    what=What.ATTEMPT_ENDED,
+    message="attempt 2 was lost: killed by signal 9",
+    by="ana",
+    job_id="1" * 32,
+    attempt=2,
+    task_manager="tm-1",
+    node="node-1",
+    details={"cause": "lost", "exit-code": "137"},
+)
+
+
 FORMATS = {
+    "event": Format(
+        lambda path: path.write_bytes(encode_line(OCCURRENCE)),
+        lambda path: decode_line(path.read_bytes()),
+        OCCURRENCE,
+    ),
     "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
     "ownership-of-storage": Format(
         lambda path: path.write_bytes(encode_owner(STORAGE_OWNER)),

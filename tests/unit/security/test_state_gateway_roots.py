@@ -145,7 +145,7 @@ async def test_working_directory_storage_and_system_stay_closed(tmp_path: Path) 
             assert (await attacker.ask("GET", at(place), "LISTSTATUS"))[0] == 400
 
 
-@pytest.mark.parametrize("kind", ["graphs", "blobs", "savepoints", "audit", "clusters"])
+@pytest.mark.parametrize("kind", ["graphs", "blobs", "savepoints", "events", "audit", "clusters"])
 async def test_the_shared_storage_stays_closed_even_if_a_script_names_it(tmp_path: Path, kind: str) -> None:
     place = tmp_path / "shared" / kind
     place.mkdir(parents=True)

@@ -90,7 +90,15 @@ def closed_places(configuration: Configuration, layout: StateLayout, directory: 
 
     They hold files of the cluster or of this task manager, the shared storage included.
     """
-    kinds = ("graphs", "blobs", "checkpoints", "savepoints", "audit", "clusters")  # of all clusters in the storage
+    kinds = (
+        "graphs",
+        "blobs",
+        "checkpoints",
+        "savepoints",
+        "events",
+        "audit",
+        "clusters",
+    )  # of all clusters in the storage
     options = (BLOB_DIRECTORY, LOCAL_STATE_DIRECTORY, ZOOKEEPER_AUTHORIZATION_FILE, ZOOKEEPER_KEY_FILE)
     places = (
         *(str(layout.root), str(layout.token_file), layout.tls_files.key, str(directory.root), layout.ha_blobs),

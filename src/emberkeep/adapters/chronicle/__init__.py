@@ -1,0 +1,1 @@
+"""The chronicle in the shared storage."""

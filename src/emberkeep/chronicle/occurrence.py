@@ -1,0 +1,112 @@
+"""One occurrence: something that happened to a job or to the cluster. Users know it as an *event*.
+
+The state machines have events too, but those are their inputs: most of them are of no interest to users. So in code, an
+entry of the chronicle is an ``Occurrence``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+
+MOST_TEXT: Final = 500  # characters of one value
+# Begins the names of details that only the next leader needs: the settings in the record of a leader's start.
+SETTING: Final = "setting:"
+
+
+class What(StrEnum):
+    """The type of an occurrence. The texts are part of the API; a newer release may have others."""
+
+    # in the stream of a job
+    SUBMITTED = "submitted"
+    STATUS = "status"  # the job has entered a state: see the detail ``status``
+    WAITING = "waiting"  # for a driver place; the message says for which
+    ATTEMPT_STARTED = "attempt-started"
+    ATTEMPT_ENDED = "attempt-ended"
+    FIRST_RESULT = "first-result"  # the attempt works: its first micro-batch or stage is complete
+    REATTACHED = "reattached"  # a new leader has found the driver running
+    SLOTS_MISSING = "slots-missing"  # the attempt waits for executors
+    SLOTS_COMPLETE = "slots-complete"
+    EXECUTORS_REGISTERED = "executors-registered"
+    EXECUTORS_ENDED = "executors-ended"
+    EXCEPTION = "exception"  # a failure that the attempt has survived
+    REQUESTED = "requested"  # a savepoint, a stop or a move
+    SAVEPOINT = "savepoint"
+    REQUEST_ENDED = "request-ended"
+    REQUEST_FAILED = "request-failed"
+    CANCEL_REQUESTED = "cancel-requested"
+    MOVING = "moving"  # the driver leaves its node
+
+    # in the stream of the cluster
+    LEADER_STARTED = "leader-started"
+    LEADER_ENDED = "leader-ended"
+    CONFIGURATION_CHANGED = "configuration-changed"
+    TASK_MANAGER_REGISTERED = "task-manager-registered"
+    TASK_MANAGER_SILENT = "task-manager-silent"
+    TASK_MANAGER_BACK = "task-manager-back"
+    TASK_MANAGER_LOST = "task-manager-lost"
+    TASK_MANAGER_LEFT = "task-manager-left"
+    BLOCKED = "blocked"
+    UNBLOCKED = "unblocked"
+    DETECTED = "detected"  # a node is blocked because processes keep failing there
+    ADMINISTERED = "administered"  # an operator changed tokens, the storage or the cluster
+    QUOTA_REFUSED = "quota-refused"
+
+    # in either
+    EVENTS_LOST = "events-lost"  # occurrences that could not be stored
+
+
+# What happens often, and must not push everything else out of a bounded stream.
+MINOR: Final = frozenset(
+    {
+        What.WAITING,
+        What.SLOTS_MISSING,
+        What.SLOTS_COMPLETE,
+        What.EXECUTORS_REGISTERED,
+        What.EXECUTORS_ENDED,
+        What.TASK_MANAGER_REGISTERED,
+        What.QUOTA_REFUSED,
+    }
+)
+
+
+class Occurrence(Compatible, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of the chronicle.
+
+    ``id`` and ``time_ms`` are set by the chronicle. Ids grow with the leaders' epochs and, within one epoch, with each
+    entry. ``what``: a text of What, or one that a newer release knows. ``by``: the identity that asked for it; "" if
+    nobody did. ``job_id``: the job whose stream it belongs to; "" for the cluster's stream. ``details``: facts for
+    programs, by name.
+    """
+
+    id: str = ""
+    time_ms: int = 0
+    what: str
+    message: str
+    by: str = ""
+    job_id: str = ""
+    attempt: int = 0
+    task_manager: str = ""
+    node: str = ""
+    details: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def occurrence_id(epoch: int, number: int) -> str:
+    """Return an id that sorts by the leader's epoch, then by ``number``."""
+    return f"{epoch:015d}-{number:09d}"
+
+
+def epoch_of(identifier: str) -> int:
+    """Return the epoch in an id; 0 if the id has none."""
+    digits = identifier.partition("-")[0]
+    return int(digits) if digits.isascii() and digits.isdecimal() else 0
+
+
+def shortened(text: str) -> str:
+    """Return the text, not longer than MOST_TEXT and on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_TEXT else line[: MOST_TEXT - 1] + "…"
