@@ -15,7 +15,7 @@ from cyclopts.exceptions import CycloptsError
 
 from emberkeep import __version__
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.cli import audit_commands, blob_commands, config_commands, token_commands
+from emberkeep.cli import audit_commands, blob_commands, config_commands, event_commands, token_commands
 from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
@@ -88,6 +88,7 @@ def build_app() -> App:
     app.command(job_commands.list_jobs, name="list", sort_key=10)
     app.command(job_commands.info, sort_key=11)
     app.command(top.top, sort_key=11)
+    app.command(event_commands.events, sort_key=11)
     app.command(log_commands.logs, sort_key=12)
     app.command(spark_ui_commands.spark_ui, sort_key=12)
     app.command(job_stop.stop, sort_key=12)

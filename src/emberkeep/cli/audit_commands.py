@@ -14,6 +14,7 @@ from emberkeep.base.inert_text import inert_json
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.moments import moment
 from emberkeep.cli.parameters import Job, Output
 from emberkeep.cli.tables import OutputFormat, print_data, print_table
 
@@ -47,8 +48,8 @@ class AuditChoice:
         if self.limit < 1:
             raise InvalidInput(f"--limit {self.limit}: must be at least 1", field="--limit")
         given = {
-            "since": _moment("--since", self.since, now_ms),
-            "until": _moment("--until", self.until, now_ms),
+            "since": moment("--since", self.since, now_ms),
+            "until": moment("--until", self.until, now_ms),
             "identity": self.identity,
             "outcome": self.outcome,
             "limit": str(min(self.limit, 1000)),
@@ -140,22 +141,3 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
         " ".join(f"{name}={value}" for name, value in (*entry.target.items(), *entry.parameters.items())) or "-",
         f"{entry.outcome}{status}{reason}",
     )
-
-
-def _moment(option: str, text: str | None, now_ms: int) -> str | None:
-    """Return ``text``, a time or a duration before now, as Unix milliseconds; None for no text. Raises InvalidInput."""
-    from datetime import datetime
-
-    from emberkeep.base.configuration.option_types import duration
-
-    if text is None:
-        return None
-    try:
-        return str(max(0, now_ms - round(duration(text) * 1000)))
-    except ValueError:
-        pass
-    try:
-        return str(max(0, round(datetime.fromisoformat(text).timestamp() * 1000)))
-    except (ValueError, OverflowError, OSError):
-        hint = "for example 2h, 2026-01-31T18:00 or 2026-01-31T17:00:00Z"
-        raise InvalidInput(f"{option} {text}: not a duration or a time", field=option, hint=hint) from None

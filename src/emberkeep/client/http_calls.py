@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -46,7 +46,7 @@ class Request:
 
     method: str
     path: str  # below the API's prefix
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Callable[[], Any] | None = None
     limits: aiohttp.ClientTimeout = _LIMITS

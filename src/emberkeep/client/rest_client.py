@@ -31,6 +31,7 @@ from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.audit_calls import AuditCalls
 from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.event_calls import EventCalls
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.client.savepoint_calls import SavepointCalls
 from emberkeep.client.spark_ui_calls import SparkUiCalls
@@ -131,6 +132,7 @@ class RestClient:
         self.savepoints = SavepointCalls(self._http)
         self.storage = StorageCalls(self._http)
         self.audit = AuditCalls(self._http)
+        self.events = EventCalls(self._http)
         self.tokens = TokenCalls(self._http)
         self.spark_uis = SparkUiCalls(self._http)
 

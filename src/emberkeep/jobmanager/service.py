@@ -7,7 +7,10 @@ from functools import partial
 
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Unavailable
 from emberkeep.base.system import System
+from emberkeep.chronicle.occurrence import What
+from emberkeep.chronicle.selection import Selection
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.gateway import LeaderGateway
 from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
@@ -15,6 +18,7 @@ from emberkeep.jobmanager.leader import Leader, LeaderSeat
 from emberkeep.jobmanager.nodes.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.nodes.blocklist_recovery import FoundBlocklist, find_blocklist
 from emberkeep.jobmanager.nodes.fault_watch import FaultWatch
+from emberkeep.jobmanager.notes.leader_notes import configuration_changes, leader_ended, leader_started, why_ended
 from emberkeep.jobmanager.process_requests import ProcessRequests
 from emberkeep.jobmanager.resources.resource_manager import ResourceManager
 from emberkeep.jobmanager.resources.strangers import Strangers
@@ -52,6 +56,7 @@ class JobManagerService:
         self._blobs = blobs
         self._steps_aside = steps_aside
         self._paused = False
+        self._retiring = False
         self._term: Term | None = None  # set while it leads
         self._seat = LeaderSeat()
         strangers = Strangers()
@@ -73,15 +78,48 @@ class JobManagerService:
                 await self._surroundings.storage.expect()
             await self._open_blobs(stored, results)
             drivers = any(job.attempt for job in stored)
-            term = self._term = begin_term(self._system, self._configuration, self._store, epoch, drivers=drivers)
+            chronicle = self._surroundings.chronicle
+            term = self._term = begin_term(
+                self._system, self._configuration, self._store, epoch, chronicle, drivers=drivers
+            )
             if self._paused:
                 term.authority.pause()
+            await self._note_start(epoch)
             # Find the blocklist before any task manager can register: no decision is ever made without it.
             leader = self._leader(term, reads, await find_blocklist(self._store, reads, self._configuration))
             await leader.run(leader.dispatcher.recover(stored, results), self._seat)
+        except BaseException as error:
+            await self._note_end(error)
+            raise
         finally:
             self._term = None
             await self._store.close()
+
+    async def _note_start(self, epoch: int) -> None:
+        """Note in the chronicle that this JobManager leads, and with which changed settings."""
+        around, chronicle = self._surroundings, self._surroundings.chronicle
+        starts = Selection(types=frozenset({What.LEADER_STARTED}), limit=1)
+        try:
+            before = (await chronicle.read("", starts)).occurrences
+        except Unavailable:
+            before = ()
+        chronicle.note(
+            leader_started(around.address, self._configuration[options.JOB_MANAGER_ID], epoch, around.settings)
+        )
+        changes = configuration_changes(before[0] if before else None, around.settings)
+        if changes is not None:
+            chronicle.note(changes)
+
+    async def _note_end(self, error: BaseException) -> None:
+        term, around = self._term, self._surroundings
+        if term is not None:
+            reason = why_ended(error, is_retiring=self._retiring)
+            around.chronicle.note(leader_ended(around.address, term.epoch, reason))
+            await around.chronicle.flush()
+
+    def retire(self) -> None:
+        """Note that the leadership ends soon because this process was asked to end."""
+        self._retiring = True
 
     async def _open_blobs(self, stored: Sequence[StoredJob], results: Sequence[JobResult]) -> None:
         kept = [result.job_id for result in results if result.keeps_data]
@@ -106,7 +144,7 @@ class JobManagerService:
             blocked=places,
         )
         resources.listen(dispatcher.cluster)
-        blocklist = BlocklistHandler(system, found, reads, resources, dispatcher.moves)
+        blocklist = BlocklistHandler(system, found, reads, term.chronicle, resources, dispatcher.moves)
         if configuration[options.DETECTION]:
             faults = FaultWatch(configuration, found.blocklist.removals, term.clock.now(), term.clock.now_ms())
             resources.suspects.detect(faults, partial(blocklist.block, merge=False))

@@ -181,12 +181,13 @@ class StoreWrites:
         what = f"revision {blocklist.revision} of the blocklist is not stored"
         return await self._offer(what, _LOOK, write, give_up) is not None
 
-    async def expire_results(self, keep: int) -> None:
-        """Delete old results. If that fails, the deletion is tried again when the next job ends."""
+    async def expire_results(self, keep: int) -> list[JobId]:
+        """Delete old results; return their jobs. If that fails, the deletion is tried again when the next job ends."""
         try:
-            await self._store.expire_results(keep)
+            return await self._store.expire_results(keep)
         except (RetryLater, UnknownOutcome, Fatal) as error:
             log.warning("old results are not expired", reason=str(error))
+            return []
 
     async def _repeat(
         self,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from emberkeep.chronicle.ports import Chronicle
 from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.resource_driver import ResourceManagerDriver
@@ -27,6 +28,8 @@ class Surroundings:
     - ``rpc``: how it calls other processes; ``address``: host:port where they call it.
     - ``checkpoint_root``: where queries without a checkpoint location of their own keep theirs.
     - ``savepoint_root``: where savepoints go if no directory is named or configured.
+    - ``chronicle``: where the leader notes what users want to read.
+    - ``settings``: the options that are set and should be the same for all JobManagers; secret values are hidden.
     - ``checkpoints_recorded``: returns True if ``checkpoint_root`` has an ownership record; called once the store is
       open.
     - ``resource_driver``: starts task managers if more are needed; None if operators start them.
@@ -38,6 +41,8 @@ class Surroundings:
     checkpoint_root: str
     savepoint_root: str
     storage: SharedStorage
+    chronicle: Chronicle
+    settings: Mapping[str, str] = field(default_factory=dict)
     checkpoints_recorded: Callable[[], bool] = lambda: False
     resource_driver: ResourceManagerDriver | None = None
     notifier: Notifier = field(default_factory=SilentNotifier)

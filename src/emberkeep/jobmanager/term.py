@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
+from emberkeep.chronicle.ports import Chronicle
 from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
@@ -26,10 +27,20 @@ class Term:
     clock: SteadyClock
     hearing: Hearing
     authority: Authority
+    chronicle: Chronicle
 
 
-def begin_term(system: System, configuration: Configuration, store: JobStore, epoch: int, *, drivers: bool) -> Term:
+def begin_term(
+    system: System,
+    configuration: Configuration,
+    store: JobStore,
+    epoch: int,
+    chronicle: Chronicle,
+    *,
+    drivers: bool,
+) -> Term:
     """Begin a term with an open job store. ``drivers``: True if drivers of an earlier leader may still run."""
+    chronicle.begin(epoch, store.lineage)
     clock = SteadyClock(system.clock)
     hearing = Hearing(
         clock.now(),
@@ -46,4 +57,4 @@ def begin_term(system: System, configuration: Configuration, store: JobStore, ep
         patience=configuration[options.RPC_TIMEOUT],
         forgiving=configuration[options.HEARTBEAT_INTERVAL],
     )
-    return Term(epoch, store.lineage, system.clock.now_ms(), clock, hearing, authority)
+    return Term(epoch, store.lineage, system.clock.now_ms(), clock, hearing, authority, chronicle)

@@ -30,6 +30,10 @@ class JobHistory:
     def attempts(self) -> tuple[AttemptRecord, ...]:
         return tuple(self._attempts)
 
+    def newest_attempt(self) -> AttemptRecord | None:
+        """Return the newest attempt; the same object until it changes."""
+        return self._attempts[-1] if self._attempts else None
+
     def exceptions(self) -> tuple[ExceptionEntry, ...]:
         return tuple(self._exceptions)
 

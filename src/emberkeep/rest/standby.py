@@ -14,7 +14,7 @@ from emberkeep.protocol.rest_cluster import Probe
 
 Leader = Callable[[], str | None]
 
-_PAGES = "/{page:(?:(?:jobs|taskmanagers|nodes|jobmanager)(?:/.*)?)?}"
+_PAGES = "/{page:(?:(?:jobs|taskmanagers|nodes|events|jobmanager)(?:/.*)?)?}"
 _FORMS = "/{form:login|logout}"
 # Sessions and named tokens are known to the leader only. A standby sends everybody to the leader, which checks them.
 STANDBY_PUBLIC = frozenset({"/{page}", "/{form}", "/{path}"})

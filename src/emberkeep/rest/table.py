@@ -9,7 +9,7 @@ from aiohttp import web
 
 from emberkeep.base.identity import Role
 from emberkeep.rest.blobs import blobs
-from emberkeep.rest.cluster import audit, blocklist, cluster, login, storage, task_managers, tokens
+from emberkeep.rest.cluster import audit, blocklist, cluster, events, login, storage, task_managers, tokens
 from emberkeep.rest.jobs import jobs, savepoints, spark_ui, submission
 from emberkeep.rest.logs import logs
 from emberkeep.rest.openapi import document
@@ -32,6 +32,7 @@ ROUTES: tuple[Route, ...] = (
     *logs.ROUTES,
     *storage.ROUTES,
     *login.ROUTES,
+    *events.ROUTES,
     *audit.ROUTES,
     *tokens.ROUTES,
     Route(

@@ -94,3 +94,12 @@ def count(amount: float) -> str:
 def short_id(identifier: str) -> str:
     """Return the first 8 characters of an id, enough to tell a few ids apart."""
     return identifier[:8]
+
+
+def capitalize_first(text: str) -> str:
+    """Return the text with its first letter in upper case, and the rest unchanged.
+
+    >>> capitalize_first("the attempt waits for Spark")
+    'The attempt waits for Spark'
+    """
+    return text[:1].upper() + text[1:]

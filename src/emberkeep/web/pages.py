@@ -17,10 +17,12 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id
 from emberkeep.base.request_identity import REQUEST_IDENTITY
+from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.identities.job_access import may_act, visible
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.nodes import blocked_task_managers, node_lines
 from emberkeep.web.static_files import static_route
@@ -39,17 +41,23 @@ Page = Callable[[web.Request], Awaitable[web.Response]]
 
 
 def web_routes(
-    gateway: JobManagerGateway, clock: Clock, storage_problem: Callable[[], str], audit: AuditTrail
+    gateway: JobManagerGateway,
+    clock: Clock,
+    storage_problem: Callable[[], str],
+    audit: AuditTrail,
+    chronicle: ChronicleReader,
 ) -> list[web.AbstractRouteDef]:
     """Return the routes of all pages and static files, to serve behind the access checks; static files may be public.
 
     ``storage_problem`` returns why nothing is deleted in the shared storage; "" if the storage is this cluster's.
     """
-    pages = _Pages(gateway, clock, make_environment(), storage_problem, audit)
+    pages = _Pages(gateway, clock, make_environment(), storage_problem, audit, EventTexts(chronicle))
     shown: list[tuple[str, Page]] = [
         ("/", pages.overview),
         ("/jobs", pages.jobs),
         ("/jobs/{jobid}", pages.job),
+        ("/jobs/{jobid}/events", pages.job_events),
+        ("/events", pages.events),
         ("/taskmanagers", pages.task_managers),
         ("/nodes", pages.nodes),
         ("/taskmanagers/{taskmanagerid}", pages.task_manager),
@@ -67,7 +75,9 @@ class _Pages:
         environment: jinja2.Environment,
         storage_problem: Callable[[], str],
         audit: AuditTrail,
+        events: EventTexts,
     ) -> None:
+        self._events = events
         self._storage_problem = storage_problem
         self._audit = audit
         self._gateway = gateway
@@ -131,7 +141,7 @@ class _Pages:
             "jobs",
             job=job,
             may_act=may_act(request[REQUEST_IDENTITY], job),
-            timeline=_timeline(job, self._clock.now_ms()),
+            course=await self._events.course(job, request[REQUEST_IDENTITY]),
             report=job.status_report,
             trace=job.traces[-1] if job.traces and job.traces[-1].milestones else None,
             procedure_name=procedure_name(job.procedure),
@@ -167,6 +177,15 @@ class _Pages:
         outcomes = [outcome.value for outcome in Outcome]
         shown = {**given, "entries": page.entries, "next": page.next, "outcomes": outcomes}
         return self._render(request, "audit.html", "audit", HTTPStatus.OK, **shown)
+
+    async def events(self, request: web.Request) -> web.Response:
+        chosen = await self._events.chosen("", request.query)
+        return self._render(request, "events.html", "events", job=None, terms=await self._events.terms(), chosen=chosen)
+
+    async def job_events(self, request: web.Request) -> web.Response:
+        job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
+        chosen = await self._events.chosen(job.job_id, request.query)
+        return self._render(request, "events.html", "jobs", job=job, terms=(), chosen=chosen)
 
     async def log(self, request: web.Request) -> web.Response:
         owner, _, name = request.path.rpartition("/logs/")
@@ -206,19 +225,6 @@ def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
     running = [job for job in jobs if not job.status.is_globally_terminal]
     ended = [job for job in jobs if job.status.is_globally_terminal]
     return running, sorted(ended, key=lambda job: job.ended_ms or 0, reverse=True)
-
-
-def _timeline(job: JobView, now_ms: int) -> list[tuple[JobStatus, int, int | None]]:
-    """Return for each status when the job last entered it, and for how many milliseconds it stayed.
-
-    The current status is counted up to now. A globally terminal status has no duration (None).
-    """
-    entered = sorted(job.status_times_ms.items(), key=lambda item: item[1])
-    ends = [time for _, time in entered[1:]] + [now_ms]
-    return [
-        (status, time, None if status.is_globally_terminal else max(0, end - time))
-        for (status, time), end in zip(entered, ends, strict=True)
-    ]
 
 
 def _parse_status(text: str) -> JobStatus | None:

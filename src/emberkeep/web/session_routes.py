@@ -13,6 +13,10 @@ from emberkeep.protocol.rest import API_PREFIX
 
 _READ = (
     "/blocklist",
+    "/events",
+    "/events/jobs/{jobid}",
+    "/events/jobs/{jobid}/stream",
+    "/events/stream",
     "/jobmanager/config",
     "/jobmanager/logs",
     "/jobmanager/logs/{name}",

@@ -7,6 +7,7 @@ import jinja2
 import emberkeep
 from emberkeep.jobs.model import JobStatus
 from emberkeep.web import formats
+from emberkeep.web.event_texts import event_tone
 from emberkeep.web.nodes import lapse
 
 _TONES = {
@@ -40,7 +41,9 @@ def make_environment() -> jinja2.Environment:
         byte_size=formats.byte_size,
         count=formats.count,
         short_id=formats.short_id,
+        capitalize_first=formats.capitalize_first,
         lapse=lapse,
+        event_tone=event_tone,
         tone=_TONES.__getitem__,
     )
     environment.globals.update(version=emberkeep.__version__, dash=formats.DASH)

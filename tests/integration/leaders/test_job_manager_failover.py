@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -245,6 +246,20 @@ def test_a_leader_and_a_driver_that_are_killed_together(cluster: Cluster) -> Non
     assert cluster.wait_for_end(job_id).emberkeep.attempt == 2
     assert len(stream.drivers()) == 2
     stream.check()
+    check_events(cluster, job_id)
+
+
+def check_events(cluster: Cluster, job_id: JobId) -> None:
+    """The new leader shows what the killed one has noted, continues both streams, and knows how long the start took."""
+    story = [json.loads(line) for line in cluster.shell.done("events", job_id, "-o", "json").out.splitlines()]
+    started = [event["attempt"] for event in story if event["type"] == "attempt-started"]
+    assert (story[0]["type"], started, story[-1]["message"]) == ("submitted", [1, 2], "FINISHED"), story
+    assert [event["attempt"] for event in story if event["type"] == "first-result"] == [1, 2], story
+    assert len({event["id"].partition("-")[0] for event in story}) == 2, "of two leaders"
+    leaders = cluster.shell.done("events", "--type", "leader-started", "-o", "json").out.splitlines()
+    before, now = [json.loads(line)["details"]["address"] for line in leaders[-2:]]
+    assert before != now == cluster.ask(lambda client: client.overview()).emberkeep.job_manager
+    assert "killed, cut off" in cluster.shown("/events")
 
 
 @pytest.mark.req("HA-4")

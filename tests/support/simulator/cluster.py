@@ -29,6 +29,7 @@ from emberkeep.slots.standbys.events import StandbyKind
 from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
+from tests.support.chronicle.memory import MemoryChronicle, Streams
 from tests.support.simulator.blobs import JM_PROCESS, SimBlobs, Uploading, artefact_of, receive
 from tests.support.simulator.blocklist import BlockCall, SimBlocklist, WatchedRpc
 from tests.support.simulator.history import History
@@ -143,6 +144,7 @@ class SimCluster:
         self.on_order: list[Callable[[Process, Message], None]] = []  # called for JobManagers' requests
         self.jobs: list[SubmittedJob] = []
         self.jm_lives = 0
+        self.streams: Streams = {}
         self.jm_process: Process | None = None
         self.jm_service: JobManagerService | None = None
         self._skew = seeded_random(plan.seed, "skew")
@@ -203,6 +205,7 @@ class SimCluster:
             checkpoint_root="/checkpoints",
             savepoint_root="/savepoints",
             storage=UsableStorage(),
+            chronicle=MemoryChronicle(self.streams, system.clock.now_ms),
             resource_driver=self.supply,
         )
         service = JobManagerService(system, self.configuration, surroundings, store, blobs)

@@ -19,6 +19,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blobs.model import permanent
 from emberkeep.blocklist.model import Blocked, Blocklist, EvacuatedDrivers, Place, PlaceKind, entry_about, parse_end
 from emberkeep.blocklist.tracker import BlocklistTracker
+from emberkeep.chronicle.selection import Selection
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
@@ -35,8 +36,11 @@ from emberkeep.protocol import (
     rest_submission,
     rest_task_managers,
 )
+from emberkeep.protocol.chronicle.rest_events import EventList
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
+from emberkeep.rest.cluster.event_shapes import event_of
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
+from tests.support.chronicle.memory import MemoryChronicle
 
 TOKEN = "t" * 40
 NOW = 1_700_000_000_000
@@ -209,6 +213,8 @@ class FakeJobManager:
         self._blocklist = BlocklistTracker(Blocklist())
         self.audit: list[rest_audit.AuditEntry] = []  # newest first
         self.audit_queries: list[dict[str, str]] = []
+        self.chronicle = MemoryChronicle({}, lambda: 1_795_000_000_000)
+        self.chronicle.begin(1, "store")
         self.storage = rest_storage.StorageInfo(location="/s", cluster="c", owned=True, problem="", hint="", data=[])
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
@@ -276,6 +282,8 @@ class FakeJobManager:
             ("PUT", "/blocklist/{kind}/{name}", self._block),
             ("DELETE", "/blocklist/{kind}/{name}", self._unblock),
             ("GET", "/audit", self._audit),
+            ("GET", "/events", self._events),
+            ("GET", "/events/jobs/{jobid}", self._events),
             ("GET", "/storage", self._storage),
             ("POST", "/storage/{what}", self._settle_storage),
             ("GET", "/jobmanager/logs", self._own_logs),
@@ -325,6 +333,18 @@ class FakeJobManager:
         older = [entry for entry in self.audit if entry.id < before]
         page = older[:10]
         return reply(rest_audit.AuditList(entries=page, next=page[-1].id if len(older) > len(page) else ""))
+
+    async def _events(self, request: web.Request) -> web.Response:
+        query = request.query
+        selection = Selection(
+            types=frozenset(query.getall("type", [])),
+            since_ms=int(query.get("since", 0)),
+            before=query.get("before", ""),
+            after=query.get("after"),
+            limit=min(2, int(query.get("limit", 100))),
+        )
+        page = await self.chronicle.read(request.match_info.get("jobid", ""), selection)
+        return reply(EventList(events=[event_of(each) for each in page.occurrences], next=page.next))
 
     async def _storage(self, _request: web.Request) -> web.Response:
         return reply(self.storage)

@@ -19,6 +19,7 @@ from emberkeep.jobs.ports import JobStore
 from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.messages import ProcessState, StopDriver
 from emberkeep.slots.resource_driver import ResourceManagerDriver
+from tests.support.chronicle.memory import MemoryChronicle, Streams
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.support.memory_rpc import MemoryNetwork
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
@@ -63,6 +64,7 @@ class SmallCluster:
         self.network = MemoryNetwork()
         self.configuration = Configuration().with_texts({**NO_DELAY, **(settings or {})}, "test")
         self.loop = loop
+        self.streams: Streams = {}
         self.lives = 0
         self.task_managers: list[FakeTaskManager] = []
         self.silent: set[str] = set()
@@ -73,12 +75,14 @@ class SmallCluster:
         system = seeded_system(VirtualClock(self.loop), 1, f"jobmanager-{self.lives}")
         local, ha = MemoryLocalStore(self.files), MemoryBlobStorage(self.files, self.shared)
         self.blobs = BlobServer(self.configuration, local, ha, confirm=self.store.confirm, disk=self.files)
+        self.chronicle = MemoryChronicle(self.streams, system.clock.now_ms)
         surroundings = Surroundings(
             rpc=self.network,
             address="jm:1",
             checkpoint_root="/checkpoints",
             savepoint_root="/default-savepoints",
             storage=self.storage,
+            chronicle=self.chronicle,
             resource_driver=self.resource_driver,
             notifier=self.notifier,
         )

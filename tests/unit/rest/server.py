@@ -46,6 +46,7 @@ from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.table import DRIVER_ROUTES, least_roles
 from emberkeep.web.pages import web_routes
 from emberkeep.web.session_routes import session_routes
+from tests.support.chronicle.memory import MemoryChronicle
 from tests.support.seeded_ids import SeededIds
 from tests.unit.rest.blobs.memory_blobs import MemoryBlobs
 from tests.unit.rest.cluster.fake_storage import FakeStorage
@@ -212,13 +213,14 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
         "audit": audit,
+        "chronicle": MemoryChronicle({}, system.clock.now_ms),
         "shut_down": lambda: shutdowns.append(None),
         "metrics": Metrics(port.connections),
         "blobs": blobs,
         "poll_interval": 0.01,
     }
     api = Api(**{**parts, **changes})
-    pages = web_routes(gateway, system.clock, lambda: storage.info.problem, audit)
+    pages = web_routes(gateway, system.clock, lambda: storage.info.problem, audit, api.chronicle)
     access = WebAccess(sessions, session_routes(pages))
     policy = AccessPolicy(
         TOKEN,

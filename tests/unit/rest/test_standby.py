@@ -81,7 +81,7 @@ async def test_probes_need_no_token_and_tell_the_truth(standby: Standby) -> None
 async def test_a_browser_without_a_session_is_sent_to_the_leader(standby: Standby) -> None:
     origin = {"Origin": f"http://{standby.port.address}"}
     async with aiohttp.ClientSession(f"http://{standby.port.address}") as browser:
-        for path in ("/", "/jobs?state=RUNNING", "/jobs/ab/logs/x~y", "/taskmanagers", "/nodes"):
+        for path in ("/", "/jobs?state=RUNNING", "/jobs/ab/logs/x~y", "/taskmanagers", "/nodes", "/events"):
             async with browser.get(path, allow_redirects=False) as answer:
                 assert (answer.status, answer.headers["Location"]) == (307, f"http://127.0.0.9:8081{path}")
         for method, path in (("GET", "/login?code=x"), ("POST", "/login"), ("POST", "/logout")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,12 +14,14 @@ import pytest
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager
+from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
+from tests.support.chronicle.memory import MemoryChronicle
 from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import (
     FakeGateway,
@@ -42,6 +45,10 @@ PAGES = [
     f"/jobs/{job_id(4)}",
     "/taskmanagers",
     "/nodes",
+    "/events",
+    "/events?type=leader-started",
+    f"/jobs/{job_id(1)}/events",
+    f"/jobs/{job_id(1)}/events?type=exception",
     "/taskmanagers/tm-127.0.0.2-1",
     f"/jobs/{job_id(1)}/logs/tm-127.0.0.2-1~driver",
     "/taskmanagers/tm-127.0.0.2-1/logs/taskmanager.log",
@@ -81,7 +88,31 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         entry = kind(id=name, action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=2**50, causes=(EVIL,))
         await gateway.block(entry, merge=False)
     async with running_site(tmp_path, gateway) as running:
+        note_events(running)
         yield running
+
+
+def note_events(site: Site) -> None:
+    """Give job 1 a life with two attempts, and the cluster two leaders."""
+    chronicle = site.api.chronicle
+    assert isinstance(chronicle, MemoryChronicle)
+    for epoch in (2, 3):
+        chronicle.begin(epoch, "store")
+        chronicle.note(Occurrence(what=What.LEADER_STARTED, message=EVIL, details={"address": EVIL, "name": EVIL}))
+    evil = partial(Occurrence, job_id=job_id(1), by=EVIL, message=EVIL, task_manager=EVIL)
+    running, restarting = {"status": "RUNNING"}, {"status": "RESTARTING", "reason": EVIL}
+    for what, attempt, details in (
+        (What.SUBMITTED, 0, {}),
+        (What.ATTEMPT_STARTED, 1, {}),
+        (What.STATUS, 1, running),
+        (What.ATTEMPT_ENDED, 1, {"cause": "lost"}),
+        (What.STATUS, 1, restarting),
+        (What.ATTEMPT_STARTED, 2, {}),
+        (What.STATUS, 2, running),
+        (What.SLOTS_MISSING, 2, {}),
+        (What.EXCEPTION, 2, {}),
+    ):
+        chronicle.note(evil(what=what, attempt=attempt, details=details))
 
 
 class Markup(HTMLParser):

@@ -68,4 +68,5 @@ async def job_manager_process(
         server = await serve_http(present.app, port, settings.server_tls)
         stack.push_async_callback(server.close)
         yield JobManagerProcess(settings.address, settings.url, present.service)
+        present.service.retire()
         await present.blobs.close()

@@ -253,6 +253,7 @@ class _Turn:
         The next leader, or the next start of this process, cleans up what remains; see ``BlobServer.close``.
         """
         if self._leadership is not None:
+            self._leadership.service.retire()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETIRING_SECONDS):
                     await self._leadership.blobs.close()

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from emberkeep.adapters.audit.shipping import AuditShipping
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.adapters.blobs.watched import WatchedBlobs
+from emberkeep.adapters.chronicle.stored import StoredChronicle
 from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
 from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
@@ -36,6 +37,7 @@ from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.adapters.webhooks.webhook import Webhook, WebhookSettings
+from emberkeep.audit.entry import Entry
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     ALLOWED_HOSTS,
@@ -56,8 +58,11 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.blobs.ports import BlobStorage
+from emberkeep.chronicle.ports import Chronicle
 from emberkeep.daemons.encryption import NodeTls
+from emberkeep.daemons.jobmanager.audit_events import into_chronicle
 from emberkeep.daemons.jobmanager.callers import Callers
+from emberkeep.daemons.jobmanager.common_settings import common_settings
 from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
@@ -138,15 +143,23 @@ class JobManagerSettings:
         drivers, daemons = DriverAccess(AttemptCredentials(self.token), DRIVER_ROUTES), frozenset({RPC_ROUTE})
         return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES, drivers=drivers, daemons=daemons)
 
-    def guard(self, app: web.Application, policy: AccessPolicy) -> None:
-        """Put the access checks and quotas before the routes of ``app``, and the audit log before these checks."""
+    def guard(self, app: web.Application, policy: AccessPolicy, note: Callable[[Entry], None] = lambda _: None) -> None:
+        """Put the access checks and quotas before the routes of ``app``, and the audit log before these checks.
+
+        ``note`` is called with each entry of the audit log.
+        """
+
+        def record(entry: Entry) -> None:
+            self.audit.record(entry)
+            note(entry)
+
         quotas = Quotas(
             CallerLimits(
                 requests_per_second=self.configuration[QUOTA_REQUESTS],
                 upload_bytes_per_second=self.configuration[QUOTA_UPLOADS],
             )
         )
-        app.middlewares.append(auditing(self.audit.record))
+        app.middlewares.append(auditing(record))
         app.middlewares.append(slowing_guesses(quotas))
         secure(app, policy)
         app.middlewares.append(limiting(quotas))
@@ -206,13 +219,17 @@ def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | No
     return LocalProcesses(settings.configuration, settings.layout, settings.address)
 
 
-def _surroundings(settings: JobManagerSettings, rpc: RpcClient, webhook: Webhook | None) -> Surroundings:
+def _surroundings(
+    settings: JobManagerSettings, rpc: RpcClient, chronicle: Chronicle, webhook: Webhook | None
+) -> Surroundings:
     return Surroundings(
         rpc=rpc,
         address=settings.address,
         checkpoint_root=str(settings.layout.checkpoints),
         savepoint_root=str(settings.layout.savepoints),
         storage=settings.storage,
+        chronicle=chronicle,
+        settings=common_settings(settings.configuration),
         checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
         resource_driver=_resource_driver(settings),
         notifier=webhook or SilentNotifier(),
@@ -249,6 +266,7 @@ class Leadership:
     service: JobManagerService
     blobs: BlobServer
     app: web.Application
+    _chronicle: StoredChronicle
     _offload: Offload
     _keeper: StorageKeeper
     _callers: Callers
@@ -261,6 +279,7 @@ class Leadership:
         ``epoch``: the store's epoch, if the store is already open. If a service ends before requests can be served, its
         error is raised.
         """
+        services.start("events", self._chronicle.run())
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())
         # before a job is accepted, and after opening the job store, which records what must be in the storage
@@ -292,6 +311,7 @@ async def leadership(
         stack.push_async_callback(ha.close)
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
         blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
+        chronicle = StoredChronicle(layout.events, system.clock.now_ms, lambda: not settings.storage.problem)
         offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
         drivers = None if settings.tls is None else CalledDrivers(AttemptCredentials(settings.token))
         rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, drivers=drivers)
@@ -300,7 +320,7 @@ async def leadership(
         log_rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, connections_per_peer=MAX_WAITING)
         stack.push_async_callback(log_rpc.close)
         webhook = None if settings.webhook is None else Webhook(settings.webhook, system.clock, system.rng)
-        surroundings = _surroundings(settings, rpc, webhook)
+        surroundings = _surroundings(settings, rpc, chronicle, webhook)
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
@@ -321,19 +341,20 @@ async def leadership(
             job_secrets=JobSecrets(settings.token, os.urandom),
             storage=keeper,
             audit=settings.audit,
+            chronicle=chronicle,
             shut_down=settings.stop.set,
             problem=lambda: service.problem,
             metrics=_metrics(settings, service, webhook),
             certificate_expires_ms=settings.certificate_expires_ms,
         )
-        pages = web_routes(gateway, system.clock, keeper.problem, settings.audit)
+        pages = web_routes(gateway, system.clock, keeper.problem, settings.audit, chronicle)
         access = WebAccess(sessions, session_routes(pages))
         roles = least_roles(pages)
         policy = dataclasses.replace(settings.policy, web=access, roles=roles, tokens=callers)
         answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,
-            secure=lambda application: settings.guard(application, policy),
+            secure=lambda application: settings.guard(application, policy, into_chronicle(chronicle)),
             roles=roles,
             routes=[
                 *login_routes(settings.token, sessions, callers),
@@ -341,4 +362,4 @@ async def leadership(
                 *pages,
             ],
         )
-        yield Leadership(service, blobs, app, offload, keeper, callers, settings.storage, webhook)
+        yield Leadership(service, blobs, app, chronicle, offload, keeper, callers, settings.storage, webhook)

@@ -10,6 +10,8 @@ import structlog
 from emberkeep.base.actors import Actor, ActorPart
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.base.request_context import caller
+from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -33,19 +35,19 @@ class Cancellations(ActorPart):
 
         Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
         """
-        answer = await self.ask(partial(self._cancel, job_id, grace))
+        answer = await self.ask(partial(self._cancel, job_id, grace, caller()))
         await answer
 
-    def _cancel(self, job_id: JobId, grace: float | None) -> asyncio.Future[None]:
+    def _cancel(self, job_id: JobId, grace: float | None, by: str) -> asyncio.Future[None]:
         ended = self._is_canceled(job_id)
         answer: asyncio.Future[None] = self._answers.new()
         if ended:
             answer.set_result(None)
         else:
-            self._owner.start_effect(f"cancel {job_id}", self._record(job_id, grace, answer), deadline=None)
+            self._owner.start_effect(f"cancel {job_id}", self._record(job_id, grace, by, answer), deadline=None)
         return answer
 
-    async def _record(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
+    async def _record(self, job_id: JobId, grace: float | None, by: str, answer: asyncio.Future[None]) -> None:
         try:
             await self._writes.record_cancel(job_id)
         except Absent:
@@ -60,17 +62,30 @@ class Cancellations(ActorPart):
             if not answer.done():
                 answer.set_exception(error)
             return
-        self.tell(partial(self._recorded, job_id, grace, answer))
+        self.tell(partial(self._recorded, job_id, grace, by, answer))
 
-    def _recorded(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
+    def _recorded(self, job_id: JobId, grace: float | None, by: str, answer: asyncio.Future[None]) -> None:
         try:
             if not self._is_canceled(job_id):
+                self._note(job_id, by)
                 self._machines.apply(job_id, ev.CancelRequested(grace))
         except (Absent, Conflict) as error:  # the job ended while the cancellation was written
             if not answer.done():
                 answer.set_exception(error)
         if not answer.done():
             answer.set_result(None)
+
+    def _note(self, job_id: JobId, by: str) -> None:
+        status = self._machines.table.view(job_id).status
+        if status is not JobStatus.CANCELLING:  # only the first of several requests
+            self._machines.chronicle.note(
+                Occurrence(
+                    what=What.CANCEL_REQUESTED,
+                    message=f"{by} asked to cancel the job" if by else "the job must be cancelled",
+                    by=by,
+                    job_id=job_id,
+                )
+            )
 
     def _is_canceled(self, job_id: JobId) -> bool:
         """True if the job has ended by cancellation, False if it has not ended.

@@ -8,9 +8,11 @@ from emberkeep.base.actors import INBOX_LIMIT, Actor, asked
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import UnknownOutcome
+from emberkeep.base.identity import CLUSTER_NAME
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.admission import artefact_keys, driver_need, unreadable_graph, usable_configuration
 from emberkeep.jobmanager.jobs.attempt_hold import AttemptHold
@@ -29,6 +31,7 @@ from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
 from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
+from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, ResourceManager
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.surroundings import Surroundings
@@ -134,6 +137,10 @@ class Dispatcher(Actor):
                 self._machines.apply(entry.job_id, ev.CancelRequested())
 
     def _add_submitted(self, graph: JobGraph) -> None:
+        by = graph.owner or CLUSTER_NAME
+        self._term.chronicle.note(
+            Occurrence(what=What.SUBMITTED, message=f"{graph.name} was submitted by {by}", by=by, job_id=graph.job_id)
+        )
         self._add(graph, StoredJob(job_id=graph.job_id, attempt=0, graph=graph))
 
     def _add(self, graph: JobGraph, stored: StoredJob, *, recovered: bool = False) -> None:
@@ -155,6 +162,7 @@ class Dispatcher(Actor):
             RequestMachine(graph.job_id),
             MoveMachine(self._configuration[options.EVACUATION_TIMEOUT]),
             JobWatch(watch_settings(configuration), attempt),
+            JobNotes(graph.job_id, attempt, self._term.started_ms),
             pointers=stored.pointers,
             lacks=lacks,
         )

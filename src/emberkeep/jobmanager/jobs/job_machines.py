@@ -39,6 +39,7 @@ class JobMachines:
     def __init__(self, owner: Actor, table: JobTable, term: Term, rng: random.Random, carrier: EffectCarrier) -> None:
         self.table = table
         self.deadlines = Deadlines(owner, term, lambda job_id: self.apply(job_id, ev.Tick()))
+        self.chronicle = term.chronicle
         self._term = term
         self._rng = rng
         self._carrier = carrier
@@ -63,9 +64,17 @@ class JobMachines:
             )
             self._carrier.status_changed(job)
         log_milestones(job)
+        for occurrence in job.notes.changed(job.state, event):
+            self.chronicle.note(occurrence)
         for effect in effects:
             self._carrier.carry_out(job, effect)
         self.deadlines.set(job_id, job.state.deadline() if job_id in self.table.active else None)
+
+    def reported(self, job: ManagedJob, attempt: int) -> None:
+        """Note in the chronicle what is new in the JobMaster's report."""
+        if job.report is not None:
+            for occurrence in job.notes.reported(attempt, job.report):
+                self.chronicle.note(occurrence)
 
     def attempt_seen(self, job_id: JobId, attempt: int) -> None:
         """Note an attempt number that another process knows.

@@ -113,6 +113,7 @@ class JobMasterReports(ActorPart):
         """Accept a JobMaster's status. Return False if a newer one is known."""
         if not job.take(status):
             return False
+        self._machines.reported(job, attempt)
         if status.trace is not None and status.trace.milestones != job.traced:
             job.traced = status.trace.milestones
             self._machines.apply(job.job_id, ev.TraceReported(attempt, status.trace))

@@ -77,5 +77,5 @@ class JobRecords:
             self._owner.start_effect("expire results", self._expire(keep), deadline=None)
 
     async def _expire(self, keep: int) -> None:
-        await self._writes.expire_results(keep)
+        self._machines.chronicle.forget(await self._writes.expire_results(keep))
         self._expiring = False

@@ -10,6 +10,7 @@ import msgspec
 
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.jobs import view_of_result
 from emberkeep.jobmanager.views.procedures import view_of_newest
@@ -35,6 +36,7 @@ class ManagedJob:
     requests: RequestMachine
     move: MoveMachine
     watch: JobWatch
+    notes: JobNotes
     job_master: str = ""
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
     report: JobMasterStatus | None = None  # of the current attempt

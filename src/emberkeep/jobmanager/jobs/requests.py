@@ -16,10 +16,12 @@ import structlog
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.base.request_context import caller
 from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.driver_calls import DriverCalls
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
+from emberkeep.jobmanager.notes.request_notes import request_ended, request_recorded
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.procedures import ProcedureView, view_of_ended
@@ -57,6 +59,7 @@ class JobRequests(ActorPart):
         self._clock = clock
         self._ended: OrderedDict[tuple[JobId, str], ev.Ended] = OrderedDict()
         self._callers: dict[int, asyncio.Future[None]] = {}
+        self._identities: dict[str, str] = {}  # by trigger id: who asks, until the request is answered
         self._numbers = itertools.count(ev.NOBODY + 1)
 
     # --- what users ask for -------------------------------------------------------------------------------------------
@@ -66,10 +69,10 @@ class JobRequests(ActorPart):
 
         Raises Absent, Conflict, RetryLater, UnknownOutcome, Fatal.
         """
-        answer = await self.ask(partial(self._request, job_id, request))
+        answer = await self.ask(partial(self._request, job_id, request, caller()))
         await answer
 
-    def _request(self, job_id: JobId, request: ProcedureRequest) -> asyncio.Future[None]:
+    def _request(self, job_id: JobId, request: ProcedureRequest, by: str) -> asyncio.Future[None]:
         view = self._table.view(job_id)
         answer: asyncio.Future[None] = self._answers.new()
         if self._end_of(job_id, request.trigger_id, view.pointers) is not None:
@@ -81,11 +84,16 @@ class JobRequests(ActorPart):
                 f"job {job_id} waits for {view.waiting}", hint="its driver continues to run; try again later"
             )
         else:
-            caller = next(self._numbers)
-            self._callers[caller] = answer
-            answer.add_done_callback(lambda _: self._callers.pop(caller, None))
-            self.give(self._table.active[job_id], request, caller)
+            number = next(self._numbers)
+            self._callers[number] = answer
+            self._identities[request.trigger_id] = by
+            answer.add_done_callback(lambda _: self._answered(number, request.trigger_id))
+            self.give(self._table.active[job_id], request, number)
         return answer
+
+    def _answered(self, number: int, trigger_id: str) -> None:
+        self._callers.pop(number, None)
+        self._identities.pop(trigger_id, None)
 
     @asked
     def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
@@ -180,6 +188,9 @@ class JobRequests(ActorPart):
         written = await self._writes.record_procedure(job.job_id, request, refuse)
         if written:
             log.info("request recorded", job=job.job_id, procedure=request.procedure.value, request=request.trigger_id)
+            self._machines.chronicle.note(
+                request_recorded(job.job_id, request, self._identities.get(request.trigger_id, ""))
+            )
         self.tell(partial(self._apply, job, ev.RequestWritten() if written else ev.RequestNotWritten(reason)))
 
     async def _watch_deadline(self, job: ManagedJob, request: ProcedureRequest) -> None:
@@ -219,6 +230,7 @@ class JobRequests(ActorPart):
             log.warning("request failed", job=job_id, request=ended.trigger_id, reason=ended.failure)
         else:
             log.info("request is done", job=job_id, request=ended.trigger_id, savepoint=ended.savepoint)
+        self._machines.chronicle.note(request_ended(job_id, ended))
         self._ended[job_id, ended.trigger_id] = ended
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)

@@ -18,13 +18,16 @@ import structlog
 from emberkeep.base.actors import Actor, asked
 from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.request_context import caller
 from emberkeep.base.system import System
 from emberkeep.blocklist.errors import BlocklistFull
 from emberkeep.blocklist.lost import LostBlocklist
 from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report, check_entry
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.blocklist.tracker import BlocklistTracker
+from emberkeep.chronicle.ports import Recorder
 from emberkeep.jobmanager.nodes.blocklist_recovery import FoundBlocklist
+from emberkeep.jobmanager.notes.blocklist_notes import blocklist_changes
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.protocol.messages import JobMasterStatus
@@ -52,23 +55,32 @@ class BlockObserver(Protocol):
 class _Change:
     """One change to the list. ``make`` applies it to a copy and returns the reply, or raises an EmberkeepError.
 
-    ``answer`` is None if no caller waits.
+    ``answer`` is None if no caller waits. ``by``: the identity that asks, or "".
     """
 
     what: str
     make: Callable[[BlocklistTracker], Any]
     answer: asyncio.Future[Any] | None
+    by: str = ""
 
 
 class BlocklistHandler(Actor):
     """The blocklist's only owner. Every public method runs as a turn of this actor; nothing else touches the state."""
 
-    def __init__(self, system: System, found: FoundBlocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
+    def __init__(
+        self,
+        system: System,
+        found: FoundBlocklist,
+        writes: StoreWrites,
+        chronicle: Recorder,
+        *observers: BlockObserver,
+    ) -> None:
         super().__init__("blocklist")
         blocklist = found.blocklist
         self._lost = found.lost  # no change is accepted until the list is known again
         self._clock = system.clock
         self._writes = writes
+        self._chronicle = chronicle
         self._observers = observers
         self._tracker = BlocklistTracker(blocklist)
         self._listed = blocklist  # durable, and known to the observers
@@ -129,7 +141,7 @@ class BlocklistHandler(Actor):
     async def _ask_change(self, what: str, make: Callable[[BlocklistTracker], Any]) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_retrieve)
-        await self.ask(partial(self._enqueue, _Change(what, make, answer)))
+        await self.ask(partial(self._enqueue, _Change(what, make, answer, caller())))
         return await answer
 
     # --- JobMasters ---------------------------------------------------------------------------------------------------
@@ -229,9 +241,11 @@ class BlocklistHandler(Actor):
 
         Raises Conflict, which ends the actor, if this JobManager is no longer the leader.
         """
-        blocklist = draft.blocklist
+        before, blocklist = self._listed, draft.blocklist
         written = await self._writes.record_blocklist(blocklist, partial(_answer, change))
         if written:
+            for occurrence in blocklist_changes(before, blocklist, change.by):
+                self._chronicle.note(occurrence)
             places = BlockedPlaces(blocklist.entries)
             for observer in self._observers:
                 await observer.block(places)

@@ -5,11 +5,13 @@ Each report updates the SlotManager. What changes for jobs is announced to the D
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import structlog
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.resources.announcer import Announcer
 from emberkeep.jobmanager.resources.job_standbys import JobStandbys
 from emberkeep.jobmanager.resources.lost_instances import LostInstances
@@ -31,6 +33,8 @@ from emberkeep.slots.registered_task_managers import Lapsed, RemovedTaskManager
 from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.slot_manager import SlotManager
 
+_GONE = 1000  # task managers whose removal is remembered
+
 log = structlog.get_logger(__name__)
 
 
@@ -45,6 +49,7 @@ class TaskManagerReports:
     ) -> None:
         self.registrations = Registrations(slots.task_managers)
         self.lost = LostInstances()
+        self._gone: deque[TaskManagerId] = deque(maxlen=_GONE)
         self._slots = slots
         self._standbys = standbys
         self._suspects = suspects
@@ -62,6 +67,8 @@ class TaskManagerReports:
         before = self.registrations.get(info.id)
         if before is None:
             log.info("task manager registered", task_manager=info.id, address=info.address, slots=info.slots)
+            if not request.known_epoch or info.id in self._gone:  # else an earlier leader has noted it
+                self._note(What.TASK_MANAGER_REGISTERED, info, f"registered with {info.slots} slots")
         self._announcer.listener.attempts_seen((*request.attempts, *_attempts_of(report)))
         self._suspects.judge(lambda faults, _: faults.stands(info))
         self.lost.returned(info.instance)
@@ -78,6 +85,7 @@ class TaskManagerReports:
         Drivers that it does not list have ended, if it has searched for those of the previous instance.
         """
         log.info("task manager was restarted", task_manager=info.id, host=info.host)
+        self._note(What.TASK_MANAGER_REGISTERED, info, "was restarted")
         before = self.registrations.get(info.id)
         if before is not None and info.predecessor == before.info.instance:
             self._announcer.vanished(before.info, before.report.drivers, report.drivers)
@@ -96,6 +104,7 @@ class TaskManagerReports:
         self._note_leaving(request.id, report)
         if was_away:
             log.info("received a heartbeat again", task_manager=request.id, address=registration.info.address)
+            self._note(What.TASK_MANAGER_BACK, registration.info, "sends heartbeats again")
         if was_away or registration.report.drivers != before.drivers:
             self._announcer.drivers(registration.info, before.drivers, registration.report.drivers)
             new = [driver for driver in registration.report.drivers if driver not in before.drivers]
@@ -132,6 +141,7 @@ class TaskManagerReports:
     def _take_leave(self, info: TaskManagerInfo) -> None:
         """Drop a task manager that has shut down and holds nothing, without waiting for a timeout."""
         log.info("task manager has shut down", task_manager=info.id, address=info.address)
+        self._note(What.TASK_MANAGER_LEFT, info, "has shut down")
         self._term.hearing.left(info.id)
         self._note_lost([self._slots.task_managers.remove(info.id)])
 
@@ -159,18 +169,31 @@ class TaskManagerReports:
                 task_manager=info.id,
                 address=info.address,
             )
+            self._note(What.TASK_MANAGER_SILENT, info, "is silent: it gets nothing new, and jobs keep what they hold")
         if lapsed.away:  # nothing is lost yet, but now only the drivers' own heartbeats are evidence
             self._announcer.listener.task_managers_lost(tuple(info.instance for info in lapsed.away))
         for info, _ in lapsed.lost:
             log.warning(
                 "no heartbeat from task manager for too long, removed it", task_manager=info.id, address=info.address
             )
+            self._note(What.TASK_MANAGER_LOST, info, "was silent for too long and is removed")
         if lapsed.lost:
             self._note_lost(lapsed.lost)
+
+    def _note(self, what: What, info: TaskManagerInfo, text: str) -> None:
+        self._term.chronicle.note(
+            Occurrence(
+                what=what,
+                message=f"task manager {info.id} on node {info.node_id} {text}",
+                task_manager=info.id,
+                node=info.node_id,
+            )
+        )
 
     def _note_lost(self, lost: Sequence[RemovedTaskManager]) -> None:
         for info, holders in lost:
             self.registrations.remove(info.id)
+            self._gone.append(info.id)
             for job_id in holders:
                 if job_id in self._slots.jobs:
                     self.lost.add(job_id, info.instance)

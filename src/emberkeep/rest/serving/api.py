@@ -10,6 +10,7 @@ from functools import cached_property
 from emberkeep.audit.selection import AuditTrail
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
+from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobs.job_secrets import JobSecrets
@@ -50,6 +51,7 @@ class Api:
     job_secrets: JobSecrets
     storage: Storage
     audit: AuditTrail
+    chronicle: ChronicleReader
     shut_down: Callable[[], None]
     metrics: Metrics
     problem: Callable[[], str] = str

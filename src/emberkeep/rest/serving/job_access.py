@@ -1,6 +1,6 @@
 """Checks before the routes: identities reach only jobs of their namespace, and submitters change only their own jobs.
 
-The routes' roles are checked before, see ``Route.role``.
+From here on, the task knows on whose behalf it works. The routes' roles are checked before, see ``Route.role``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 from emberkeep.base.errors import Absent, Forbidden, InvalidInput, RetryLater
 from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.base.request_context import called_by
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.identities.job_access import may_act, sees
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
@@ -32,7 +33,8 @@ def job_access(gateway: JobManagerGateway, roles: Mapping[RouteKey, Role], share
         identity = request.get(REQUEST_IDENTITY)
         if identity is not None and identity.attempt is None:  # drivers reach nothing but their own job
             await _check(request, identity)
-        return await handler(request)
+        with called_by("" if identity is None else identity.name):
+            return await handler(request)
 
     async def _check(request: web.Request, identity: Identity) -> None:
         resource = request.match_info.route.resource

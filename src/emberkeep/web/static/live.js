@@ -51,6 +51,7 @@ export async function refresh() {
     const fresh = await fetchPage();
     if (fresh !== null) {
       replaceParts(fresh);
+      document.dispatchEvent(new Event("emberkeep:refreshed"));
       listen();
     }
   } catch (error) {

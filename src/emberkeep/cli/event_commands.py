@@ -1,0 +1,131 @@
+"""``events``: what has happened to a job or to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.inert_text import inert_json
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.moments import moment
+from emberkeep.cli.parameters import Job, Output
+from emberkeep.cli.tables import OutputFormat, print_table
+
+if TYPE_CHECKING:
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.chronicle.rest_events import Event
+
+_POLL_SECONDS = 1.0
+_MOST_FAILURES = 10  # polls in a row without a reply, each tried for a minute, after which following ends
+_COLUMNS = ("TIME", "TYPE", "ATTEMPT", "BY", "EVENT")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EventChoice:
+    """Options that select events."""
+
+    types: Annotated[tuple[str, ...], Parameter(name="--type", metavar="TYPE")] = ()
+    "Only events of this type, such as attempt-started or leader-started; may be repeated."
+    since: Annotated[str | None, Parameter(metavar="TIME")] = None
+    "Time of the oldest events: how long ago, such as 30min or 2d, or 2026-01-31T18:00 (local time)."
+    until: Annotated[str | None, Parameter(metavar="TIME")] = None
+    "Time of the newest events, in the same form."
+    limit: Annotated[int, Parameter(metavar="NUMBER")] = 100
+    "Maximum number of events; the newest ones are shown."
+
+    def parameters(self, now_ms: int) -> dict[str, str]:
+        """Return the query parameters, without types and limit. Raises InvalidInput."""
+        if self.limit < 1:
+            raise InvalidInput(f"--limit {self.limit}: must be at least 1", field="--limit")
+        given = {"since": moment("--since", self.since, now_ms), "until": moment("--until", self.until, now_ms)}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+_DEFAULT_CHOICE = EventChoice()
+
+
+def events(
+    job: Job | None = None,
+    /,
+    *,
+    choice: EventChoice = _DEFAULT_CHOICE,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Show what has happened to a job, oldest first; without a job, what has happened to the cluster.
+
+    The events of a job: its attempts, executors, savepoints, stops, moves and failures, and who asked for what. Those
+    of the cluster: leaders, nodes, blocks, quotas and settings. With -o json, each event is a line.
+
+    Parameters
+    ----------
+    job
+        Job id, a prefix of one, or a job name.
+    follow
+        Show further events as they happen, until interrupted; also after another JobManager has taken over.
+    """
+    from emberkeep.base.clock import SystemClock
+    from emberkeep.client.job_reference import resolve_job
+
+    parameters = choice.parameters(SystemClock().now_ms())
+
+    async def show(client: RestClient) -> None:
+        job_id = "" if job is None else str(await resolve_job(client, job))
+        shown = await client.events.newest(job_id, parameters, choice.types, choice.limit)
+        _print(shown, output, is_first=True, follows=follow)
+        if follow:
+            await _follow(client, job_id, shown[-1].id if shown else "", choice.types, output)
+
+    with_client(cluster.require(), show)
+    return ExitCode.OK
+
+
+async def _follow(client: RestClient, job_id: str, cursor: str, types: tuple[str, ...], output: OutputFormat) -> None:
+    """Print further events until interrupted. Raises the last error after _MOST_FAILURES polls without a reply."""
+    failures = 0
+    while True:
+        await asyncio.sleep(_POLL_SECONDS)
+        try:
+            page = await client.events.after(job_id, cursor, types)
+        except RetryLater as error:  # an election is in progress, or the storage is away
+            failures += 1
+            if failures == 1:
+                say(f"waiting for the JobManager: {error.message}")
+            if failures >= _MOST_FAILURES:
+                raise
+            continue
+        failures, cursor = 0, page.next
+        _print(page.events, output, is_first=False, follows=True)
+
+
+def _print(events: list[Event], output: OutputFormat, *, is_first: bool, follows: bool) -> None:
+    if output is OutputFormat.JSON:
+        import msgspec
+
+        for event in events:
+            sys.stdout.write(inert_json(msgspec.json.encode(event).decode()) + "\n")
+    elif is_first:
+        if events:
+            print_table(_COLUMNS, [_row(event) for event in events])
+        elif not follows:
+            say("there are no such events")
+    else:
+        for event in events:
+            print_line("  ".join(_row(event)))
+    sys.stdout.flush()
+
+
+def _row(event: Event) -> tuple[str, ...]:
+    from datetime import UTC, datetime
+
+    time = datetime.fromtimestamp(event.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return (time, event.type, str(event.attempt or "-"), event.by or "-", event.message)

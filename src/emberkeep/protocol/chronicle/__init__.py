@@ -1,0 +1,1 @@
+"""REST bodies about what has happened to jobs and to the cluster."""

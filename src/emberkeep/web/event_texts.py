@@ -1,0 +1,148 @@
+"""What the pages show of events: a job's timeline, lists with filters in their addresses, and the leaders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from emberkeep.base.errors import InvalidInput, Unavailable
+from emberkeep.base.identity import Identity
+from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.chronicle.ports import ChronicleReader
+from emberkeep.chronicle.selection import MOST_LISTED, Page, Selection
+from emberkeep.chronicle.terms import LeaderTerm, leader_terms
+from emberkeep.chronicle.timeline import Timeline, timeline
+from emberkeep.jobmanager.views.cluster import JobView
+
+PER_PAGE: Final = 100
+_ON_JOB_PAGE: Final = 15
+_TERMS: Final = 50
+_CURSOR: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+_OF_JOBS: Final = frozenset(
+    {
+        What.SUBMITTED,
+        What.STATUS,
+        What.WAITING,
+        What.ATTEMPT_STARTED,
+        What.ATTEMPT_ENDED,
+        What.FIRST_RESULT,
+        What.REATTACHED,
+        What.SLOTS_MISSING,
+        What.SLOTS_COMPLETE,
+        What.EXECUTORS_REGISTERED,
+        What.EXECUTORS_ENDED,
+        What.EXCEPTION,
+        What.REQUESTED,
+        What.SAVEPOINT,
+        What.REQUEST_ENDED,
+        What.REQUEST_FAILED,
+        What.CANCEL_REQUESTED,
+        What.MOVING,
+    }
+)
+_TONES: Final = {
+    What.FIRST_RESULT: "running",
+    What.REATTACHED: "running",
+    What.SLOTS_COMPLETE: "running",
+    What.EXECUTORS_REGISTERED: "running",
+    What.TASK_MANAGER_REGISTERED: "running",
+    What.TASK_MANAGER_BACK: "running",
+    What.SAVEPOINT: "finished",
+    What.REQUEST_ENDED: "finished",
+    What.LEADER_STARTED: "finished",
+    What.ATTEMPT_STARTED: "finished",
+    What.WAITING: "waiting",
+    What.SLOTS_MISSING: "waiting",
+    What.MOVING: "waiting",
+    What.BLOCKED: "waiting",
+    What.TASK_MANAGER_SILENT: "waiting",
+    What.EXCEPTION: "failed",
+    What.REQUEST_FAILED: "failed",
+    What.DETECTED: "failed",
+    What.TASK_MANAGER_LOST: "failed",
+    What.QUOTA_REFUSED: "failed",
+    What.EVENTS_LOST: "failed",
+}
+
+
+def event_tone(occurrence: Occurrence) -> str:
+    """Return the class of the colour in which a type of event is shown."""
+    if occurrence.what == What.ATTEMPT_ENDED and occurrence.details.get("cause") not in ("", "moved", "canceled"):
+        return "failed"
+    return next((tone for what, tone in _TONES.items() if what == occurrence.what), "cancelled")
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page of a job shows of its events. ``problem``: why they cannot be read now, or ""."""
+
+    timeline: Timeline
+    newest: tuple[Occurrence, ...] = ()
+    problem: str = ""
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a list of events, with its filters."""
+
+    page: Page
+    type: str
+    before: str
+    types: list[str]
+    lost: int
+
+
+class EventTexts:
+    """Reads the chronicle for the pages."""
+
+    def __init__(self, chronicle: ChronicleReader) -> None:
+        self._chronicle = chronicle
+
+    async def course(self, job: JobView, identity: Identity) -> Course:
+        """Return the timeline and the newest events of a job. The page is useful without events, too."""
+        try:
+            stream = (await self._chronicle.read(job.job_id, Selection(limit=MOST_LISTED))).occurrences[::-1]
+            leaders = () if identity.namespace else await self._leaders()
+        except Unavailable as error:
+            return Course(timeline=timeline(tuple(_known_states(job))), problem=error.message)
+        known = any(each.what in (What.SUBMITTED, What.STATUS) for each in stream)
+        whole = stream if known else (*_known_states(job), *stream)
+        return Course(timeline=timeline(whole, leaders), newest=stream[::-1][:_ON_JOB_PAGE])
+
+    async def _leaders(self) -> tuple[Occurrence, ...]:
+        starts = Selection(types=frozenset({What.LEADER_STARTED}), limit=MOST_LISTED)
+        return (await self._chronicle.read("", starts)).occurrences[::-1]
+
+    async def chosen(self, job_id: str, query: Mapping[str, str]) -> Chosen:
+        """Return the page of a job's events, or of the cluster's, that a query asks for. Raises InvalidInput."""
+        what, before = query.get("type", ""), query.get("before", "")
+        types = [each.value for each in What if each is What.EVENTS_LOST or (each in _OF_JOBS) is bool(job_id)]
+        if what and what not in types:
+            raise InvalidInput(f"{what[:40]!r} is not the type of an event here", field="type")
+        if before and _CURSOR.fullmatch(before) is None:
+            raise InvalidInput(f"{before[:40]!r} is not the id of an event", field="before")
+        selection = Selection(types=frozenset({what} if what else ()), before=before, limit=PER_PAGE)
+        page = await self._chronicle.read(job_id, selection)
+        return Chosen(page=page, type=what, before=before, types=types, lost=self._chronicle.lost)
+
+    async def terms(self) -> tuple[LeaderTerm, ...]:
+        """Return the newest terms of leaders, the newest first."""
+        types = frozenset({What.LEADER_STARTED, What.LEADER_ENDED})
+        page = await self._chronicle.read("", Selection(types=types, limit=MOST_LISTED))
+        return leader_terms(page.occurrences[::-1])[:_TERMS]
+
+
+def _known_states(job: JobView) -> Iterator[Occurrence]:
+    """Yield the states that the leader itself knows, for jobs from before there were events."""
+    yield Occurrence(what=What.SUBMITTED, message="", job_id=job.job_id, time_ms=job.submitted_ms)
+    for status, time_ms in sorted(job.status_times_ms.items(), key=lambda item: item[1]):
+        yield Occurrence(
+            what=What.STATUS,
+            message=status.value,
+            job_id=job.job_id,
+            time_ms=time_ms,
+            attempt=job.attempt,
+            details={"status": status.value},
+        )

@@ -1,0 +1,204 @@
+// Draws a job's timeline from the table next to it: states as a band, what happened as marks below.
+//
+// The table stays on the page for readers who cannot use the drawing. `live.js` replaces the table when something has
+// changed; the drawing follows. The part that is shown is in the page's address, as `from` and `to`.
+
+const SVG = "http://www.w3.org/2000/svg";
+const LEFT = 92;
+const BAND = { top: 4, height: 30 };
+const LANE_HEIGHT = 20;
+const LANES = [
+  ["Attempts", ["attempt-started", "attempt-ended", "reattached"]],
+  ["Requests", ["requested", "savepoint", "request-failed", "cancel-requested", "moving"]],
+  ["Failures", ["exception"]],
+  ["Leaders", ["leader-started"]],
+];
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
+  .map((seconds) => seconds * 1000);
+const SHORTEST_MS = 1000;
+const LABEL_PX = 78;
+
+const plot = document.querySelector("[data-timeline]");
+const area = plot?.querySelector("[data-area]");
+
+function element(name, attributes, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function readData() {
+  const data = document.getElementById(plot.dataset.timeline);
+  const now = Number(data.dataset.now);
+  const bands = [...data.querySelectorAll("tr[data-band]")]
+    .map((row) => ({
+      kind: row.dataset.band,
+      from: Number(row.dataset.from),
+      to: row.dataset.to === "" ? now : Number(row.dataset.to),
+      text: [...row.cells].map((cell) => cell.textContent.trim()),
+    }))
+    .reverse();
+  const marks = [...data.querySelectorAll("tr[data-mark]")].map((row) => ({
+    kind: row.dataset.mark,
+    tone: row.dataset.tone,
+    at: Number(row.dataset.at),
+    text: [...row.cells].map((cell) => cell.textContent.trim()),
+  }));
+  return { bands, marks };
+}
+
+function whole({ bands }) {
+  const from = bands[0].from;
+  return { from, to: Math.max(bands.at(-1).to, from + SHORTEST_MS) };
+}
+
+function chosen(data) {
+  const all = whole(data);
+  const query = new URLSearchParams(location.search);
+  const from = Number(query.get("from") ?? all.from);
+  const to = Number(query.get("to") ?? all.to);
+  if (!Number.isFinite(from) || !Number.isFinite(to) || to - from < SHORTEST_MS) return all;
+  return { from, to };
+}
+
+function choose(span) {
+  const address = new URL(location.href);
+  for (const name of ["from", "to"]) {
+    if (span === null) address.searchParams.delete(name);
+    else address.searchParams.set(name, String(Math.round(span[name])));
+  }
+  history.replaceState(history.state, "", address);
+  draw();
+}
+
+// Keep the span within the job's time, and not shorter than a second. All of it: follow the job as it grows.
+function bounded(span, all) {
+  const length = Math.max(SHORTEST_MS, span.to - span.from);
+  if (length >= all.to - all.from) return null;
+  const from = Math.min(Math.max(span.from, all.from), all.to - length);
+  return { from, to: from + length };
+}
+
+function zoom(factor, around = 0.5) {
+  const data = readData();
+  if (data.bands.length === 0) return;
+  const span = chosen(data);
+  const length = (span.to - span.from) / factor;
+  const from = span.from + (span.to - span.from - length) * around;
+  choose(bounded({ from, to: from + length }, whole(data)));
+}
+
+function move(share) {
+  const data = readData();
+  if (data.bands.length === 0) return;
+  const span = chosen(data);
+  const by = (span.to - span.from) * share;
+  choose(bounded({ from: span.from + by, to: span.to + by }, whole(data)));
+}
+
+function clock(ms, step) {
+  const text = new Date(ms).toISOString();
+  if (step >= 86_400_000) return text.slice(5, 10);
+  return step < 60_000 ? text.slice(11, 19) : text.slice(11, 16);
+}
+
+function moment(ms) {
+  return new Date(ms).toISOString().slice(0, 19).replace("T", " ");
+}
+
+function draw() {
+  const data = readData();
+  plot.hidden = data.bands.length === 0;
+  if (plot.hidden) return;
+  const { from, to } = chosen(data);
+  const width = Math.max(260, area.clientWidth);
+  const left = width < 480 ? 70 : LEFT;
+  const lanes = LANES.filter(([, kinds]) => data.marks.some((mark) => kinds.includes(mark.kind)));
+  const bottom = BAND.top + BAND.height + 8 + lanes.length * LANE_HEIGHT;
+  const height = bottom + 22;
+  const x = (ms) => left + ((ms - from) / (to - from)) * (width - left - 10);
+  const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+
+  const step = STEPS.find((each) => ((to - from) / each) * LABEL_PX <= width - left) ?? STEPS.at(-1) * 4;
+  for (let tick = Math.ceil(from / step) * step; tick <= to; tick += step) {
+    svg.append(element("line", { class: "grid", x1: x(tick), x2: x(tick), y1: BAND.top, y2: bottom }));
+    if (x(tick) > left + 18 && x(tick) < width - 26) {
+      svg.append(element("text", { class: "axis", x: x(tick), y: bottom + 15, "text-anchor": "middle" }, clock(tick, step)));
+    }
+  }
+  svg.append(element("text", { class: "lane", x: 0, y: BAND.top + 20 }, "State"));
+  for (const band of data.bands) {
+    const start = Math.max(x(band.from), left);
+    const end = Math.min(x(band.to), width - 10);
+    if (end < left || start > width - 10) continue;
+    const [state, began, ended, lasted, attempt, why] = band.text;
+    const title = `${state}, ${lasted}\n${began} to ${ended}\nattempt ${attempt}${why === "–" ? "" : `\n${why}`}`;
+    const shape = { class: `band ${band.kind}`, x: start, y: BAND.top, width: Math.max(1.5, end - start), height: BAND.height };
+    svg.append(element("rect", shape, element("title", {}, title)));
+    if (end - start > state.length * 7 + 14) {
+      svg.append(element("text", { class: `in-band ${band.kind}`, x: (start + end) / 2, y: BAND.top + 20, "text-anchor": "middle" }, state));
+    }
+  }
+  lanes.forEach(([name, kinds], number) => {
+    const y = BAND.top + BAND.height + 8 + number * LANE_HEIGHT + LANE_HEIGHT / 2;
+    svg.append(element("text", { class: "lane", x: 0, y: y + 4 }, name));
+    svg.append(element("line", { class: "rail", x1: left, x2: width - 10, y1: y, y2: y }));
+    for (const mark of data.marks) {
+      if (!kinds.includes(mark.kind) || mark.at < from || mark.at > to) continue;
+      const [kind, time, message] = mark.text;
+      svg.append(element("circle", { class: `mark ${mark.tone}`, cx: x(mark.at), cy: y, r: 5 }, element("title", {}, `${time}\n${kind}\n${message}`)));
+    }
+  });
+  area.replaceChildren(svg);
+  plot.querySelector("[data-span]").textContent = `${moment(from)} – ${moment(to)} UTC`;
+}
+
+function keyPressed(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  const actions = {
+    "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(0.5), 0: () => choose(null),
+    ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25),
+  };
+  const action = actions[event.key];
+  if (action === undefined) return;
+  event.preventDefault();
+  action();
+}
+
+// Dragging moves the shown part. A wheel with Ctrl zooms; without Ctrl it scrolls the page, as everywhere.
+function dragStarted(event) {
+  if (event.button !== 0) return;
+  const data = readData();
+  const start = chosen(data);
+  const pixels = area.clientWidth - LEFT;
+  area.setPointerCapture(event.pointerId);
+  const dragged = (moved) => {
+    const by = ((event.clientX - moved.clientX) / pixels) * (start.to - start.from);
+    choose(bounded({ from: start.from + by, to: start.to + by }, whole(data)));
+  };
+  area.addEventListener("pointermove", dragged);
+  const over = () => area.removeEventListener("pointermove", dragged);
+  area.addEventListener("pointerup", over, { once: true });
+  area.addEventListener("pointercancel", over, { once: true });
+}
+
+function wheelTurned(event) {
+  if (!event.ctrlKey) return;
+  event.preventDefault();
+  const box = area.getBoundingClientRect();
+  const around = Math.min(1, Math.max(0, (event.clientX - box.left - LEFT) / (box.width - LEFT)));
+  zoom(event.deltaY < 0 ? 1.5 : 1 / 1.5, around);
+}
+
+if (plot !== null) {
+  for (const button of plot.querySelectorAll("[data-zoom]")) button.addEventListener("click", () => zoom(Number(button.dataset.zoom)));
+  for (const button of plot.querySelectorAll("[data-move]")) button.addEventListener("click", () => move(Number(button.dataset.move)));
+  plot.querySelector("[data-whole]").addEventListener("click", () => choose(null));
+  area.addEventListener("keydown", keyPressed);
+  area.addEventListener("pointerdown", dragStarted);
+  area.addEventListener("wheel", wheelTurned, { passive: false });
+  new ResizeObserver(draw).observe(area);
+  document.addEventListener("emberkeep:refreshed", draw);
+  draw();
+}

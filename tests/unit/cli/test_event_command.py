@@ -1,0 +1,102 @@
+"""``emberkeep events``: what it asks for, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import Conflict
+from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.chronicle.selection import Page, Selection
+from emberkeep.cli import event_commands
+from emberkeep.cli.application import main
+from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
+
+Output = pytest.CaptureFixture[str]
+JOB = "9" * 32
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobManager]:
+    for name in [name for name in os.environ if name.startswith("EMBERKEEP_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with FakeJobManager().serving() as server:
+        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
+        monkeypatch.setenv("EMBERKEEP_URL", server.url)
+        yield server
+
+
+def note(fake: FakeJobManager, message: str, *, what: What = What.STATUS, job_id: str = JOB) -> None:
+    fake.chronicle.note(Occurrence(what=what, message=message, job_id=job_id, attempt=2, by="ana"))
+
+
+def test_events_of_a_job_are_printed_oldest_first_and_inertly(fake: FakeJobManager, capfd: Output) -> None:
+    for text in ("one", "two", "\x1b[2Jevil"):
+        note(fake, text)
+    assert main(["events", JOB]) == 0
+    head, *rows = capfd.readouterr().out.splitlines()
+    assert head.split() == ["TIME", "TYPE", "ATTEMPT", "BY", "EVENT"]
+    assert rows[0].split() == ["2026-11-18", "11:06:40Z", "status", "2", "ana", "one"]
+    assert r"\x1b[2Jevil" in rows[2]
+
+
+def test_without_a_job_the_cluster_s_events_are_shown(fake: FakeJobManager, capfd: Output) -> None:
+    note(fake, "of the job")
+    note(fake, "leads", what=What.LEADER_STARTED, job_id="")
+    assert main(["events"]) == 0
+    assert [row.split()[-1] for row in capfd.readouterr().out.splitlines()[1:]] == ["leads"]
+
+
+def test_json_has_one_event_on_each_line_from_all_pages_up_to_the_limit(fake: FakeJobManager, capfd: Output) -> None:
+    for number in range(9):
+        note(fake, str(number))
+    assert main(["events", JOB, "-o", "json", "--limit", "5"]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["message"] for line in lines] == ["4", "5", "6", "7", "8"]
+
+
+def test_types_and_times_select(fake: FakeJobManager, capfd: Output) -> None:
+    note(fake, "state")
+    note(fake, "saved", what=What.SAVEPOINT)
+    note(fake, "failed", what=What.EXCEPTION)
+    assert main(["events", JOB, "--type", "savepoint", "--type", "exception", "-o", "json"]) == 0
+    assert [json.loads(line)["message"] for line in capfd.readouterr().out.splitlines()] == ["saved", "failed"]
+    assert main(["events", JOB, "--since", "2030-01-01"]) == 0
+    assert "no such events" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("fake")
+def test_wrong_options_are_explained(capfd: Output) -> None:
+    assert main(["events", "--since", "yesterday"]) != 0
+    assert "for example 2h" in capfd.readouterr().err
+    assert main(["events", "--limit", "0"]) != 0
+    assert "--limit 0" in capfd.readouterr().err
+
+
+def test_follow_shows_what_is_added_once(fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_commands, "_POLL_SECONDS", 0.01)
+    note(fake, "before")
+    read, polls = fake.chronicle.read, 0
+
+    async def reading(job_id: str, selection: Selection) -> Page:
+        nonlocal polls
+        if selection.after is not None:
+            polls += 1
+            note(fake, f"poll {polls}")
+            if polls == 4:
+                raise Conflict("enough")
+        return await read(job_id, selection)
+
+    monkeypatch.setattr(fake.chronicle, "read", reading)
+    assert main(["events", JOB, "-f", "-o", "json"]) != 0
+    captured = capfd.readouterr()
+    shown = [json.loads(line)["message"] for line in captured.out.splitlines()]
+    assert shown == ["before", "poll 1", "poll 2", "poll 3"]
+    assert "enough" in captured.err
