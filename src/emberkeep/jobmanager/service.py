@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,7 +11,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.system import System
 from emberkeep.chronicle.occurrence import What
-from emberkeep.chronicle.selection import Selection
+from emberkeep.chronicle.selection import MOST_LISTED, Selection
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.gateway import LeaderGateway
 from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
@@ -29,6 +30,8 @@ from emberkeep.jobmanager.term import Term, begin_term
 from emberkeep.jobs.model import JobResult
 from emberkeep.jobs.ports import JobStore, StoredJob
 from emberkeep.protocol.messages import Message
+
+_READING_SECONDS = 1.0  # for which a new leader waits at most for the events of earlier leaders
 
 
 class JobManagerService:
@@ -79,12 +82,13 @@ class JobManagerService:
             await self._open_blobs(stored, results)
             drivers = any(job.attempt for job in stored)
             chronicle = self._surroundings.chronicle
+            chronicle.begin(epoch, self._store.lineage)
+            noted = await self._note_start(epoch)
             term = self._term = begin_term(
-                self._system, self._configuration, self._store, epoch, chronicle, drivers=drivers
+                self._system, self._configuration, self._store, epoch, chronicle, drivers=drivers, noted=noted
             )
             if self._paused:
                 term.authority.pause()
-            await self._note_start(epoch)
             # Find the blocklist before any task manager can register: no decision is ever made without it.
             leader = self._leader(term, reads, await find_blocklist(self._store, reads, self._configuration))
             await leader.run(leader.dispatcher.recover(stored, results), self._seat)
@@ -95,20 +99,27 @@ class JobManagerService:
             self._term = None
             await self._store.close()
 
-    async def _note_start(self, epoch: int) -> None:
-        """Note in the chronicle that this JobManager leads, and with which changed settings."""
+    async def _note_start(self, epoch: int) -> frozenset[str]:
+        """Note in the chronicle that this JobManager leads, and with which changed settings.
+
+        Return the instances of task managers whose registration earlier leaders have noted.
+        """
         around, chronicle = self._surroundings, self._surroundings.chronicle
         starts = Selection(types=frozenset({What.LEADER_STARTED}), limit=1)
+        registered = Selection(types=frozenset({What.TASK_MANAGER_REGISTERED}), limit=MOST_LISTED)
         try:
-            before = (await chronicle.read("", starts)).occurrences
-        except Unavailable:
-            before = ()
+            async with asyncio.timeout(_READING_SECONDS):
+                before = (await chronicle.read("", starts)).occurrences
+                noted = (await chronicle.read("", registered)).occurrences
+        except (Unavailable, TimeoutError):
+            before = noted = ()
         chronicle.note(
             leader_started(around.address, self._configuration[options.JOB_MANAGER_ID], epoch, around.settings)
         )
         changes = configuration_changes(before[0] if before else None, around.settings)
         if changes is not None:
             chronicle.note(changes)
+        return frozenset(each.details.get("instance", "") for each in noted)
 
     async def _note_end(self, error: BaseException) -> None:
         term, around = self._term, self._surroundings

@@ -18,7 +18,8 @@ from emberkeep.jobs.ports import JobStore
 class Term:
     """The facts that the actors of one leader share, from the opening of its job store to the end of its leadership.
 
-    ``lineage`` names the job store. ``clock`` stops while ``authority`` is in doubt.
+    ``lineage`` names the job store. ``clock`` stops while ``authority`` is in doubt. ``noted``:
+    the instances of task managers whose registration is in the chronicle of an earlier leader.
     """
 
     epoch: int
@@ -28,6 +29,7 @@ class Term:
     hearing: Hearing
     authority: Authority
     chronicle: Chronicle
+    noted: frozenset[str]
 
 
 def begin_term(
@@ -38,9 +40,9 @@ def begin_term(
     chronicle: Chronicle,
     *,
     drivers: bool,
+    noted: frozenset[str] = frozenset(),
 ) -> Term:
     """Begin a term with an open job store. ``drivers``: True if drivers of an earlier leader may still run."""
-    chronicle.begin(epoch, store.lineage)
     clock = SteadyClock(system.clock)
     hearing = Hearing(
         clock.now(),
@@ -57,4 +59,4 @@ def begin_term(
         patience=configuration[options.RPC_TIMEOUT],
         forgiving=configuration[options.HEARTBEAT_INTERVAL],
     )
-    return Term(epoch, store.lineage, system.clock.now_ms(), clock, hearing, authority, chronicle)
+    return Term(epoch, store.lineage, system.clock.now_ms(), clock, hearing, authority, chronicle, noted)

@@ -67,7 +67,7 @@ class TaskManagerReports:
         before = self.registrations.get(info.id)
         if before is None:
             log.info("task manager registered", task_manager=info.id, address=info.address, slots=info.slots)
-            if not request.known_epoch or info.id in self._gone:  # else an earlier leader has noted it
+            if info.instance not in self._term.noted or info.id in self._gone:  # else an earlier leader has noted it
                 self._note(What.TASK_MANAGER_REGISTERED, info, f"registered with {info.slots} slots")
         self._announcer.listener.attempts_seen((*request.attempts, *_attempts_of(report)))
         self._suspects.judge(lambda faults, _: faults.stands(info))
@@ -187,6 +187,7 @@ class TaskManagerReports:
                 message=f"task manager {info.id} on node {info.node_id} {text}",
                 task_manager=info.id,
                 node=info.node_id,
+                details={"instance": info.instance},
             )
         )
 

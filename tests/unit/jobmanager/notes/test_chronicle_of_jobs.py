@@ -118,6 +118,7 @@ def test_leaders_and_nodes_are_in_the_cluster_s_stream() -> None:
                 await service.gateway.block(entry, merge=False)
                 await service.gateway.unblock(entry.place)
         async with cluster.leading():
+            await task_manager_registers(cluster)
             stream = cluster.chronicle.stream()
         assert [(each.what, each.by) for each in stream if each.what != What.LEADER_ENDED] == [
             ("leader-started", ""),
