@@ -6,6 +6,7 @@ import asyncio
 
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobmaster.ports import BlocksLeft, SparkQuestions, SparkView
+from emberkeep.jobs.progress.work import NOTHING_DONE
 
 
 class FakeSpark:
@@ -19,6 +20,7 @@ class FakeSpark:
         self.excluded: set[ExecutorId] = set()
         self.cordoned: frozenset[ExecutorId] = frozenset()
         self.left: dict[ExecutorId, BlocksLeft] = {}  # blocks on executors; unknown for others
+        self.work = NOTHING_DONE
         self.removed: list[tuple[ExecutorId, str]] = []
         self.failures: list[str] = []
         self.abandonments: list[str] = []
@@ -36,10 +38,7 @@ class FakeSpark:
             excluded=frozenset(self.excluded),
             blocks={key: self.left.get(key, BlocksLeft()) for key in asked.leaving | self.cordoned},
             queries=(),
-            active_stages=0,
-            active_tasks=0,
-            completed_tasks=0,
-            failed_tasks=0,
+            work=self.work,
         )
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:

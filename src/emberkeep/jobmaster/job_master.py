@@ -42,6 +42,7 @@ from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.spark_watch import SparkWatch
 from emberkeep.jobmaster.status import AttemptStatus
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
+from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.machine import StepDone, StepFailed
 from emberkeep.protocol.messages import (
@@ -164,12 +165,16 @@ class JobMaster(Actor):
         self._decide(pool.ApplicationStarted(application.requirement, application.decommissions))
 
     @told
-    def application_stopping(self, times: FirstTimes = NO_TIMES) -> None:
+    def application_stopping(self, times: FirstTimes = NO_TIMES, work: AttemptWork | None = None) -> None:
         """Ask for nothing new: the SparkContext begins to stop, and its executors end with it.
 
-        ``times``: what it did first; a short application may not have been asked before.
+        ``times``: what it did first; a short application may not have been asked before. ``work``: what the attempt has
+        done; None if Spark did not answer.
         """
         self._note_times(times)
+        if work is not None:
+            self._status.application_stopping(work)
+            self.link.wake()
         self._decide(pool.ApplicationStopping())
 
     @told

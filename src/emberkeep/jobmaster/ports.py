@@ -9,6 +9,7 @@ import msgspec
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
+from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.slots.model import SlotRequirement
@@ -76,10 +77,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     executors: frozenset[ExecutorId]  # registered
     silent: frozenset[ExecutorId] = frozenset()  # doubted ones that have sent no heartbeat for too long
     queries: tuple[QueryProgress, ...]
-    active_stages: int
-    active_tasks: int
-    completed_tasks: int
-    failed_tasks: int
+    work: AttemptWork = NOTHING_DONE
     commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, also of queries that just ended
     takers: frozenset[ExecutorId] = frozenset()  # executors that can take over blocks; known while some leave
     blocks: dict[ExecutorId, BlocksLeft] = {}  # of leaving and cordoned executors

@@ -9,6 +9,7 @@ from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork, ended
 from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
 from emberkeep.slots.pool.events import RemoveExecutor
@@ -16,9 +17,7 @@ from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
 
 EXCEPTIONS = 20  # lost executors that a status reports, the newest ones
-NOTHING_SEEN = SparkView(
-    executors=frozenset(), queries=(), active_stages=0, active_tasks=0, completed_tasks=0, failed_tasks=0
-)
+NOTHING_SEEN = SparkView(executors=frozenset(), queries=())
 
 
 class AttemptStatus:
@@ -35,13 +34,21 @@ class AttemptStatus:
         self._attempt = attempt
         self._checkpoints = CheckpointReports()
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
+        self._work = NOTHING_DONE
         self._sequence = 0
 
     def see(self, view: SparkView | None) -> None:
         """Note Spark's newest state. ``view``: None while no SparkContext is up."""
         self.view = view
-        if view is not None:
+        if view is None:
+            self._work = ended(self._work)
+        else:
+            self._work = view.work
             self._checkpoints.see(view.commits)
+
+    def application_stopping(self, work: AttemptWork) -> None:
+        """Note what the attempt has done until now. Nothing new begins before another application."""
+        self._work = work
 
     def note_lost(self, lost: RemoveExecutor, now_ms: int) -> None:
         """Note an executor that ended abnormally."""
@@ -71,7 +78,7 @@ class AttemptStatus:
         ``tell_blocklist``: include the blocklist, as the JobManager cannot read its own.
         """
         self._sequence += 1
-        application, seen = self.application, self.view or NOTHING_SEEN
+        application, seen, work = self.application, self.view or NOTHING_SEEN, self._work
         blocklist_epoch, listed = (blocklist.told if tell_blocklist else None) or (0, None)
         return JobMasterStatus(
             sequence=self._sequence,
@@ -80,10 +87,10 @@ class AttemptStatus:
                 _executor_view(slot, application, seen, away=pool.is_away(slot, now)) for slot in pool.held.values()
             ),
             queries=seen.queries,
-            active_stages=seen.active_stages,
-            active_tasks=seen.active_tasks,
-            completed_tasks=seen.completed_tasks,
-            failed_tasks=seen.failed_tasks,
+            active_stages=work.active_stages,
+            active_tasks=work.active_tasks,
+            completed_tasks=work.completed_tasks,
+            failed_tasks=work.failed_tasks,
             app_id="" if application is None else application.app_id,
             waiting=pool.waiting(now),
             exceptions=tuple(self._exceptions),
@@ -95,6 +102,7 @@ class AttemptStatus:
             procedure=procedure,
             functions=seen.functions,
             trace=self.trace.report(now),
+            work=work,
         )
 
 

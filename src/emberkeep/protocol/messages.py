@@ -22,6 +22,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, Task
 from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
+from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.local_state.model import Holding
@@ -540,6 +541,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     procedure: ProcedureProgress | None = None  # of the newest request, until another one comes
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
     trace: TraceReport | None = None  # of the attempt's start, with what replies have added to it
+    work: AttemptWork | None = None  # from the attempt's start on; None from release 0.1.0, which counts active stages
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.progress.rest_work import WorkInfo
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 from emberkeep.protocol.rest_recovery import RecoveryInfo
 from emberkeep.slots.model import ProcessStart
@@ -26,7 +27,11 @@ class JobIdsWithStatus(Kebab, frozen=True, kw_only=True):
 
 
 class TaskCounts(Kebab, frozen=True, kw_only=True):
-    """Spark tasks of the current attempt, by Flink's task states. States that Spark does not have stay 0."""
+    """Spark tasks of the current attempt, from its start on, by Flink's task states.
+
+    ``total``: those that have finished, and those of active Spark jobs that have not. A failed task is tried again, so
+    ``failed`` is no part of it. States that Spark does not have stay 0.
+    """
 
     total: int = 0
     created: int = 0
@@ -209,6 +214,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     namespace: str = ""
     reserved_standby: ReservedStandbyInfo | None = None  # null unless ``execution.standby`` is ``hot``
     alarms: list[AlarmInfo] = field(default_factory=list)  # of the watchdog, the oldest first
+    work: WorkInfo | None = None  # null before the first report, and after the end under an earlier leader
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 from emberkeep.api.job import current_job
 from emberkeep.api.registry import REGISTRY
 from emberkeep.base.ids import JobId
+from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.local_state.gateway_paths import gateway_address
 from emberkeep.spark.errors import SparkUnavailable
@@ -36,10 +37,8 @@ from emberkeep.spark.model import (
     JvmExit,
     ObservedQuery,
     SparkApplication,
-    SparkJobs,
 )
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.queries import progress
 from emberkeep.spark.queries.await_hook import AwaitGate, install_await_hook
 from emberkeep.spark.queries.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
@@ -53,6 +52,8 @@ from emberkeep.spark.stopping.procedures import ENDINGS, QueryProcedures
 from emberkeep.spark.stopping.query_starts import OrderedStarts
 from emberkeep.spark.stopping.restore import Restore
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
+from emberkeep.spark.work.reader import WorkReader
+from emberkeep.spark.work.status_store import StatusStore
 
 _STOP_SECONDS = 20.0
 _JVM_EXIT_SECONDS = 10.0
@@ -65,7 +66,6 @@ __all__ = [
     "JvmExit",
     "ObservedQuery",
     "SparkApplication",
-    "SparkJobs",
     "install",
 ]
 
@@ -89,6 +89,8 @@ class DriverRuntime:
         self.procedures = procedures
         self.functions = functions
         self._cordon = Cordon()
+        self._work = WorkReader()
+        self._status: StatusStore | None = None  # of the newest SparkContext
         self._contexts = contexts
         self._queries = queries
         self._placement = placement
@@ -135,9 +137,18 @@ class DriverRuntime:
         self._context()
         return self._queries.progress()
 
-    def spark_jobs(self) -> SparkJobs:
-        """Return task counts over the active stages. Raises SparkUnavailable."""
-        return progress.spark_jobs(self._context())
+    def work(self, *, up_to_now: bool = False) -> AttemptWork:
+        """Return the jobs, stages and tasks of this attempt, those of earlier SparkContexts included.
+
+        ``up_to_now``: wait, for a moment, until Spark has counted everything that has happened. Raises
+        SparkUnavailable.
+        """
+        context = self._context()
+        if self._status is None or not self._status.is_of(context):
+            self._status = StatusStore(context)
+        if up_to_now:
+            self._status.wait_for_events()
+        return self._work.read(self._status)
 
     def first_times(self) -> FirstTimes:
         """Return a reader of the times when the application reached its milestones. Raises SparkUnavailable."""

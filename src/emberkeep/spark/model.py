@@ -148,18 +148,6 @@ class FirstBatch:
 
 
 @dataclass(frozen=True)
-class SparkJobs:
-    """Jobs, stages and tasks in Spark's scheduler. Task counts are sums over the active stages."""
-
-    active_jobs: int = 0
-    active_stages: int = 0
-    total_tasks: int = 0
-    completed_tasks: int = 0
-    active_tasks: int = 0
-    failed_tasks: int = 0
-
-
-@dataclass(frozen=True)
 class JvmExit:
     """The end of a JVM that Emberkeep did not request: by ``signal`` or with ``exit_code``."""
 

@@ -21,6 +21,7 @@ _TONES = {
     JobStatus.CANCELED: "cancelled",
     JobStatus.FINISHED: "finished",
 }
+_STAGE_TONES = {"ACTIVE": "running", "COMPLETE": "finished", "FAILED": "failed", "SKIPPED": "cancelled"}
 
 
 def make_environment() -> jinja2.Environment:
@@ -45,6 +46,7 @@ def make_environment() -> jinja2.Environment:
         lapse=lapse,
         event_tone=event_tone,
         tone=_TONES.__getitem__,
+        stage_tone=lambda status: _STAGE_TONES.get(status, "waiting"),
     )
     environment.globals.update(version=emberkeep.__version__, dash=formats.DASH)
     return environment

@@ -66,10 +66,14 @@ runtime.remove_executor("0", "its host is considered lost")
 while "0" in runtime.executor_ids():
     time.sleep(0.05)
 results["after_removal"] = sorted(runtime.executor_ids())
+first = runtime.work(up_to_now=True)
+results["work"] = [first.active_tasks, first.active_stages, first.completed_jobs >= 3, first.total_tasks]
+results["done"] = [first.completed_tasks]
 spark.stop()
 
 spark = SparkSession.builder.getOrCreate()
 results["second"] = spark.range(100).count()
+results["done"].append(runtime.work(up_to_now=True).completed_tasks)
 results["here_again"] = look()
 with open("added.txt", "w") as added:
     added.write("added")
@@ -131,6 +135,10 @@ def test_batch_script_runs_unmodified_with_all_kinds_of_artefacts(drivers: Drive
     assert results["executors"] == ["0", "1"]
     assert results["after_removal"] == ["1"]
     assert results["second"] == 100
+    first, second = results["done"]
+    assert first >= 16 + 8, "tasks of stages that have ended are counted"
+    assert results["work"] == [0, 0, True, first]
+    assert second > first, "those of the first SparkContext, too"
     assert results["ids_differ"]
     assert results["master"].startswith("spark://127.0.0.1:")
     _check_notices_and_events(done.stderr, done.report)

@@ -24,6 +24,7 @@ from emberkeep.jobmaster.ports import Application, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import QueryProgress, StartDriver
@@ -137,10 +138,7 @@ class SimSpark:
                 key for key in asked.doubted & self.executors.keys() if not self._hears(self.executors[key])
             ),
             queries=(STREAM,) if self.streams and not self.stopped else (),
-            active_stages=1,
-            active_tasks=len(self.executors),
-            completed_tasks=0,
-            failed_tasks=0,
+            work=AttemptWork(active_stages=1, active_tasks=len(self.executors)),
             commits=(self._truth.commit(own.job_id),) if own is not None and self.commits else (),
         )
 

@@ -27,6 +27,7 @@ from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application, FirstTimes
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.local_state.model import Holding
 from emberkeep.protocol.messages import (
@@ -965,3 +966,32 @@ def milestones(bench: Bench) -> dict[str, float]:
     trace = bench.status().trace
     assert trace is not None
     return trace.milestones
+
+
+# --- what the attempt has done ----------------------------------------------------------------------------------------
+
+
+def test_what_the_attempt_has_done_outlives_its_application(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        bench.service.master.application_started(application())
+        stages = tuple(
+            StageProgress(
+                stage_id=number, stage_attempt=0, name="", status=status, tasks=4, active=0, completed=4, failed=0
+            )
+            for number, status in ((2, "ACTIVE"), (1, "COMPLETE"))
+        )
+        bench.spark.work = AttemptWork(active_jobs=1, active_tasks=2, completed_tasks=6, total_tasks=9, stages=stages)
+        await bench.until(lambda: bench.status().completed_tasks == 6)
+        assert bench.status().active_tasks == 2
+
+        last = AttemptWork(completed_jobs=1, completed_tasks=9, total_tasks=9, stages=stages[1:])
+        bench.service.master.application_stopping(work=last)
+        await bench.until(lambda: bench.status().completed_tasks == 9, 0.5)
+        bench.spark.is_up = False
+        bench.service.master.application_stopped()
+        await asyncio.sleep(3 * INTERVAL)
+        assert bench.status().work == last
+        assert (bench.status().active_tasks, bench.status().completed_tasks) == (0, 9)
+
+    run(story)

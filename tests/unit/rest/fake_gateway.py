@@ -26,6 +26,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
+from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
 from emberkeep.protocol.messages import (
@@ -247,6 +248,33 @@ def status_report(**changes: object) -> JobMasterStatus:
         active_tasks=4,
         completed_tasks=1238,
         failed_tasks=2,
+        work=AttemptWork(
+            active_jobs=1,
+            completed_jobs=11,
+            active_stages=1,
+            completed_stages=19,
+            total_tasks=1600,
+            active_tasks=4,
+            completed_tasks=1238,
+            failed_tasks=2,
+            task_ms=800_000,
+            gc_ms=16_000,
+            shuffle_written=3 * 1024**2,
+            stages=(
+                StageProgress(
+                    stage_id=20,
+                    stage_attempt=1,
+                    name="count at flights.py:12",
+                    status="ACTIVE",
+                    tasks=400,
+                    active=4,
+                    completed=38,
+                    failed=2,
+                    median_ms=1200,
+                    slowest_ms=6000,
+                ),
+            ),
+        ),
         app_id="app-20261120-0001",
         waiting="1 of 3 slots (2 cores and 1408 MiB each) is missing: all 6 slots are taken",
     )

@@ -323,3 +323,30 @@ async def test_a_job_shows_how_its_newest_attempt_started(site: Site) -> None:
         *("process-started", "1.50 s", "0.25 s"),
         *("context-up", "4.00 s", "2.50 s"),
     ]
+
+
+async def test_a_job_shows_what_its_attempt_has_done(site: Site) -> None:
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "4 running · 1\u202f238 done · 2 failed" in page
+    assert "1\u202f238 of 1\u202f600 tasks done" in page
+    assert "2.0 % in garbage collection" in page
+    assert "count at flights.py:12" in page
+    assert "38 of 400" in page
+    assert "5.0 ×" in page
+
+
+async def test_a_stage_name_is_escaped(site: Site) -> None:
+    report = status_report()
+    assert report.work is not None
+    (stage,) = report.work.stages
+    evil = msgspec.structs.replace(report.work, stages=(msgspec.structs.replace(stage, name=EVIL, status=EVIL),))
+    site.gateway.add(job_view(job_id(9), "evil", status_report=status_report(work=evil)))
+    page = (await site.get(f"/jobs/{job_id(9)}")).body.decode()
+    assert EVIL not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+async def test_a_job_of_the_first_release_shows_no_stages(site: Site) -> None:
+    site.gateway.add(job_view(job_id(9), "old driver", status_report=status_report(work=None)))
+    page = (await site.get(f"/jobs/{job_id(9)}")).body.decode()
+    assert "Median task" not in page

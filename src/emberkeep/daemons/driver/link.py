@@ -57,6 +57,7 @@ from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.jobmaster.ports import NO_TIMES, Application, FirstTimes, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
@@ -109,6 +110,14 @@ class SparkBridge:
         except SparkUnavailable as error:
             log.debug("Spark does not answer", reason=str(error))
             return NO_TIMES
+
+    def work(self) -> AttemptWork | None:
+        """Return what the attempt has done until now; None if Spark does not answer. Call on the script's thread."""
+        try:
+            return None if self.runtime is None else self.runtime.work(up_to_now=True)
+        except SparkUnavailable as error:
+            log.debug("Spark does not answer", reason=str(error))
+            return None
 
     async def ui_address(self) -> str | None:
         """Return the URL of the Spark UI; None if it is turned off. Raises RetryLater."""
@@ -225,8 +234,8 @@ class JobMasterThread:
         self._call(lambda master: master.application_started(application))
 
     def application_stopping(self) -> None:
-        times = self._bridge.first_times()
-        self._call(lambda master: master.application_stopping(times))
+        times, work = self._bridge.first_times(), self._bridge.work()
+        self._call(lambda master: master.application_stopping(times, work))
 
     def application_stopped(self) -> None:
         self._call(lambda master: master.application_stopped())

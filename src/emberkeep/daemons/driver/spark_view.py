@@ -18,7 +18,7 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
     """Return the current state of Spark, see ``SparkDriver.view``. Calls into the JVM. Raises SparkUnavailable."""
     cordoned = frozenset(ExecutorId(executor) for executor in runtime.cordon(asked.cordoned))
     times = first_times(runtime, asked.milestones)
-    jobs = runtime.spark_jobs()
+    work = runtime.work()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     seen = runtime.streaming_progress()
     queries = tuple(
@@ -44,10 +44,7 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
         executors=executors,
         silent=frozenset(ExecutorId(executor) for executor in runtime.silent_executors(executors & asked.doubted)),
         queries=queries,
-        active_stages=jobs.active_stages,
-        active_tasks=jobs.active_tasks,
-        completed_tasks=jobs.completed_tasks,
-        failed_tasks=jobs.failed_tasks,
+        work=work,
         takers=frozenset(ExecutorId(executor) for executor in runtime.block_takers()) if asked.leaving else frozenset(),
         blocks={ExecutorId(key): _blocks(left) for key, left in runtime.blocks_left(asked.leaving | cordoned).items()},
         cordoned=cordoned,

@@ -32,6 +32,7 @@ from emberkeep.protocol.rest_jobs import (
     TaskCounts,
 )
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
+from emberkeep.rest.jobs.progress_shapes import work_info
 from emberkeep.rest.jobs.savepoint_shapes import procedure_info
 from emberkeep.rest.serving.redaction import redacted, redacted_arguments
 from emberkeep.slots.reserved.choices import StandbyView
@@ -152,6 +153,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
             AlarmInfo(kind=alarm.kind, query=alarm.query, since=alarm.since_ms, message=alarm.message)
             for alarm in view.alarms
         ],
+        work=None if report is None or report.work is None else work_info(report.work),
     )
 
 
@@ -246,7 +248,7 @@ def _task_counts(report: JobMasterStatus | None) -> TaskCounts:
     if report is None:
         return TaskCounts()
     return TaskCounts(
-        total=report.active_tasks + report.completed_tasks + report.failed_tasks,
+        total=report.active_tasks + report.completed_tasks if report.work is None else report.work.total_tasks,
         running=report.active_tasks,
         finished=report.completed_tasks,
         failed=report.failed_tasks,

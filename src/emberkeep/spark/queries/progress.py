@@ -1,4 +1,4 @@
-"""Progress of streaming queries and of Spark jobs, read from the running JVM."""
+"""Progress of streaming queries, read from the running JVM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from emberkeep.spark.executors.scheduler_control import call
-from emberkeep.spark.model import ObservedQuery, SparkJobs, StartedQuery
+from emberkeep.spark.model import ObservedQuery, StartedQuery
 
 
 def query_progress(query: Any, started: StartedQuery) -> ObservedQuery:
@@ -81,23 +81,3 @@ def _rate(value: Any) -> float:
     except (TypeError, ValueError):
         return 0.0
     return number if math.isfinite(number) else 0.0
-
-
-def spark_jobs(context: Any) -> SparkJobs:
-    """Return counts of active jobs and stages, and of the active stages' tasks. Raises SparkUnavailable."""
-
-    def ask() -> SparkJobs:
-        tracker = context._jsc.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        known = [stage for stage in stages if stage is not None]
-        return SparkJobs(
-            active_jobs=len(tracker.getActiveJobIds()),
-            active_stages=len(known),
-            total_tasks=sum(stage.numTasks() for stage in known),
-            completed_tasks=sum(stage.numCompletedTasks() for stage in known),
-            active_tasks=sum(stage.numActiveTasks() for stage in known),
-            failed_tasks=sum(stage.numFailedTasks() for stage in known),
-        )
-
-    jobs: SparkJobs = call("jobs and stages", ask)
-    return jobs

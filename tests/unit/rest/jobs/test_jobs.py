@@ -34,7 +34,7 @@ async def test_the_overview_has_the_fields_that_flinks_client_reads(site: Site) 
 
     assert first.keys() >= {"jid", "name", "state", "start-time", "end-time", "duration", "last-modification", "tasks"}
     assert (first["jid"], first["state"], first["end-time"], first["duration"]) == (job_id(1), "RUNNING", -1, 754_000)
-    assert first["tasks"]["total"] == 4 + 1238 + 2
+    assert first["tasks"]["total"] == 1600
     assert (first["tasks"]["running"], first["tasks"]["finished"], first["tasks"]["failed"]) == (4, 1238, 2)
 
 
@@ -219,3 +219,25 @@ async def test_cancel_refuses_what_it_does_not_know(site: Site, query: str, fiel
 
     assert (answer.status, answer.problem().field) == (400, field)
     assert site.gateway.cancelled == []
+
+
+async def test_a_job_has_the_counts_and_stages_of_its_attempt(site: Site) -> None:
+    site.gateway.add(job_view(job_id(1), "etl"))
+    work = (await site.get(f"/v1/jobs/{job_id(1)}")).json()["emberkeep"]["work"]
+    (stage,) = work.pop("stages")
+    assert work == {
+        "jobs-active": 1,
+        "jobs-completed": 11,
+        "stages-active": 1,
+        "stages-completed": 19,
+        "tasks-total": 1600,
+        "tasks-running": 4,
+        "tasks-finished": 1238,
+        "tasks-failed": 2,
+        "task-time": 800_000,
+        "gc-time": 16_000,
+        "shuffle-read": 0,
+        "shuffle-write": 3 * 1024**2,
+    }
+    assert (stage["stage-id"], stage["stage-attempt"], stage["finished"], stage["skew"]) == (20, 1, 38, 5.0)
+    assert stage["submission-time"] == -1

@@ -1,0 +1,82 @@
+"""What an attempt's Spark applications have done since the attempt began. Pure.
+
+Spark counts per application. An attempt may have several applications, one after the other, so their counts are added.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+
+STAGES_KEPT = 20  # stages that a report names: the active ones first, then those that ended last
+ACTIVE = "ACTIVE"  # the status of a stage whose tasks run
+NAME_LIMIT = 200  # characters of a stage's name
+
+
+class StageProgress(Compatible, frozen=True, kw_only=True):
+    """One stage of the current application. ``status``: as Spark names it, such as ACTIVE or COMPLETE.
+
+    ``median_ms`` and ``slowest_ms``: how long its tasks took, according to Spark; 0 while no task has ended.
+    """
+
+    stage_id: int
+    stage_attempt: int
+    name: str
+    status: str
+    tasks: int
+    active: int
+    completed: int
+    failed: int
+    submitted_ms: int = 0  # 0: it waits for its first task
+    median_ms: int = 0
+    slowest_ms: int = 0
+
+    @property
+    def skew(self) -> float | None:
+        """How many times the median the slowest task took; None while that is unknown."""
+        return self.slowest_ms / self.median_ms if self.median_ms > 0 else None
+
+
+class AttemptWork(Compatible, frozen=True, kw_only=True):
+    """Jobs, stages and tasks of an attempt, from its start on. Counts of what has ended never decrease.
+
+    ``total_tasks``: those that have succeeded, and those of active jobs that have not. ``task_ms``: time that tasks ran
+    on all executors, of which ``gc_ms`` was spent in garbage collection. Bytes are those of shuffles.
+    """
+
+    active_jobs: int = 0
+    completed_jobs: int = 0
+    active_stages: int = 0
+    completed_stages: int = 0
+    total_tasks: int = 0
+    active_tasks: int = 0
+    completed_tasks: int = 0
+    failed_tasks: int = 0
+    task_ms: int = 0
+    gc_ms: int = 0
+    shuffle_read: int = 0
+    shuffle_written: int = 0
+    stages: tuple[StageProgress, ...] = ()
+
+
+_OF_NOW = ("active_jobs", "active_stages", "active_tasks", "stages")
+NOTHING_DONE = AttemptWork()
+
+
+def ended(work: AttemptWork) -> AttemptWork:
+    """Return the work of an application that has ended: nothing of it is active, and no task is left to do."""
+    return msgspec.structs.replace(
+        work,
+        active_jobs=0,
+        active_stages=0,
+        active_tasks=0,
+        total_tasks=work.completed_tasks,
+        stages=tuple(stage for stage in work.stages if stage.status != ACTIVE),
+    )
+
+
+def added(before: AttemptWork, now: AttemptWork) -> AttemptWork:
+    """Return the sum of the work of ended applications and of the current one."""
+    counts = [name for name in AttemptWork.__struct_fields__ if name not in _OF_NOW]
+    return msgspec.structs.replace(now, **{name: getattr(before, name) + getattr(now, name) for name in counts})

@@ -1,0 +1,1 @@
+"""REST bodies about what a job's Spark application does, and has done."""

@@ -1,0 +1,1 @@
+"""What Spark's scheduler does and has done, from Spark's own status store."""

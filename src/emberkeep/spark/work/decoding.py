@@ -1,0 +1,95 @@
+"""Translate what Spark's status store reports, in the form of Spark's REST API. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from emberkeep.jobs.progress.work import NAME_LIMIT, AttemptWork, StageProgress
+
+Report = Mapping[str, Any]
+
+
+class ExecutorTotals:
+    """Sums over all executors of an application, those included that Spark has forgotten.
+
+    Spark keeps the newest dead executors only (``spark.ui.retainedDeadExecutors``).
+    """
+
+    _FIELDS = (
+        "activeTasks",
+        "completedTasks",
+        "failedTasks",
+        "totalDuration",
+        "totalGCTime",
+        "totalShuffleRead",
+        "totalShuffleWrite",
+    )
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, int]] = {}
+        self._forgotten = dict.fromkeys(self._FIELDS, 0)
+
+    def see(self, executors: Iterable[Report]) -> dict[str, int]:
+        """Return the sums, given the executors that Spark lists now, active and dead."""
+        listed = {str(one["id"]): {name: int(one.get(name, 0)) for name in self._FIELDS} for one in executors}
+        for key in self._known.keys() - listed.keys():
+            for name, count in self._known[key].items():
+                self._forgotten[name] += 0 if name == "activeTasks" else count
+        self._known = listed
+        return {name: self._forgotten[name] + sum(one[name] for one in listed.values()) for name in self._FIELDS}
+
+
+def decode_stage(stage: Report, durations: tuple[int, int] = (0, 0)) -> StageProgress:
+    """Return the progress of a stage. ``durations``: of its median and its slowest task, in milliseconds."""
+    median_ms, slowest_ms = durations
+    return StageProgress(
+        stage_id=int(stage["stageId"]),
+        stage_attempt=int(stage.get("attemptId", 0)),
+        name=_title(str(stage.get("description") or stage.get("name", "")))[:NAME_LIMIT],
+        status=str(stage.get("status", "")),
+        tasks=int(stage.get("numTasks", 0)),
+        active=int(stage.get("numActiveTasks", 0)),
+        completed=int(stage.get("numCompleteTasks", 0)),
+        failed=int(stage.get("numFailedTasks", 0)),
+        submitted_ms=int(stage.get("submissionTime") or 0),
+        median_ms=median_ms,
+        slowest_ms=slowest_ms,
+    )
+
+
+def _title(description: str) -> str:
+    """Return a description in one line. Spark describes a micro-batch by lines of HTML with the query's ids."""
+    lines = (" ".join(line.split()) for line in description.replace("<br/>", "\n").splitlines())
+    return " · ".join(line for line in lines if line and not line.startswith(("id = ", "runId = ")))
+
+
+def decode_work(
+    active_jobs: Iterable[Report],
+    completed: tuple[int, int],
+    totals: Mapping[str, int],
+    active_stages: int,
+    stages: tuple[StageProgress, ...],
+) -> AttemptWork:
+    """Return the work of one application. ``completed``: its completed jobs and stages."""
+    jobs = list(active_jobs)
+    done = totals["completedTasks"]
+    left = sum(
+        max(0, int(job["numTasks"]) - int(job.get("numSkippedTasks", 0)) - int(job.get("numCompletedTasks", 0)))
+        for job in jobs
+    )
+    return AttemptWork(
+        active_jobs=len(jobs),
+        completed_jobs=completed[0],
+        active_stages=active_stages,
+        completed_stages=completed[1],
+        total_tasks=done + max(left, totals["activeTasks"]),
+        active_tasks=totals["activeTasks"],
+        completed_tasks=done,
+        failed_tasks=totals["failedTasks"],
+        task_ms=totals["totalDuration"],
+        gc_ms=totals["totalGCTime"],
+        shuffle_read=totals["totalShuffleRead"],
+        shuffle_written=totals["totalShuffleWrite"],
+        stages=stages,
+    )

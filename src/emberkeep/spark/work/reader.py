@@ -1,0 +1,100 @@
+"""Read what an attempt's applications have done. Each reading continues from the one before."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from emberkeep.jobs.progress.work import NOTHING_DONE, STAGES_KEPT, AttemptWork, StageProgress, added, ended
+from emberkeep.spark.work.decoding import ExecutorTotals, Report, decode_stage, decode_work
+
+_GROWTH = 1.1  # durations are read again when the number of ended tasks has grown by this factor
+_MOST_TASKS = 50_000  # ended tasks of a stage whose durations are read: Spark sorts them for each reading
+_ENDED_KEPT = 10
+
+StageKey = tuple[int, int]  # stage, and its attempt
+
+
+class Store(Protocol):
+    """The status store of one application, see ``StatusStore``."""
+
+    app_id: str
+
+    def active_jobs(self) -> Sequence[Report]: ...
+
+    def completed(self) -> tuple[int, int]: ...
+
+    def executors(self) -> Sequence[Report]: ...
+
+    def active_stages(self) -> tuple[int, Sequence[Report]]: ...
+
+    def stage(self, stage_id: int) -> Report | None: ...
+
+    def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]: ...
+
+
+class WorkReader:
+    """Adds up the work of an attempt's applications, one after the other. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._before = NOTHING_DONE  # of the applications that have ended
+        self._application: _Application | None = None
+
+    def read(self, store: Store) -> AttemptWork:
+        """Return the attempt's work now. Raises what ``store`` raises."""
+        with self._lock:
+            current = self._application
+            if current is None or current.app_id != store.app_id:
+                if current is not None:
+                    self._before = added(self._before, ended(current.newest))
+                current = self._application = _Application(store.app_id)
+            return added(self._before, current.read(store))
+
+
+class _Application:
+    """One application: its executors, and the stages that were seen active."""
+
+    def __init__(self, app_id: str) -> None:
+        self.app_id = app_id
+        self.newest = NOTHING_DONE
+        self._executors = ExecutorTotals()
+        self._active: dict[StageKey, StageProgress] = {}
+        self._ended: deque[StageProgress] = deque(maxlen=_ENDED_KEPT)
+        self._measured: dict[StageKey, tuple[int, tuple[int, int]]] = {}  # ended tasks then, and their durations
+
+    def read(self, store: Store) -> AttemptWork:
+        jobs = store.active_jobs()
+        count, reports = store.active_stages()
+        active = dict(self._stage(store, report) for report in reports)
+        for key in self._active.keys() - active.keys():
+            self._end(store, key)
+        self._active = active
+        newest_first = sorted(active.values(), key=lambda stage: stage.stage_id, reverse=True)
+        stages = (*newest_first, *reversed(self._ended))[:STAGES_KEPT]
+        totals = self._executors.see(store.executors())
+        self.newest = decode_work(jobs, store.completed(), totals, count, stages)
+        return self.newest
+
+    def _stage(self, store: Store, report: Report) -> tuple[StageKey, StageProgress]:
+        stage = decode_stage(report)
+        key = (stage.stage_id, stage.stage_attempt)
+        return key, decode_stage(report, self._durations(store, key, stage))
+
+    def _end(self, store: Store, key: StageKey) -> None:
+        report = store.stage(key[0])
+        if report is not None and int(report.get("attemptId", 0)) == key[1]:
+            stage = decode_stage(report)
+            self._ended.append(decode_stage(report, self._durations(store, key, stage)))
+        self._measured.pop(key, None)
+
+    def _durations(self, store: Store, key: StageKey, stage: StageProgress) -> tuple[int, int]:
+        """Return the durations of a stage's tasks. They are read the less often, the more tasks have ended."""
+        measured, durations = self._measured.get(key, (0, (0, 0)))
+        has_grown = stage.completed == stage.tasks or stage.completed >= measured * _GROWTH
+        if measured < stage.completed <= _MOST_TASKS and has_grown:
+            durations = store.durations(*key)
+            self._measured[key] = (stage.completed, durations)
+        return durations

@@ -1,0 +1,117 @@
+"""Read jobs, stages and executors from Spark's status store, which Spark fills from its own listener events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from emberkeep.jobs.progress.work import STAGES_KEPT
+from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.work.decoding import Report
+
+_MEDIAN_AND_SLOWEST = (0.5, 1.0)  # quantiles
+_EVENT_PATIENCE_MS = 2000
+
+
+class StatusStore:
+    """Spark's status store of one SparkContext. All methods raise SparkUnavailable.
+
+    Whole lists cross from the JVM as JSON, in the form of Spark's REST API: a call for each number of each executor
+    would take too long.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self.app_id = str(context.applicationId)
+        self._context = context
+        self._json: Any = None
+
+    def is_of(self, context: Any) -> bool:
+        """True if this is the status store of ``context``."""
+        return self._context is context
+
+    def active_jobs(self) -> list[Report]:
+        def ask() -> Any:
+            jvm = self._context._jvm
+            statuses = jvm.java.util.ArrayList()
+            statuses.add(jvm.org.apache.spark.JobExecutionStatus.RUNNING)
+            return self._decoded(self._store().jobsList(statuses))
+
+        return list(call("active jobs", ask))
+
+    def completed(self) -> tuple[int, int]:
+        """Return how many jobs and stages the application has completed."""
+
+        def ask() -> tuple[int, int]:
+            summary = self._store().appSummary()
+            return int(summary.numCompletedJobs()), int(summary.numCompletedStages())
+
+        counts: tuple[int, int] = call("completed jobs", ask)
+        return counts
+
+    def executors(self) -> list[Report]:
+        """Return the executors, active and dead, with what their tasks have done."""
+        return list(call("executors", lambda: self._decoded(self._store().executorList(False))))
+
+    def active_stages(self) -> tuple[int, list[Report]]:
+        """Return how many stages are active, and the first STAGES_KEPT of them."""
+
+        def ask() -> tuple[int, Any]:
+            stages = self._store().activeStages()
+            return int(stages.size()), self._decoded(stages.take(STAGES_KEPT))
+
+        count, reports = call("active stages", ask)
+        return count, list(reports)
+
+    def stage(self, stage_id: int) -> Report | None:
+        """Return the newest attempt of a stage; None if Spark has forgotten it."""
+        from py4j.protocol import Py4JJavaError
+
+        def ask() -> Report | None:
+            try:
+                report: Report = self._decoded(self._store().lastStageAttempt(stage_id))
+            except Py4JJavaError:
+                return None
+            return report
+
+        found: Report | None = call("stage", ask)
+        return found
+
+    def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
+        """Return how long the median and the slowest task of a stage took, in milliseconds; 0 while none has ended."""
+
+        def ask() -> tuple[int, int]:
+            gateway = self._context._gateway
+            quantiles = gateway.new_array(gateway.jvm.double, len(_MEDIAN_AND_SLOWEST))
+            for index, quantile in enumerate(_MEDIAN_AND_SLOWEST):
+                quantiles[index] = quantile
+            found = self._store().taskSummary(stage_id, stage_attempt, quantiles)
+            if not found.isDefined():
+                return 0, 0
+            durations = found.get().duration()
+            return round(durations.apply(0)), round(durations.apply(1))
+
+        median_and_slowest: tuple[int, int] = call("durations of tasks", ask)
+        return median_and_slowest
+
+    def wait_for_events(self) -> None:
+        """Wait until Spark has counted what has happened so far, for two seconds at most."""
+        from py4j.protocol import Py4JJavaError
+
+        def wait() -> None:
+            try:
+                self._context._jsc.sc().listenerBus().waitUntilEmpty(_EVENT_PATIENCE_MS)
+            except Py4JJavaError:  # a timeout: the numbers are a little too low
+                return
+
+        call("listener events", wait)
+
+    def _store(self) -> Any:
+        return self._context._jsc.sc().statusStore()
+
+    def _decoded(self, value: Any) -> Any:
+        if self._json is None:
+            jvm = self._context._jvm
+            mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
+            mapper.registerModule(jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule())
+            self._json = mapper
+        return json.loads(self._json.writeValueAsString(value))

@@ -1,0 +1,165 @@
+"""What an attempt has done, from a status store whose reports tests set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from emberkeep.jobs.progress.work import NAME_LIMIT, STAGES_KEPT, AttemptWork
+from emberkeep.spark.work.decoding import decode_stage
+from emberkeep.spark.work.reader import WorkReader
+
+
+def job(tasks: int, completed: int = 0, skipped: int = 0) -> dict[str, Any]:
+    return {"jobId": 1, "numTasks": tasks, "numCompletedTasks": completed, "numSkippedTasks": skipped}
+
+
+def stage(number: int, tasks: int, completed: int, status: str = "ACTIVE", attempt: int = 0) -> dict[str, Any]:
+    return {
+        "stageId": number,
+        "attemptId": attempt,
+        "name": "collect at app.py:5",
+        "status": status,
+        "numTasks": tasks,
+        "numActiveTasks": 1 if status == "ACTIVE" else 0,
+        "numCompleteTasks": completed,
+        "numFailedTasks": 0,
+        "submissionTime": 1_795_000_000_000,
+    }
+
+
+def executor(identifier: str, completed: int, *, active: int = 0, failed: int = 0) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "activeTasks": active,
+        "completedTasks": completed,
+        "failedTasks": failed,
+        "totalDuration": 100 * completed,
+        "totalGCTime": completed,
+    }
+
+
+class ScriptedStore:
+    """What Spark reports now."""
+
+    def __init__(self, app_id: str = "app-1") -> None:
+        self.app_id = app_id
+        self.jobs: list[dict[str, Any]] = []
+        self.done = (0, 0)
+        self.listed: list[dict[str, Any]] = []
+        self.active: list[dict[str, Any]] = []
+        self.ended: dict[int, dict[str, Any]] = {}
+        self.measured: list[tuple[int, int]] = []
+
+    def active_jobs(self) -> list[dict[str, Any]]:
+        return self.jobs
+
+    def completed(self) -> tuple[int, int]:
+        return self.done
+
+    def executors(self) -> list[dict[str, Any]]:
+        return self.listed
+
+    def active_stages(self) -> tuple[int, list[dict[str, Any]]]:
+        return len(self.active), self.active[:STAGES_KEPT]
+
+    def stage(self, stage_id: int) -> dict[str, Any] | None:
+        return self.ended.get(stage_id)
+
+    def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
+        self.measured.append((stage_id, stage_attempt))
+        return 100, 350
+
+
+def test_counts_do_not_fall_back_when_a_stage_ends() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    store.jobs, store.active = [job(tasks=16, completed=6)], [stage(0, 8, 6)]
+    store.listed = [executor("0", 4, active=1), executor("1", 2, active=1, failed=1)]
+    first = reader.read(store)
+    assert (first.active_tasks, first.completed_tasks, first.failed_tasks, first.total_tasks) == (2, 6, 1, 16)
+    assert [(one.stage_id, one.status, one.completed, one.skew) for one in first.stages] == [(0, "ACTIVE", 6, 3.5)]
+
+    store.jobs, store.active, store.done = [], [], (1, 1)
+    store.ended[0] = stage(0, 8, 8, "COMPLETE")
+    store.listed = [executor("0", 8), executor("1", 8, failed=1)]
+    last = reader.read(store)
+    assert msgspec.structs.replace(last, stages=()) == AttemptWork(
+        completed_jobs=1, completed_stages=1, total_tasks=16, completed_tasks=16, failed_tasks=1, task_ms=1600, gc_ms=16
+    )
+    assert [(one.stage_id, one.status, one.completed) for one in last.stages] == [(0, "COMPLETE", 8)]
+
+
+def test_executors_that_spark_has_forgotten_still_count() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    store.listed = [executor("0", 5, active=2, failed=1), executor("1", 1)]
+    reader.read(store)
+    store.listed = [executor("1", 3), executor("2", 1, active=1)]
+    work = reader.read(store)
+    assert (work.completed_tasks, work.failed_tasks, work.active_tasks) == (9, 1, 1)
+
+
+def test_a_later_application_of_the_attempt_adds_to_the_first() -> None:
+    first, second, reader = ScriptedStore(), ScriptedStore("app-2"), WorkReader()
+    first.done, first.listed = (2, 3), [executor("0", 5, active=1)]
+    reader.read(first)
+    second.done, second.listed = (1, 1), [executor("0", 2)]
+    work = reader.read(second)
+    assert (work.completed_jobs, work.completed_stages) == (3, 4)
+    assert (work.active_tasks, work.completed_tasks) == (0, 7)
+
+
+def test_tasks_that_are_not_needed_are_not_awaited() -> None:
+    store = ScriptedStore()
+    store.jobs = [job(tasks=20, completed=4, skipped=6), job(tasks=5)]
+    store.listed = [executor("0", 4)]
+    assert WorkReader().read(store).total_tasks == 4 + 10 + 5
+
+
+def test_durations_are_read_the_less_often_the_more_tasks_have_ended() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    for completed in range(1001):
+        store.active = [stage(0, 1000, completed)]
+        reader.read(store)
+    assert len(store.measured) < 100
+
+
+def test_durations_of_very_many_tasks_are_not_read() -> None:
+    store = ScriptedStore()
+    store.active = [stage(0, 100_000, 60_000)]
+    (one,) = WorkReader().read(store).stages
+    assert (one.skew, store.measured) == (None, [])
+
+
+def test_a_repeated_stage_is_another_one() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    store.active = [stage(4, 8, 2)]
+    reader.read(store)
+    store.active, store.ended[4] = [stage(4, 3, 1, attempt=1)], stage(4, 3, 1, attempt=1)
+    assert [(one.stage_id, one.stage_attempt) for one in reader.read(store).stages] == [(4, 1)]
+
+
+def test_a_report_names_a_bounded_number_of_stages() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    for number in range(30):
+        store.active = [stage(number, 1, 0)]
+        store.ended[number] = stage(number, 1, 1, "COMPLETE")
+        reader.read(store)
+    store.active = [stage(number, 1, 0) for number in range(100, 150)]
+    work = reader.read(store)
+    assert (work.active_stages, len(work.stages)) == (50, STAGES_KEPT)
+    assert {one.status for one in work.stages} == {"ACTIVE"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"name": "collect at app.py:5"}, "collect at app.py:5"),
+        ({"name": "start at <unknown>:0", "description": "load\n  the <b>flights</b>"}, "load · the <b>flights</b>"),
+        ({"description": "\nclicks<br/>id = 1-2<br/>runId = 3-4<br/>batch = 7"}, "clicks · batch = 7"),
+        ({"name": "n" * 5000}, "n" * NAME_LIMIT),
+    ],
+)
+def test_a_stage_has_the_name_that_its_user_gave_it(fields: dict[str, str], name: str) -> None:
+    assert decode_stage({"stageId": 1, **fields}).name == name
