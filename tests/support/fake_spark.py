@@ -6,6 +6,7 @@ import asyncio
 
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobmaster.ports import BlocksLeft, SparkQuestions, SparkView
+from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.work import NOTHING_DONE
 
 
@@ -21,6 +22,7 @@ class FakeSpark:
         self.cordoned: frozenset[ExecutorId] = frozenset()
         self.left: dict[ExecutorId, BlocksLeft] = {}  # blocks on executors; unknown for others
         self.work = NOTHING_DONE
+        self.reports: list[ProgressRecord] = []  # of streaming queries
         self.removed: list[tuple[ExecutorId, str]] = []
         self.failures: list[str] = []
         self.abandonments: list[str] = []
@@ -39,6 +41,7 @@ class FakeSpark:
             blocks={key: self.left.get(key, BlocksLeft()) for key in asked.leaving | self.cordoned},
             queries=(),
             work=self.work,
+            reports=tuple(one for one in self.reports if one.triggered_ms > asked.reported.get(one.run_id, -1)),
         )
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:

@@ -39,6 +39,7 @@ from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
 from emberkeep.jobmaster.pool_settings import pool_limits
 from emberkeep.jobmaster.ports import NO_TIMES, Application, FirstTimes, SparkDriver, SparkView
 from emberkeep.jobmaster.procedures import Procedures
+from emberkeep.jobmaster.progress_keeper import ProgressKeeper
 from emberkeep.jobmaster.spark_watch import SparkWatch
 from emberkeep.jobmaster.status import AttemptStatus
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
@@ -53,6 +54,8 @@ from emberkeep.protocol.messages import (
     Message,
     OfferSlots,
     OfferSlotsReply,
+    ProgressRead,
+    ReadProgress,
     ReportNow,
 )
 from emberkeep.protocol.transport import RpcClient
@@ -102,7 +105,10 @@ class JobMaster(Actor):
         self._orders = ExecutorOrders(self, identity, self.pool, calls, self._decide)
         self._beats = Beats(self, identity, self.pool, calls, self._decide, self.link.wake)
         self._status = AttemptStatus(identity.attempt, DriverTrace(system.clock.monotonic()))
-        self._watch = SparkWatch(spark, self.pool, self._status.trace, system.clock, patience=rpc_timeout)
+        self.progress = ProgressKeeper(self, system.clock)
+        self._watch = SparkWatch(
+            spark, self.pool, self._status.trace, self.progress, system.clock, patience=rpc_timeout
+        )
         self._ending = False
         self._abandoned = False
         self.procedures = Procedures(
@@ -115,18 +121,25 @@ class JobMaster(Actor):
         self.start_effect("beats", self._every(self._interval, self._beats.send_due), deadline=None)
         self.start_effect("ticks", self._every(self._interval / TICKS_PER_HEARTBEAT, self._tick), deadline=None)
         self.start_effect("spark-views", self._watch.run(self._interval, self._spark_viewed), deadline=None)
+        self.start_effect("progress history", self.progress.run(), deadline=None)
         await super().run()
 
     # --- from task managers -------------------------------------------------------------------------------------------
 
     @asked
-    def serve(self, message: OfferSlots | ExecutorChanged | ReportNow) -> Message:
-        """Answer a task manager or a JobManager. Raises Conflict if the message is for another attempt, RetryLater."""
+    def serve(self, message: OfferSlots | ExecutorChanged | ReportNow | ReadProgress) -> Message:
+        """Answer a task manager or the JobManager. Raises Conflict if it is about another attempt, RetryLater."""
         self._check_addressee(message.job_id, message.attempt)
-        if isinstance(message, ReportNow):
-            self.link.wake()
-            return Ack()
-        return self._offered(message) if isinstance(message, OfferSlots) else self._executor_changed(message)
+        match message:
+            case OfferSlots():
+                return self._offered(message)
+            case ExecutorChanged():
+                return self._executor_changed(message)
+            case ReportNow():
+                self.link.wake()
+                return Ack()
+            case ReadProgress():
+                return ProgressRead(page=self.progress.page(message.selection))
 
     def _check_addressee(self, job_id: JobId, attempt: int) -> None:
         own = self.identity
@@ -192,6 +205,7 @@ class JobMaster(Actor):
         self._status.see(view)
         if view is not None:
             self._note_times(view.times)
+            self.progress.see(view.reports)
             idle = frozenset(key for key, left in view.blocks.items() if left.nothing)
             self._decide(pool.SparkSaw(view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned))
             self._report_excluded(view)

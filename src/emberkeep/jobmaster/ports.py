@@ -9,6 +9,7 @@ import msgspec
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
+from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.protocol.messages import QueryProgress
@@ -85,6 +86,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     excluded: frozenset[ExecutorId] = frozenset()  # excluded by Spark: tasks failed there repeatedly
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
     times: FirstTimes = NO_TIMES
+    reports: tuple[ProgressRecord, ...] = ()  # progress of streaming queries that is new
 
 
 class SparkQuestions(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,12 +96,15 @@ class SparkQuestions(msgspec.Struct, frozen=True, kw_only=True):
     - ``leaving``: report the blocks of these executors, and which executors can take them over.
     - ``cordoned``: exactly these executors must take no new task.
     - ``milestones``: report when these were reached.
+    - ``reported``: for each known run of a streaming query, when the batch of its newest known progress report began.
+      Report what has come since.
     """
 
     doubted: frozenset[ExecutorId] = frozenset()
     leaving: frozenset[ExecutorId] = frozenset()
     cordoned: frozenset[ExecutorId] = frozenset()
     milestones: frozenset[Milestone] = frozenset()
+    reported: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class SparkDriver(Protocol):

@@ -19,7 +19,15 @@ from emberkeep.jobmaster.local_state_survey import take_survey
 from emberkeep.jobmaster.ports import SparkDriver
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
-from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportNow, ReportOutcome
+from emberkeep.protocol.messages import (
+    Ack,
+    ExecutorChanged,
+    Message,
+    OfferSlots,
+    ReadProgress,
+    ReportNow,
+    ReportOutcome,
+)
 from emberkeep.protocol.transport import RpcClient
 
 log = structlog.get_logger(__name__)
@@ -54,11 +62,11 @@ class JobMasterService:
         await self.master.run()
 
     async def serve(self, request: Message) -> Message:
-        """Answer one request of a task manager or a JobManager, see RpcService.
+        """Answer one request of a task manager or the JobManager, see RpcService.
 
         Needs ``run``. Raises InvalidInput for other messages.
         """
-        if not isinstance(request, OfferSlots | ExecutorChanged | ReportNow):
+        if not isinstance(request, OfferSlots | ExecutorChanged | ReportNow | ReadProgress):
             raise InvalidInput(f"a JobMaster does not serve {type(request).__name__}")
         return await self.master.serve(request)
 
@@ -71,13 +79,15 @@ class JobMasterService:
         """Return all slots and report to the JobManager how the attempt ended. Needs ``run`` until this returns.
 
         Retries the report for ``heartbeat.timeout``, but tries only once if the driver was stopped from outside
-        (FailureKind.LOST): the process that stopped it knows, and may be stopping JobManagers as well. Then waits up to
+        (FailureKind.LOST): the process that stopped it knows, and may be stopping JobManagers as well. Before that,
+        writes the newest progress of streaming queries, which takes 3 s at most. Then waits up to
         ``heartbeat.interval`` until task managers have taken the slots back.
 
         Raises the last error if no report succeeded; the task manager reports the outcome then. A refusal counts as
         reported: the JobManager has decided already.
         """
         await self.master.end()
+        await self.master.progress.write_last()
         try:
             await self._report(outcome)
         finally:

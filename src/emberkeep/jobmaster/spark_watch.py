@@ -11,6 +11,7 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import SparkDriver, SparkQuestions, SparkView
+from emberkeep.jobmaster.progress_keeper import ProgressKeeper
 from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.machine import SlotPool
 
@@ -21,11 +22,19 @@ class SparkWatch:
     """Calls Spark with a timeout of ``patience`` seconds: a JVM that does not answer delays nothing else."""
 
     def __init__(
-        self, spark: SparkDriver, pool: SlotPool, trace: DriverTrace, clock: Clock, *, patience: float
+        self,
+        spark: SparkDriver,
+        pool: SlotPool,
+        trace: DriverTrace,
+        progress: ProgressKeeper,
+        clock: Clock,
+        *,
+        patience: float,
     ) -> None:
         self._spark = spark
         self._pool = pool
         self._trace = trace
+        self._progress = progress
         self._clock = clock
         self._patience = patience
 
@@ -43,7 +52,11 @@ class SparkWatch:
         pool = self._pool.state
         doubted = pool.doubted(self._clock.monotonic())
         return SparkQuestions(
-            doubted=doubted, leaving=pool.leaving(), cordoned=pool.to_cordon(), milestones=self._trace.missing()
+            doubted=doubted,
+            leaving=pool.leaving(),
+            cordoned=pool.to_cordon(),
+            milestones=self._trace.missing(),
+            reported=self._progress.reported(),
         )
 
     async def remove_executor(self, lost: RemoveExecutor) -> None:

@@ -18,6 +18,7 @@ from emberkeep.protocol.messages import (
     ListLocalState,
     Message,
     OfferSlots,
+    ReadProgress,
     ReadSparkUi,
     RegisterJobMaster,
     ReleaseSlot,
@@ -60,7 +61,7 @@ def check_driver_request(request: Message, scope: AttemptScope) -> None:
 
 def called_attempt(request: Message) -> AttemptScope | None:
     """Return the attempt whose driver receives the request; None if a daemon receives it."""
-    if isinstance(request, OfferSlots | ExecutorChanged | ReportNow | ReadSparkUi):
+    if isinstance(request, OfferSlots | ExecutorChanged | ReportNow | ReadSparkUi | ReadProgress):
         return AttemptScope(request.job_id, request.attempt)
     if isinstance(request, AskLeader) and request.job_id:
         return AttemptScope(request.job_id, request.attempt)

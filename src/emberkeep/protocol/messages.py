@@ -22,6 +22,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, Task
 from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
+from emberkeep.jobs.progress.history import HistoryPage, Selection
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
@@ -654,6 +655,18 @@ class SparkUiRead(Message, frozen=True, kw_only=True):
     body: bytes
 
 
+class ReadProgress(Message, frozen=True, kw_only=True):
+    """Read the progress history of the job's streaming queries. Conflict: the JobMaster leads another attempt."""
+
+    job_id: JobId
+    attempt: int
+    selection: Selection
+
+
+class ProgressRead(Message, frozen=True, kw_only=True):
+    page: HistoryPage
+
+
 class ReportOutcome(Message, frozen=True, kw_only=True):
     """The script has ended and Spark is stopped; the process exits soon. The first report of an attempt counts."""
 
@@ -687,5 +700,6 @@ REQUESTS: dict[str, type[Message]] = {
         AskLeader,
         ReportNow,
         ReadSparkUi,
+        ReadProgress,
     )
 }

@@ -13,6 +13,7 @@ from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.model import NamedToken
+from emberkeep.jobs.progress.history import HistoryPage, Selection
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.notifications.outbox import Counts
 from emberkeep.protocol.messages import SparkUiRead
@@ -92,6 +93,17 @@ class SparkUis(Protocol):
         """Return a page of the UI of the driver whose JobMaster is at ``address``.
 
         Raises Conflict (turned off, too large), InvalidInput (the path), OverQuota, RetryLater.
+        """
+
+
+class ProgressHistories(Protocol):
+    """The progress histories of jobs' streaming queries."""
+
+    async def read(self, job_master: str, job_id: JobId, attempt: int, selection: Selection) -> HistoryPage:
+        """Return the records that ``selection`` names: from the JobMaster at ``job_master``, else from the storage.
+
+        ``job_master``: "" if the job has no driver now. Raises Conflict (the attempt is over), Absent, OverQuota,
+        RetryLater.
         """
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from emberkeep.base.identity import Role
 from emberkeep.rest.blobs import blobs
 from emberkeep.rest.cluster import audit, blocklist, cluster, events, login, storage, task_managers, tokens
-from emberkeep.rest.jobs import jobs, savepoints, spark_ui, submission
+from emberkeep.rest.jobs import jobs, progress, savepoints, spark_ui, submission
 from emberkeep.rest.logs import logs
 from emberkeep.rest.openapi import document
 from emberkeep.rest.serving.routing import CheckedRequest, Route
@@ -23,6 +23,7 @@ async def openapi(call: CheckedRequest) -> web.StreamResponse:
 ROUTES: tuple[Route, ...] = (
     *cluster.ROUTES,
     *jobs.ROUTES,
+    *progress.ROUTES,
     *submission.ROUTES,
     *savepoints.ROUTES,
     *spark_ui.ROUTES,

@@ -44,6 +44,7 @@ from emberkeep.spark.queries.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.queries.committed_before import CommittedBefore
 from emberkeep.spark.queries.first_times import FirstTimes
+from emberkeep.spark.queries.progress import NOTHING_REPORTED
 from emberkeep.spark.queries.script_queries import ScriptQueries
 from emberkeep.spark.queries.start_hook import QueryHook
 from emberkeep.spark.queries.state_placement import StatePlacement, Surveyor
@@ -132,10 +133,13 @@ class DriverRuntime:
         scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
         self.functions.executor_removed(executor_id)
 
-    def streaming_progress(self) -> list[ObservedQuery]:
-        """Return the progress of each streaming query; an ended one is included once more. Raises SparkUnavailable."""
+    def streaming_progress(self, reported: Mapping[str, int] = NOTHING_REPORTED) -> list[ObservedQuery]:
+        """Return the progress of each streaming query; an ended one is included once more. Raises SparkUnavailable.
+
+        ``reported``: see ``query_progress``.
+        """
         self._context()
-        return self._queries.progress()
+        return self._queries.progress(reported)
 
     def work(self, *, up_to_now: bool = False) -> AttemptWork:
         """Return the jobs, stages and tasks of this attempt, those of earlier SparkContexts included.

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.ids import JobId
+from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.java import JavaRuntime
 
@@ -136,6 +137,7 @@ class ObservedQuery:
     committed_batch: int = -1
     triggered_ms: int = 0  # when the committed batch began
     committed_ms: int = 0  # when this process learned of the commit
+    reports: tuple[ProgressRecord, ...] = ()  # new ones, oldest first
 
 
 @dataclass(frozen=True)

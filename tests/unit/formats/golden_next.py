@@ -39,9 +39,12 @@ from emberkeep.daemons.records.record_versions import RecordVersions, read_versi
 from emberkeep.identities.model import NamedToken, NamedTokens
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
+from emberkeep.jobs.progress.encoding import decode_history, encode_history
+from emberkeep.jobs.progress.history import QueryHistory
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.taskmanager.agent_record import AgentRecord
+from tests.support.progress.records import record
 from tests.unit.formats import golden_samples as samples
 
 NEXT = Path(__file__).parent / "golden" / "next"
@@ -199,11 +202,20 @@ OCCURRENCE = Occurrence(
 )
 
 
+PROGRESS = (
+    QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1).without_offsets(), record(2, recorded_ms=2))),
+)
+
 FORMATS = {
     "event": Format(
         lambda path: path.write_bytes(encode_line(OCCURRENCE)),
         lambda path: decode_line(path.read_bytes()),
         OCCURRENCE,
+    ),
+    "progress-history.record": Format(
+        lambda path: path.write_bytes(encode_history(PROGRESS)),
+        lambda path: decode_history(path.read_bytes(), where="progress"),
+        PROGRESS,
     ),
     "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
     "ownership-of-storage": Format(

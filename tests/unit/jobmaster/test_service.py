@@ -20,13 +20,15 @@ from emberkeep.base.configuration.options import (
     SLOT_REQUEST_TIMEOUT,
 )
 from emberkeep.base.configuration.values import Configuration, Option
-from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Blocklist
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application, FirstTimes
+from emberkeep.jobmaster.progress_keeper import PAUSE
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.progress.history import QueryHistory, Selection
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.local_state.model import Holding
@@ -44,6 +46,8 @@ from emberkeep.protocol.messages import (
     OfferSlots,
     OfferSlotsReply,
     ProcessState,
+    ProgressRead,
+    ReadProgress,
     RegisterJobMaster,
     ReleaseSlot,
     ReportNow,
@@ -54,6 +58,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from tests.support.fake_spark import FakeSpark
 from tests.support.memory_rpc import MemoryNetwork
+from tests.support.progress.records import record
 from tests.support.scripted_service import ScriptedService
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
 
@@ -993,5 +998,114 @@ def test_what_the_attempt_has_done_outlives_its_application(run: Run) -> None:
         await asyncio.sleep(3 * INTERVAL)
         assert bench.status().work == last
         assert (bench.status().active_tasks, bench.status().completed_tasks) == (0, 9)
+
+    run(story)
+
+
+# --- the history of streaming queries ---------------------------------------------------------------------------------
+
+
+class MemoryProgressStore:
+    """Keeps what the attempt writes; ``away`` makes reads and writes fail."""
+
+    def __init__(self, earlier: tuple[QueryHistory, ...] = ()) -> None:
+        self.before = earlier
+        self.kept: tuple[QueryHistory, ...] = ()
+        self.writes = 0
+        self.away = False
+
+    async def earlier(self) -> tuple[QueryHistory, ...]:
+        self._reach()
+        return self.before
+
+    async def keep(self, queries: tuple[QueryHistory, ...]) -> None:
+        self._reach()
+        self.kept, self.writes = queries, self.writes + 1
+
+    def _reach(self) -> None:
+        if self.away:
+            raise Unavailable("the storage is away")
+
+    def batches(self) -> list[int]:
+        return [one.batch_id for query in self.kept for one in query.records]
+
+
+def with_history(bench: Bench, *batches: int) -> MemoryProgressStore:
+    """Let the driver's storage hold the history of an earlier attempt."""
+    records = tuple(record(batch, run_id="before", recorded_ms=batch) for batch in batches)
+    store = MemoryProgressStore((QueryHistory(query_id="q-1", records=records),) if records else ())
+    bench.service.master.progress.store = store
+    bench.service.master.application_started(application())
+    return store
+
+
+async def read_progress(bench: Bench) -> list[int]:
+    request = ReadProgress(job_id=JOB, attempt=1, selection=Selection(limit=10))
+    reply = await bench.network.call(JOB_MASTER, request, ProgressRead, timeout=5.0)
+    return [one.batch_id for one in reply.page.records]
+
+
+def test_an_attempt_continues_the_history_and_writes_what_is_new(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        store = with_history(bench, 1, 2)
+        bench.spark.reports = [record(3)]
+        await bench.until(lambda: store.batches() == [1, 2, 3])
+        bench.spark.reports = [record(3), record(4)]
+        await bench.until(lambda: store.batches() == [1, 2, 3, 4])
+        assert await read_progress(bench) == [1, 2, 3, 4]
+        writes = store.writes
+        await asyncio.sleep(5 * PAUSE)
+        assert store.writes == writes, "nothing new is not written"
+
+    run(story)
+
+
+def test_nothing_is_written_before_the_earlier_history_was_read(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        store = with_history(bench, 1)
+        store.away = True
+        bench.spark.reports = [record(2)]
+        await asyncio.sleep(5 * PAUSE)
+        assert await read_progress(bench) == [2]
+        assert store.writes == 0
+        store.away = False
+        await bench.until(lambda: store.batches() == [1, 2])
+
+    run(story)
+
+
+def test_a_failed_write_is_repeated(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        store = with_history(bench)
+        bench.spark.reports = [record(1)]
+        await bench.until(lambda: store.batches() == [1])
+        store.away = True
+        bench.spark.reports.append(record(2))
+        await asyncio.sleep(5 * PAUSE)
+        store.away = False
+        await bench.until(lambda: store.batches() == [1, 2])
+
+    run(story)
+
+
+def test_the_end_of_the_script_writes_the_newest_batch(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        store = with_history(bench)
+        bench.spark.reports = [record(1)]
+        await bench.until(lambda: store.batches() == [1])
+        bench.spark.reports.append(record(2))
+        await asyncio.sleep(1.2 * INTERVAL)
+        await bench.service.report_outcome(AttemptOutcome(exit_code=0))
+        assert store.batches() == [1, 2]
+        assert len(bench.job_manager.asked(ReportOutcome)) == 1
+
+    run(story)
+
+
+def test_the_history_of_another_attempt_is_refused(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        request = ReadProgress(job_id=JOB, attempt=2, selection=Selection(limit=10))
+        with pytest.raises(Conflict, match="attempt 2"):
+            await bench.network.call(JOB_MASTER, request, ProgressRead, timeout=5.0)
 
     run(story)

@@ -26,7 +26,7 @@ from emberkeep.adapters.http.sessions import WebAccess, WebSessions
 from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, Conflict, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
@@ -34,6 +34,7 @@ from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.identities.model import NamedToken
 from emberkeep.jobs.job_secrets import JobSecrets
+from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, Selection
 from emberkeep.protocol.messages import Message, SparkUiRead
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
@@ -108,6 +109,21 @@ class HostileSparkUis:
     async def read(self, address: str, job_id: JobId, attempt: int, path: str) -> SparkUiRead:
         self.asked.append((address, job_id, attempt, path))
         return SparkUiRead(status=200, content_type="text/html", location="", body=b"<script>alert(1)</script>")
+
+
+class MemoryProgress:
+    """Progress histories that tests set, by job."""
+
+    def __init__(self) -> None:
+        self.logs: dict[JobId, ProgressLog] = {}
+        self.refusal: EmberkeepError | None = None
+        self.asked: list[tuple[str, int]] = []
+
+    async def read(self, job_master: str, job_id: JobId, attempt: int, selection: Selection) -> HistoryPage:
+        self.asked.append((job_master, attempt))
+        if self.refusal is not None:
+            raise self.refusal
+        return self.logs.get(job_id, ProgressLog()).page(selection)
 
 
 class NoTokens:
@@ -210,6 +226,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "own_logs": LogReader(own_logs, system.clock.monotonic, poll_interval=0.01),
         "remote_logs": remote_logs,
         "spark_uis": HostileSparkUis(),
+        "progress": MemoryProgress(),
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
         "audit": audit,

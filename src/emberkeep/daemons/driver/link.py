@@ -44,6 +44,7 @@ from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.driver.first_times import first_times
 from emberkeep.daemons.driver.procedures import DriverProcedures
+from emberkeep.daemons.driver.progress_store import DriverProgressStore
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
 from emberkeep.daemons.driver.spark_view import spark_view
 from emberkeep.daemons.driver.stop_watch import StopWatch
@@ -324,6 +325,7 @@ class JobMasterThread:
                 self._bridge.end_script,
                 self._configuration[STOP_SAVEPOINT_TIMEOUT],
             )
+            service.master.progress.store = DriverProgressStore(self._spec)
             self._service = service
             app = web.Application()
             app.middlewares.append(logging_refusals())

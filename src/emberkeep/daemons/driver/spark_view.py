@@ -20,7 +20,7 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
     times = first_times(runtime, asked.milestones)
     work = runtime.work()
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    seen = runtime.streaming_progress()
+    seen = runtime.streaming_progress(asked.reported)
     queries = tuple(
         QueryProgress(
             id=query.id,
@@ -51,6 +51,7 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
         excluded=frozenset(ExecutorId(executor) for executor in runtime.excluded_executors()),
         functions=runtime.functions.with_state(),
         times=times,
+        reports=tuple(report for query in seen for report in query.reports),
         commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
     )
 

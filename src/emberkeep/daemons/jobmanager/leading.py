@@ -64,6 +64,7 @@ from emberkeep.daemons.jobmanager.audit_events import into_chronicle
 from emberkeep.daemons.jobmanager.callers import Callers
 from emberkeep.daemons.jobmanager.common_settings import common_settings
 from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
+from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.daemons.jobmanager.spark_ui import RpcSparkUis
@@ -335,6 +336,7 @@ async def leadership(
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             spark_uis=RpcSparkUis(rpc),
+            progress=StoredProgressHistories(rpc, layout.checkpoints),
             savepoints=SavepointStore(spark_version()),
             login_links=WebLoginLinks(sessions),
             tokens=tokens,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from emberkeep.jobs.progress.history import HistoryPage
+from emberkeep.jobs.progress.records import ProgressRecord, SourceProgress, seconds_for
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
+from emberkeep.protocol.progress.rest_history import ProgressHistory, ProgressInfo, QueryWithHistory, SourceInfo
 from emberkeep.protocol.progress.rest_work import StageInfo, WorkInfo
 
 NEVER = -1
@@ -41,4 +44,61 @@ def _stage(stage: StageProgress) -> StageInfo:
         median_duration=stage.median_ms,
         longest_duration=stage.slowest_ms,
         skew=None if stage.skew is None else round(stage.skew, 2),
+    )
+
+
+def progress_history(page: HistoryPage) -> ProgressHistory:
+    """Return a part of a job's progress history."""
+    return ProgressHistory(
+        queries=[
+            QueryWithHistory(
+                query_id=query.query_id,
+                name=query.name,
+                records=query.records,
+                oldest=query.oldest_ms,
+                newest=query.newest_ms,
+            )
+            for query in page.queries
+        ],
+        records=[_record(record) for record in page.records],
+        earlier=page.earlier,
+    )
+
+
+def _record(record: ProgressRecord) -> ProgressInfo:
+    return ProgressInfo(
+        recorded=record.recorded_ms,
+        query_id=record.query_id,
+        run_id=record.run_id,
+        name=record.name,
+        batch_id=record.batch_id,
+        triggered=record.triggered_ms,
+        duration=record.duration_ms,
+        phases=record.phases,
+        rows=record.rows,
+        input_rows_per_second=record.input_rate,
+        processed_rows_per_second=record.processed_rate,
+        state_rows=record.state_rows,
+        state_bytes=record.state_bytes,
+        state_commit_duration=record.state_commit_ms,
+        late_rows=record.late_rows,
+        watermark=record.watermark_ms,
+        watermark_gap=record.watermark_gap_ms,
+        backlog_rows=record.backlog_rows,
+        backlog_seconds=record.backlog_seconds,
+        sources=[_source(source) for source in record.sources],
+    )
+
+
+def _source(source: SourceProgress) -> SourceInfo:
+    return SourceInfo(
+        description=source.description,
+        rows=source.rows,
+        input_rows_per_second=source.input_rate,
+        processed_rows_per_second=source.processed_rate,
+        start_offset=source.start_offset,
+        end_offset=source.end_offset,
+        latest_offset=source.latest_offset,
+        backlog_rows=source.backlog_rows,
+        backlog_seconds=seconds_for(source.backlog_rows, source.processed_rate),
     )

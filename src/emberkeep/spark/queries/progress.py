@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.model import ObservedQuery, StartedQuery
+from emberkeep.spark.queries.reports import new_reports, progress_record, rate, unix_ms
+
+NOTHING_REPORTED: Mapping[str, int] = MappingProxyType({})
 
 
-def query_progress(query: Any, started: StartedQuery) -> ObservedQuery:
-    """Return the progress of one query, running or ended. Raises SparkUnavailable."""
+def query_progress(query: Any, started: StartedQuery, reported: Mapping[str, int] = NOTHING_REPORTED) -> ObservedQuery:
+    """Return the progress of one query, running or ended. Raises SparkUnavailable.
+
+    ``reported``: for each known run of a query, when the batch of its newest known report began. The result has the
+    reports that have come since, as far as Spark keeps them (``spark.sql.streaming.numRecentProgressUpdates``).
+    """
 
     def ask() -> ObservedQuery:
         java = query._jsq
         active = bool(java.isActive())  # ask this first: if it is false, the report below is the query's last one
         last = java.lastProgress()
-        return decode_progress(
-            json.loads(last.json()) if last is not None else {},
+        newest = json.loads(last.json()) if last is not None else {}
+        progress = decode_progress(
+            newest,
             identity={"id": str(java.id()), "runId": str(java.runId()), "name": java.name()},
             status=str(java.status().message()),
             location=started.location,
             active=active,
         )
+        known_ms = reported.get(progress.run_id, -1)
+        new = new_reports(newest, java.recentProgress, known_ms)
+        return replace(progress, reports=tuple(progress_record(report) for report in new))
 
     progress: ObservedQuery = call("streaming progress", ask)
     return progress
@@ -40,15 +51,15 @@ def decode_progress(
     active: bool = True,
 ) -> ObservedQuery:
     """Translate Spark's progress report (empty before the first batch); a rate without a value becomes 0."""
-    triggered_ms, took_ms = _unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
+    triggered_ms, took_ms = unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
     return ObservedQuery(
         id=str(identity["id"]),
         run_id=str(identity["runId"]),
         name=identity["name"],
         batch_id=int(report.get("batchId", -1)),
         num_input_rows=int(report.get("numInputRows", 0)),
-        input_rows_per_second=_rate(report.get("inputRowsPerSecond")),
-        processed_rows_per_second=_rate(report.get("processedRowsPerSecond")),
+        input_rows_per_second=rate(report.get("inputRowsPerSecond")),
+        processed_rows_per_second=rate(report.get("processedRowsPerSecond")),
         state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in report.get("stateOperators", ())),
         watermark=(report.get("eventTime") or {}).get("watermark"),
         status=status,
@@ -65,19 +76,3 @@ def _committed(report: Mapping[str, Any]) -> int:
     batch = int(report.get("batchId", -1))
     ran = "addBatch" in report.get("durationMs", {})
     return batch if ran else max(-1, batch - 1)
-
-
-def _unix_ms(timestamp: Any) -> int:
-    try:
-        return int(datetime.fromisoformat(str(timestamp)).timestamp() * 1000)
-    except ValueError:
-        return 0
-
-
-def _rate(value: Any) -> float:
-    # Spark writes NaN and Infinity for batches that took no time.
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return 0.0
-    return number if math.isfinite(number) else 0.0

@@ -25,7 +25,7 @@ from emberkeep.spark.queries.checkpoints import (
     record_unnamed,
 )
 from emberkeep.spark.queries.committed_before import CommittedBefore
-from emberkeep.spark.queries.progress import query_progress
+from emberkeep.spark.queries.progress import NOTHING_REPORTED, query_progress
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery, recorded_fields
 from emberkeep.spark.queries.state_placement import StatePlacement
 
@@ -107,15 +107,15 @@ class QueryHook:
         kind.foreach = _remember_function(kind.foreach)
         kind.foreachBatch = _remember_function(kind.foreachBatch)
 
-    def progress(self) -> list[ObservedQuery]:
+    def progress(self, reported: Mapping[str, int] = NOTHING_REPORTED) -> list[ObservedQuery]:
         """Return the progress of each query that the script has started.
 
         A query that has ended is included once more, then left out. One that a procedure has ended stays, because it
-        may be started again. Raises SparkUnavailable.
+        may be started again. ``reported``: see ``query_progress``. Raises SparkUnavailable.
         """
         with self._lock:
             running = list(self._running)
-        reports = [(entry, query_progress(*entry)) for entry in running]
+        reports = [(entry, query_progress(*entry, reported)) for entry in running]
         away = [query.handle for query in self._queries.all() if query.away]
         ended = [entry for entry, report in reports if not report.is_active and not _is_among(entry[0], away)]
         with self._lock:

@@ -1,0 +1,101 @@
+"""Files with the progress history of a job's streaming queries, in the job's directory of default checkpoints.
+
+Each attempt writes a file of its own, named by its number, and removes the files of earlier attempts. So an attempt
+that is over and does not know it harms nothing: the file with the highest number counts.
+
+The directory belongs to the user of the job, who may have put anything there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.errors import Damaged, Fatal, NewerFormat
+from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.errors import cannot_read, is_directory
+from emberkeep.base.files.hostile import read_bytes
+from emberkeep.jobs.progress.encoding import decode_history, encode_history
+from emberkeep.jobs.progress.history import QueryHistory
+
+log = structlog.get_logger(__name__)
+
+_DIRECTORY = "_emberkeep_progress"
+_NAME = re.compile(r"([0-9]{1,9})\.record")
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read_progress(root: Path, *, before: int | None = None) -> tuple[QueryHistory, ...]:
+    """Return the newest readable history of a job; empty if there is none.
+
+    ``root``: the directory with the job's default checkpoints. ``before``: only of attempts with a lower number. A file
+    that is damaged, or that a newer release has written, is logged and passed over. Raises Unavailable.
+    """
+    with _opened(root) as directory:
+        if directory is None:
+            return ()
+        for attempt in sorted(_attempts(directory), reverse=True):
+            if before is not None and attempt >= before:
+                continue
+            try:
+                return decode_history(read_bytes(directory / _name(attempt)), where=str(root / _DIRECTORY))
+            except FileNotFoundError:
+                continue  # a newer attempt has just removed it
+            except (Damaged, NewerFormat, Fatal) as error:
+                log.warning("a progress history cannot be used", root=str(root), attempt=attempt, reason=str(error))
+            except OSError as error:
+                raise cannot_read(root / _DIRECTORY, error) from error
+    return ()
+
+
+def write_progress(root: Path, attempt: int, queries: tuple[QueryHistory, ...]) -> None:
+    """Replace the history of an attempt, then remove those of earlier attempts. Raises Fatal.
+
+    Creates ``root``, but not its parent.
+    """
+    directory = root / _DIRECTORY
+    try:
+        for missing in (root, directory):
+            with contextlib.suppress(FileExistsError):
+                missing.mkdir(mode=0o700)
+        write_file(directory / _name(attempt), encode_history(queries))
+        for earlier in _attempts(directory):
+            if earlier < attempt:
+                (directory / _name(earlier)).unlink(missing_ok=True)
+    except OSError as error:
+        raise Fatal(
+            f"cannot write {directory}: {error.strerror or error}",
+            hint="check the free space and the permissions of that directory",
+        ) from error
+
+
+@contextlib.contextmanager
+def _opened(root: Path) -> Iterator[Path | None]:
+    """Yield a path of the directory that cannot be replaced while it is used; None if there is no such directory."""
+    try:
+        descriptor = os.open(root / _DIRECTORY, _FLAGS)
+    except NotADirectoryError:  # the user has put something else there
+        yield None
+        return
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and is_directory(root.parent):
+            yield None
+            return
+        raise cannot_read(root / _DIRECTORY, error) from error
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _attempts(directory: Path) -> list[int]:
+    return [int(match[1]) for name in os.listdir(directory) if (match := _NAME.fullmatch(name))]  # noqa: PTH208
+
+
+def _name(attempt: int) -> str:
+    return f"{attempt}.record"

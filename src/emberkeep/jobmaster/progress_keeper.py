@@ -1,0 +1,105 @@
+"""Keeps the history of a job's streaming queries, and writes it to the job's durable storage at a slow pace.
+
+The driver owns the history, not the JobManager: so a leader's memory does not grow with a thousand records of each
+query of each job, and a change of the leader changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+import structlog
+
+from emberkeep.base.actors import Actor, ActorPart, asked
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, QueryHistory, Selection
+from emberkeep.jobs.progress.records import ProgressRecord
+
+log = structlog.get_logger(__name__)
+
+PAUSE = 10.0  # seconds between two writes: what a killed driver may lose
+LAST_WRITE_SECONDS = 3.0  # for the write when the script has ended
+
+
+class ProgressStore(Protocol):
+    """The histories that a job's attempts have written. Each attempt writes its own only."""
+
+    async def earlier(self) -> tuple[QueryHistory, ...]:
+        """Return what the newest earlier attempt has written, if it can be read. Raises Unavailable."""
+
+    async def keep(self, queries: tuple[QueryHistory, ...]) -> None:
+        """Write durably what this attempt knows, in place of everything before. Raises EmberkeepError."""
+
+
+class ProgressKeeper(ActorPart):
+    """The history of one attempt, which continues the history of the attempt before.
+
+    ``store``: None keeps the history in memory only. Nothing is written before the earlier history has been read.
+    """
+
+    def __init__(self, owner: Actor, clock: Clock) -> None:
+        super().__init__(owner)
+        self.store: ProgressStore | None = None
+        self._clock = clock
+        self._log = ProgressLog()
+        self._has_earlier = False
+        self._changed = False
+        self._writing = asyncio.Lock()
+
+    def see(self, reports: Iterable[ProgressRecord]) -> None:
+        """Add the reports that are new. Only for the owner's handlers."""
+        self._changed |= self._log.add(reports, self._clock.now_ms())
+
+    def reported(self) -> dict[str, int]:
+        """Return for each run of a query when the batch of its newest record began. Only for the owner's loop."""
+        return self._log.reported()
+
+    def page(self, selection: Selection) -> HistoryPage:
+        """Return the records that ``selection`` names. Only for the owner's handlers."""
+        return self._log.page(selection)
+
+    async def run(self) -> None:
+        """Read the earlier history, then write what is new every PAUSE seconds, until cancelled."""
+        while self.store is not None:
+            await self._write(self.store)
+            await asyncio.sleep(PAUSE)
+
+    async def write_last(self) -> None:
+        """Write what is new, within LAST_WRITE_SECONDS. A failure is logged."""
+        if self.store is None:
+            return
+        try:
+            async with asyncio.timeout(LAST_WRITE_SECONDS):
+                await self._write(self.store)
+        except TimeoutError:
+            log.warning("the newest progress of streaming queries is lost: its storage does not answer in time")
+
+    async def _write(self, store: ProgressStore) -> None:
+        async with self._writing:
+            try:
+                if not self._has_earlier:
+                    await self._continue_from(await store.earlier())
+                queries = await self._changes()
+                if queries:
+                    await store.keep(queries)
+            except EmberkeepError as error:
+                self.tell(self._note_failure)
+                say = log.info if isinstance(error, Unavailable) else log.warning
+                say("the progress of streaming queries is not written now", reason=str(error))
+
+    @asked
+    def _continue_from(self, earlier: tuple[QueryHistory, ...]) -> None:
+        self._log.continue_from(earlier)
+        self._has_earlier = True
+
+    @asked
+    def _changes(self) -> tuple[QueryHistory, ...]:
+        """Return all histories if a record has come since the last call, else nothing."""
+        changed, self._changed = self._changed, False
+        return self._log.histories() if changed else ()
+
+    def _note_failure(self) -> None:
+        self._changed = True

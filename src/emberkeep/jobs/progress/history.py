@@ -1,0 +1,135 @@
+"""The newest progress records of each streaming query of a job. Pure.
+
+The JobMaster of each attempt continues the history of the attempt before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.jobs.progress.records import ProgressRecord
+
+RECORDS_KEPT = 1000  # of each query
+QUERIES_KEPT = 20  # those with the newest records; a job may start any number of queries
+
+
+class QueryHistory(Compatible, frozen=True, kw_only=True):
+    """The records of one query, oldest first, at least one."""
+
+    query_id: str
+    records: tuple[ProgressRecord, ...]
+
+
+class Selection(Compatible, frozen=True, kw_only=True):
+    """Which records to read: the newest ``limit`` of those recorded after ``after_ms`` and before ``before_ms``.
+
+    ``query_id``: "" for all queries. ``before_ms``: 0 for no such bound.
+    """
+
+    limit: int
+    query_id: str = ""
+    after_ms: int = 0
+    before_ms: int = 0
+
+
+class KnownQuery(Compatible, frozen=True, kw_only=True):
+    """A query that has records. ``name``: "" if it has none."""
+
+    query_id: str
+    name: str
+    records: int
+    oldest_ms: int
+    newest_ms: int
+
+
+class HistoryPage(Compatible, frozen=True, kw_only=True):
+    """What a selection yields.
+
+    ``queries``: all that have records, the one with the newest record first. ``records``: oldest first. ``earlier``:
+    True if the limit has cut off older records.
+    """
+
+    queries: tuple[KnownQuery, ...] = ()
+    records: tuple[ProgressRecord, ...] = ()
+    earlier: bool = False
+
+
+class ProgressLog:
+    """The histories of a job's queries. ``recorded_ms`` grows from record to record over all queries."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, deque[ProgressRecord]] = {}  # the one with the oldest newest record first
+        self._newest_ms = 0
+
+    def continue_from(self, earlier: Iterable[QueryHistory]) -> None:
+        """Put the records of earlier attempts before those that this log has."""
+        own = [record for records in self._queries.values() for record in records]
+        self._queries.clear()
+        self._newest_ms = 0
+        before = [record for query in earlier for record in query.records]
+        for record in sorted(before, key=lambda record: record.recorded_ms):
+            self._append(record)
+        for record in sorted(own, key=lambda record: record.recorded_ms):
+            self._append(msgspec.structs.replace(record, recorded_ms=max(record.recorded_ms, self._newest_ms + 1)))
+
+    def add(self, reports: Iterable[ProgressRecord], now_ms: int) -> bool:
+        """Add the reports that are new. Return False if none is."""
+        changed = False
+        for report in sorted(reports, key=lambda report: report.triggered_ms):
+            if report.triggered_ms > self.reported().get(report.run_id, -1):
+                self._append(msgspec.structs.replace(report, recorded_ms=max(now_ms, self._newest_ms + 1)))
+                changed = True
+        return changed
+
+    def reported(self) -> dict[str, int]:
+        """Return for the newest run of each query when the batch of its newest record began."""
+        return {records[-1].run_id: records[-1].triggered_ms for records in self._queries.values()}
+
+    def histories(self) -> tuple[QueryHistory, ...]:
+        return tuple(QueryHistory(query_id=key, records=tuple(found)) for key, found in self._queries.items())
+
+    def page(self, selection: Selection) -> HistoryPage:
+        """Return the records that ``selection`` names."""
+        return page(self.histories(), selection)
+
+    def _append(self, record: ProgressRecord) -> None:
+        records = self._queries.pop(record.query_id, None) or deque(maxlen=RECORDS_KEPT)
+        if records:
+            records.append(records.pop().without_offsets())
+        records.append(record)
+        self._queries[record.query_id] = records
+        self._newest_ms = record.recorded_ms
+        while len(self._queries) > QUERIES_KEPT:
+            del self._queries[next(iter(self._queries))]
+
+
+def page(histories: Iterable[QueryHistory], selection: Selection) -> HistoryPage:
+    """Return the records of ``histories`` that ``selection`` names."""
+    known = sorted(histories, key=lambda query: query.records[-1].recorded_ms, reverse=True)
+    chosen = [
+        record
+        for query in known
+        if selection.query_id in ("", query.query_id)
+        for record in query.records
+        if record.recorded_ms > selection.after_ms and not 0 < selection.before_ms <= record.recorded_ms
+    ]
+    chosen.sort(key=lambda record: record.recorded_ms)
+    return HistoryPage(
+        queries=tuple(_known(query) for query in known),
+        records=tuple(chosen[-selection.limit :]),
+        earlier=len(chosen) > selection.limit,
+    )
+
+
+def _known(query: QueryHistory) -> KnownQuery:
+    return KnownQuery(
+        query_id=query.query_id,
+        name=query.records[-1].name,
+        records=len(query.records),
+        oldest_ms=query.records[0].recorded_ms,
+        newest_ms=query.records[-1].recorded_ms,
+    )

@@ -1,0 +1,89 @@
+"""Records of what streaming queries have done, one for each progress report of Spark. Pure.
+
+Texts and lists in a record are bounded, so that a history of a thousand records stays small.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+
+TEXT_LIMIT = 200  # characters of a name or of a source's description
+OFFSET_LIMIT = 2048  # characters; a longer offset is left out
+SOURCES_KEPT = 8
+PHASES_KEPT = 16
+
+
+class SourceProgress(Compatible, frozen=True, kw_only=True):
+    """One source of a query in one report.
+
+    Offsets are JSON as Spark reports them; "" if Spark reports none, if the offset is longer than OFFSET_LIMIT, or if
+    the record is not the newest of its query. ``backlog_rows``: rows that were available and not yet read; None if the
+    offsets do not say.
+    """
+
+    description: str
+    rows: int = 0
+    input_rate: float = 0.0  # rows per second
+    processed_rate: float = 0.0
+    start_offset: str = ""
+    end_offset: str = ""
+    latest_offset: str = ""
+    backlog_rows: int | None = None
+
+
+class ProgressRecord(Compatible, frozen=True, kw_only=True):
+    """One progress report of a query. Times are Unix milliseconds, durations milliseconds, rates rows per second.
+
+    ``recorded_ms``: when the history took the record. It grows from record to record of a job, and so names a record.
+    ``phases``: Spark's ``durationMs``; they overlap as Spark says, ``triggerExecution`` covers the others.
+    """
+
+    query_id: str  # Spark's id, the same after each restart from its checkpoint
+    run_id: str
+    name: str
+    batch_id: int
+    triggered_ms: int
+    recorded_ms: int = 0
+    duration_ms: int = 0
+    phases: dict[str, int] = msgspec.field(default_factory=dict)
+    rows: int = 0
+    input_rate: float = 0.0
+    processed_rate: float = 0.0
+    state_rows: int = 0
+    state_bytes: int = 0
+    state_commit_ms: int = 0  # added over the tasks of the batch
+    late_rows: int = 0  # dropped, because they came after the watermark
+    watermark_ms: int | None = None  # None: the query has none, or none yet
+    sources: tuple[SourceProgress, ...] = ()
+
+    @property
+    def watermark_gap_ms(self) -> int | None:
+        """How far the watermark was behind the start of the batch."""
+        return None if self.watermark_ms is None else self.triggered_ms - self.watermark_ms
+
+    @property
+    def backlog_rows(self) -> int | None:
+        """Rows that all sources had available and that were not yet read; None unless each source's is known."""
+        known = [source.backlog_rows for source in self.sources if source.backlog_rows is not None]
+        return sum(known) if known and len(known) == len(self.sources) else None
+
+    @property
+    def backlog_seconds(self) -> float | None:
+        """How long the backlog takes at the processing rate of this batch; None if that is unknown."""
+        return seconds_for(self.backlog_rows, self.processed_rate)
+
+    def without_offsets(self) -> ProgressRecord:
+        """Return the record as it is kept once a newer one of its query has come."""
+        bare = tuple(
+            msgspec.structs.replace(source, start_offset="", end_offset="", latest_offset="") for source in self.sources
+        )
+        return self if bare == self.sources else msgspec.structs.replace(self, sources=bare)
+
+
+def seconds_for(backlog_rows: int | None, processed_rate: float) -> float | None:
+    """Return how long ``backlog_rows`` take at this rate; None if the backlog is unknown or nothing is processed."""
+    if backlog_rows == 0:
+        return 0.0
+    return None if backlog_rows is None or processed_rate <= 0 else backlog_rows / processed_rate

@@ -1,0 +1,103 @@
+"""Progress reports of streaming queries: which of them are new, and what is kept of each."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from emberkeep.jobs.progress.backlog import backlog_rows
+from emberkeep.jobs.progress.records import (
+    OFFSET_LIMIT,
+    PHASES_KEPT,
+    SOURCES_KEPT,
+    TEXT_LIMIT,
+    ProgressRecord,
+    SourceProgress,
+)
+
+Report = Mapping[str, Any]
+
+
+def new_reports(newest: Report, recent: Callable[[], Any], known_ms: int) -> list[Report]:
+    """Return the reports of batches that began after ``known_ms``, oldest first.
+
+    ``newest``: the newest report; empty if there is none. ``recent`` returns all that Spark keeps, as a Java array.
+    """
+    if not newest or unix_ms(newest.get("timestamp")) <= known_ms:
+        return []
+    kept = recent()
+    found: list[Report] = []
+    for index in range(len(kept) - 1, -1, -1):
+        report = json.loads(kept[index].json())
+        if unix_ms(report.get("timestamp")) <= known_ms:
+            break
+        found.append(report)
+    return found[::-1]
+
+
+def progress_record(report: Report) -> ProgressRecord:
+    """Return what is kept of a report."""
+    operators = report.get("stateOperators") or ()
+    return ProgressRecord(
+        query_id=str(report["id"]),
+        run_id=str(report["runId"]),
+        name=str(report.get("name") or "")[:TEXT_LIMIT],
+        batch_id=int(report.get("batchId", -1)),
+        triggered_ms=unix_ms(report.get("timestamp")),
+        duration_ms=int(report.get("batchDuration", 0)),
+        phases={
+            str(phase)[:TEXT_LIMIT]: int(took)
+            for phase, took in list((report.get("durationMs") or {}).items())[:PHASES_KEPT]
+        },
+        rows=int(report.get("numInputRows", 0)),
+        input_rate=rate(report.get("inputRowsPerSecond")),
+        processed_rate=rate(report.get("processedRowsPerSecond")),
+        state_rows=_sum(operators, "numRowsTotal"),
+        state_bytes=_sum(operators, "memoryUsedBytes"),
+        state_commit_ms=_sum(operators, "commitTimeMs"),
+        late_rows=_sum(operators, "numRowsDroppedByWatermark"),
+        watermark_ms=unix_ms((report.get("eventTime") or {}).get("watermark")) or None,  # 1970: none yet
+        sources=tuple(_source(source) for source in (report.get("sources") or ())[:SOURCES_KEPT]),
+    )
+
+
+def unix_ms(timestamp: Any) -> int:
+    """Return a time of a report in Unix milliseconds; 0 if there is none."""
+    try:
+        return int(datetime.fromisoformat(str(timestamp)).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def rate(value: Any) -> float:
+    """Return a rate; 0 for the NaN and Infinity that Spark writes for batches that took no time."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _sum(operators: Any, field: str) -> int:
+    return sum(int(operator.get(field, 0)) for operator in operators)
+
+
+def _source(source: Report) -> SourceProgress:
+    return SourceProgress(
+        description=str(source.get("description", ""))[:TEXT_LIMIT],
+        rows=int(source.get("numInputRows", 0)),
+        input_rate=rate(source.get("inputRowsPerSecond")),
+        processed_rate=rate(source.get("processedRowsPerSecond")),
+        start_offset=_offset(source.get("startOffset")),
+        end_offset=_offset(source.get("endOffset")),
+        latest_offset=_offset(source.get("latestOffset")),
+        backlog_rows=backlog_rows(source.get("endOffset"), source.get("latestOffset")),
+    )
+
+
+def _offset(offset: Any) -> str:
+    text = "" if offset is None else json.dumps(offset, separators=(",", ":"))
+    return text if len(text) <= OFFSET_LIMIT else ""

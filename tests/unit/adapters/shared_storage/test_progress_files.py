@@ -1,0 +1,65 @@
+"""Progress histories in a job's directory, which belongs to the job's user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from emberkeep.adapters.shared_storage.progress_files import read_progress, write_progress
+from emberkeep.base.errors import Fatal, Unavailable
+from emberkeep.base.files.durable import encode_record
+from emberkeep.jobs.progress.encoding import KIND, VERSION
+from emberkeep.jobs.progress.history import QueryHistory
+from tests.support.progress.records import record
+
+FOLDER = "_emberkeep_progress"
+
+
+def history(batch: int) -> tuple[QueryHistory, ...]:
+    return (QueryHistory(query_id="q-1", records=(record(batch),)),)
+
+
+def test_the_newest_attempt_counts_and_removes_those_before(tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    assert read_progress(root) == ()
+    write_progress(root, 1, history(1))
+    write_progress(root, 2, history(2))
+    assert [path.name for path in (root / FOLDER).iterdir()] == ["2.record"]
+    assert read_progress(root) == history(2)
+    assert root.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_attempt_that_is_over_changes_nothing(tmp_path: Path) -> None:
+    write_progress(tmp_path / "job", 12, history(12))
+    write_progress(tmp_path / "job", 9, history(9))
+    assert read_progress(tmp_path / "job") == history(12)
+    assert read_progress(tmp_path / "job", before=12) == history(9)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"junk", encode_record(KIND, VERSION + 1, b"x"), encode_record("other", 1, b"x")]
+)
+def test_an_unusable_file_is_passed_over_and_logged(tmp_path: Path, content: bytes) -> None:
+    root = tmp_path / "job"
+    write_progress(root, 1, history(1))
+    (root / FOLDER / "2.record").write_bytes(content)
+    with capture_logs() as logs:
+        assert read_progress(root) == history(1)
+    assert [entry["event"] for entry in logs] == ["a progress history cannot be used"]
+
+
+def test_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> None:
+    write_progress(tmp_path / "victim", 1, history(1))
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / FOLDER).symlink_to(tmp_path / "victim" / FOLDER)
+    assert read_progress(tmp_path / "job") == ()
+
+
+def test_storage_that_is_away_is_not_taken_for_an_empty_history(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be read now"):
+        read_progress(tmp_path / "unmounted" / "job")
+    with pytest.raises(Fatal, match="cannot write"):
+        write_progress(tmp_path / "unmounted" / "job", 1, history(1))
+    assert not (tmp_path / "unmounted").exists()

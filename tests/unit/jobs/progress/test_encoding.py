@@ -1,0 +1,57 @@
+"""The written form of a history."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from emberkeep.base.errors import Damaged, NewerFormat
+from emberkeep.base.files.durable import encode_record
+from emberkeep.jobs.progress import encoding
+from emberkeep.jobs.progress.encoding import KIND, VERSION, decode_history, encode_history
+from emberkeep.jobs.progress.history import QueryHistory
+from tests.support.progress.records import record
+
+HISTORY = (QueryHistory(query_id="q-1", records=(record(1), record(2))),)
+
+
+def test_a_history_is_read_as_it_was_written() -> None:
+    assert decode_history(encode_history(HISTORY), where="here") == HISTORY
+
+
+def test_a_thousand_records_are_small() -> None:
+    long = QueryHistory(query_id="q-1", records=tuple(record(number).without_offsets() for number in range(1000)))
+    assert len(encode_history([long])) < 100_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        encode_history(HISTORY)[:-1],
+        encode_record(KIND, VERSION, b"not compressed"),
+        encode_record(KIND, VERSION, zlib.compress(b"[1]")),
+        encode_record(KIND, VERSION, zlib.compress(b'{"queries":[{"query_id":"q"}]}')),
+        encode_record(KIND, VERSION, zlib.compress(b'{"queries":[]}')[:-2]),
+    ],
+)
+def test_damage_is_noticed(data: bytes) -> None:
+    with pytest.raises(Damaged, match="here"):
+        decode_history(data, where="here")
+
+
+def test_a_few_bytes_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "MOST_BYTES", 1024**2)
+    bomb = encode_record(KIND, VERSION, zlib.compress(b" " * 1024**2 + b'{"queries":[]}'))
+    with pytest.raises(Damaged, match="more than 1 MiB"):
+        decode_history(bomb, where="here")
+
+
+def test_a_newer_release_is_recognized() -> None:
+    with pytest.raises(NewerFormat):
+        decode_history(encode_record(KIND, VERSION + 1, b""), where="here")
+
+
+def test_a_query_without_records_is_left_out() -> None:
+    assert decode_history(encode_history([QueryHistory(query_id="q", records=())]), where="here") == ()

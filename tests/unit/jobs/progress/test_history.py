@@ -1,0 +1,122 @@
+"""The newest records of each query, continued over attempts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from emberkeep.jobs.progress.history import (
+    QUERIES_KEPT,
+    RECORDS_KEPT,
+    HistoryPage,
+    ProgressLog,
+    Selection,
+)
+from emberkeep.jobs.progress.records import ProgressRecord
+from tests.support.progress.records import RECORD, record
+
+ALL = Selection(limit=10_000)
+
+
+def batches(page: HistoryPage) -> list[int]:
+    return [one.batch_id for one in page.records]
+
+
+def filled(*numbers: int, now_ms: int = 1000) -> ProgressLog:
+    log = ProgressLog()
+    for number in numbers:
+        log.add([record(number)], now_ms + number)
+    return log
+
+
+def test_the_newest_records_of_each_query_are_kept() -> None:
+    log = filled(*range(RECORDS_KEPT + 5))
+    log.add([record(0, query_id="q-2", run_id="run-2")], 9999)
+    page = log.page(ALL)
+    assert [(query.query_id, query.records) for query in page.queries] == [("q-2", 1), ("q-1", RECORDS_KEPT)]
+    assert batches(page) == [*range(5, RECORDS_KEPT + 5), 0]
+
+
+def test_a_report_that_is_known_is_not_added_again() -> None:
+    log = filled(1, 2)
+    assert not log.add([record(1), record(2)], 5000)
+    assert log.add([record(2), record(3)], 5000)
+    assert batches(log.page(ALL)) == [1, 2, 3]
+    assert log.reported() == {"run-1": record(3).triggered_ms}
+
+
+def test_a_new_run_of_a_query_continues_its_history() -> None:
+    log = filled(4)
+    assert log.add([record(2, run_id="run-2")], 5000), "its clock may be behind"
+    assert batches(log.page(ALL)) == [4, 2]
+    assert log.reported() == {"run-2": record(2).triggered_ms}
+
+
+def test_records_have_names_that_grow() -> None:
+    log = ProgressLog()
+    log.add([record(1), record(2)], 1000)
+    log.add([record(3)], 500)
+    assert [one.recorded_ms for one in log.page(ALL).records] == [1000, 1001, 1002]
+
+
+def test_queries_without_news_are_dropped_first() -> None:
+    log = ProgressLog()
+    for number in range(QUERIES_KEPT):
+        log.add([record(1, query_id=f"q-{number}", run_id=f"r-{number}")], number)
+    log.add([record(2, query_id="q-0", run_id="r-0")], 100)
+    log.add([record(1, query_id="new", run_id="new")], 101)
+    kept = {query.query_id for query in log.page(ALL).queries}
+    assert (len(kept), "q-1" in kept, "q-0" in kept) == (QUERIES_KEPT, False, True)
+
+
+def test_only_the_newest_record_has_offsets() -> None:
+    old, new = filled(1, 2).page(ALL).records
+    assert [source.end_offset for source in old.sources] == [""]
+    assert [source.end_offset for source in new.sources] == [RECORD.sources[0].end_offset]
+    assert old.backlog_rows == new.backlog_rows == 1250
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected", "earlier"),
+    [
+        (Selection(limit=2), [3, 4], True),
+        (Selection(limit=4), [1, 2, 3, 4], False),
+        (Selection(limit=9, after_ms=1002), [3, 4], False),
+        (Selection(limit=1, after_ms=1002), [4], True),
+        (Selection(limit=2, before_ms=1004), [2, 3], True),
+        (Selection(limit=9, after_ms=1001, before_ms=1004), [2, 3], False),
+        (Selection(limit=9, query_id="q-1"), [1, 2, 3, 4], False),
+        (Selection(limit=9, query_id="other"), [], False),
+    ],
+)
+def test_a_selection_has_the_newest_records_between_its_bounds(
+    selection: Selection, expected: list[int], earlier: bool
+) -> None:
+    page = filled(1, 2, 3, 4).page(selection)
+    assert (batches(page), page.earlier) == (expected, earlier)
+    assert [query.query_id for query in page.queries] == ["q-1"]
+
+
+def test_the_next_attempt_continues_and_reads_what_came_before_late() -> None:
+    earlier = filled(1, 2, now_ms=90_000)
+    log = ProgressLog()
+    log.add([record(3, run_id="run-2")], 500)  # its node's clock is behind, and the storage was away
+    log.continue_from(earlier.histories())
+    page = log.page(ALL)
+    assert batches(page) == [1, 2, 3]
+    assert [one.recorded_ms for one in page.records] == [90_001, 90_002, 90_003]
+    log.add([record(4, run_id="run-2")], 600)
+    assert log.page(Selection(limit=9, after_ms=90_003)).records[0].batch_id == 4
+
+
+def gap(**changes: object) -> ProgressRecord:
+    return msgspec.structs.replace(RECORD, **changes)
+
+
+def test_gap_and_backlog_are_unknown_without_what_they_need() -> None:
+    assert (RECORD.watermark_gap_ms, RECORD.backlog_rows, RECORD.backlog_seconds) == (10_000, 1250, 2.0)
+    assert gap(watermark_ms=None).watermark_gap_ms is None
+    assert gap(processed_rate=0.0).backlog_seconds is None
+    unknown = msgspec.structs.replace(RECORD.sources[0], backlog_rows=None)
+    assert gap(sources=(*RECORD.sources, unknown)).backlog_rows is None
+    assert gap(sources=()).backlog_rows is None
