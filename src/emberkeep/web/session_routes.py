@@ -25,6 +25,7 @@ _READ = (
     "/jobs/{jobid}/events",
     "/jobs/{jobid}/logs",
     "/jobs/{jobid}/logs/{logid}",
+    "/jobs/{jobid}/progress",
     "/openapi.json",
     "/taskmanagers/{taskmanagerid}/logs",
     "/taskmanagers/{taskmanagerid}/logs/{name}",

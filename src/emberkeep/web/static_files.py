@@ -9,7 +9,7 @@ from importlib import resources
 from aiohttp import web
 
 _FOLDER = resources.files("emberkeep.web").joinpath("static")
-_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".txt": "text/plain"}
 
 
 @dataclass(frozen=True)

@@ -350,3 +350,36 @@ async def test_a_job_of_the_first_release_shows_no_stages(site: Site) -> None:
     site.gateway.add(job_view(job_id(9), "old driver", status_report=status_report(work=None)))
     page = (await site.get(f"/jobs/{job_id(9)}")).body.decode()
     assert "Median task" not in page
+
+
+async def test_a_job_has_a_place_for_the_history_of_its_queries(site: Site) -> None:
+    page = Markup((await site.get(f"/jobs/{job_id(2)}")).body.decode())
+    (section,) = [attributes for tag, attributes in page.tags if attributes.get("id") == "streams"]
+    assert section["data-progress"] == f"/v1/jobs/{job_id(2)}/progress"
+    assert "hidden" in section, "until there is a history"
+    assert {"plots", "stream-query", "stream-newest", "stream-problem", "stream-table", "stream-sources"} <= set(
+        page.ids
+    )
+    assert "data-live" not in section, "the plots stay when the page is refreshed"
+
+
+async def test_the_plotting_library_is_served_with_its_licence(site: Site) -> None:
+    for name, kind, text in (
+        ("uplot.js", "text/javascript", "MIT Licensed"),
+        ("uplot.css", "text/css", ".uplot"),
+        ("uplot-licence.txt", "text/plain", "Leon Sorokin"),
+    ):
+        answer = await site.get(f"/static/{name}")
+        assert (answer.status, answer.headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+        assert text in answer.body.decode()
+
+
+async def test_scripts_load_only_scripts_that_exist(site: Site) -> None:
+    served, waiting = set[str](), {"live.js", "streams.js", "logs.js", "job_actions.js", "log_view.js", "nodes.js"}
+    while waiting:
+        name = waiting.pop()
+        answer = await site.get(f"/static/{name}")
+        assert answer.status == 200, name
+        served.add(name)
+        waiting |= set(re.findall(r"""(?:from|import\()\s*["']\./([a-z_]+\.js)["']""", answer.body.decode())) - served
+    assert {"stream_plots.js", "stream_series.js", "uplot.js"} <= served

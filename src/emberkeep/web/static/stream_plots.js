@@ -1,0 +1,243 @@
+// Draws the plots of one streaming query, with one cursor over all of them. Colours come from the style sheet.
+
+import uPlot from "./uplot.js";
+import { bytes, column, count, phaseNames, phaseSeconds, rows, seconds, stacked } from "./stream_series.js";
+
+const HEIGHT = 168;
+const COLOURS = 8; // --plot-1 to --plot-8
+const AXIS_WIDTH = 72; // the same in all plots, so that their time axes are in line
+
+const PLOTS = [
+  {
+    id: "rate",
+    title: "Rows per second",
+    left: count,
+    series: () => [
+      { label: "input", value: (record) => record["input-rows-per-second"] },
+      { label: "processing", value: (record) => record["processed-rows-per-second"] },
+    ],
+  },
+  {
+    id: "duration",
+    title: "Batch duration by phase",
+    left: seconds,
+    stacked: true,
+    series: (records) => phaseNames(records).map((name) => ({ label: name, value: (record) => phaseSeconds(record, name) })),
+  },
+  {
+    id: "state",
+    title: "State",
+    onlyIfUsed: true, // a query without state reports 0
+    left: count,
+    right: bytes,
+    series: () => [
+      { label: "rows", value: (record) => record["state-rows"] },
+      { label: "memory", value: (record) => record["state-bytes"], right: true },
+    ],
+  },
+  {
+    id: "watermark",
+    title: "Watermark behind the batch",
+    left: seconds,
+    series: () => [
+      { label: "gap", value: (record) => (record["watermark-gap"] === null ? null : record["watermark-gap"] / 1000) },
+    ],
+  },
+  {
+    id: "backlog",
+    title: "Backlog",
+    left: count,
+    right: seconds,
+    series: () => [
+      { label: "rows", value: (record) => record["backlog-rows"] },
+      { label: "time to process it", value: (record) => record["backlog-seconds"], right: true },
+    ],
+  },
+];
+
+function element(tag, className, text = "") {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+export class Plots {
+  #place;
+  #records = [];
+  #found = [];
+  #drawn = new Map();
+  #sync = uPlot.sync("streams");
+  #index = null;
+
+  constructor(place) {
+    this.#place = place;
+    new ResizeObserver(() => this.#resize()).observe(place);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#redraw());
+    place.addEventListener("keydown", (key) => this.#onKey(key));
+  }
+
+  show(records) {
+    this.#records = records;
+    this.#found = rows(records);
+    for (const plot of PLOTS) this.#show(plot);
+  }
+
+  clear() {
+    for (const id of [...this.#drawn.keys()]) this.#remove(id);
+  }
+
+  #show(plot) {
+    const series = plot.series(this.#records);
+    const columns = series.map((one) => column(this.#found, one.value));
+    const known = columns.some((values) => values.some((value) => value !== null && (value !== 0 || !plot.onlyIfUsed)));
+    const drawn = this.#drawn.get(plot.id);
+    if (!known && drawn === undefined) return;
+    const labels = series.map((one) => one.label).join("\n");
+    if (drawn !== undefined && drawn.labels !== labels) this.#remove(plot.id);
+    const current = this.#drawn.get(plot.id) ?? this.#draw(plot, series, labels);
+    current.columns = columns;
+    const lines = plot.stacked ? stacked(columns).reverse() : columns;
+    current.chart.setData([this.#found.map((row) => row.at), ...lines], !this.#isZoomed(current.chart));
+    this.#describe(current);
+  }
+
+  #draw(plot, series, labels) {
+    const figure = element("figure", "plot");
+    figure.dataset.plot = plot.id;
+    const caption = element("figcaption", "");
+    caption.append(element("strong", "", plot.title));
+    const values = series.map((one, index) => {
+      const entry = element("span", "plot-entry");
+      const value = element("b", "");
+      entry.append(element("i", `swatch swatch-${(index % COLOURS) + 1}`), `${one.label} `, value);
+      caption.append(entry);
+      return value;
+    });
+    const canvas = element("div", "plot-canvas");
+    canvas.setAttribute("role", "img");
+    figure.append(caption, canvas);
+    const following = PLOTS.slice(PLOTS.indexOf(plot) + 1).map((one) => this.#drawn.get(one.id)?.figure).find(Boolean);
+    this.#place.insertBefore(figure, following ?? null);
+    const chart = new uPlot(this.#options(plot, series), [[], ...series.map(() => [])], canvas);
+    const drawn = { plot, series, labels, figure, canvas, values, chart, columns: [] };
+    this.#drawn.set(plot.id, drawn);
+    return drawn;
+  }
+
+  #remove(id) {
+    const drawn = this.#drawn.get(id);
+    drawn.chart.destroy();
+    drawn.figure.remove();
+    this.#drawn.delete(id);
+  }
+
+  #redraw() {
+    this.clear();
+    this.show(this.#records);
+  }
+
+  #options(plot, series) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const line = (one, index) => {
+      const stroke = colour(`--plot-${(index % COLOURS) + 1}`);
+      return {
+        label: one.label,
+        scale: one.right ? "right" : "left",
+        stroke,
+        width: plot.stacked ? 0 : 1.75,
+        fill: plot.stacked ? stroke : undefined,
+        points: { show: plot.stacked ? false : undefined, size: 4 },
+      };
+    };
+    const lines = series.map(line);
+    const axis = (scale, side, text) => ({
+      scale,
+      side,
+      size: AXIS_WIDTH,
+      stroke: colour("--soft"),
+      grid: { show: side === 3, stroke: colour("--line"), width: 1 },
+      ticks: { show: false },
+      values: (_, splits) => splits.map((split) => (split === null ? "" : text(split))),
+    });
+    return {
+      width: this.#width(),
+      height: HEIGHT,
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      legend: { show: false },
+      cursor: {
+        sync: { key: this.#sync.key, scales: ["x", null] },
+        drag: { x: true, y: false },
+        points: { show: !plot.stacked },
+        y: false,
+      },
+      hooks: { setCursor: [(chart) => this.#onCursor(chart)] },
+      scales: {
+        left: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] },
+        right: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] },
+      },
+      series: [{}, ...(plot.stacked ? lines.reverse() : lines)],
+      axes: [
+        { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, values: times },
+        axis("left", 3, plot.left),
+        plot.right === undefined ? { show: true, scale: "left", side: 1, size: AXIS_WIDTH, grid: { show: false }, ticks: { show: false }, values: () => [] } : axis("right", 1, plot.right),
+      ],
+    };
+  }
+
+  #isZoomed(chart) {
+    const times = chart.data[0];
+    if (times.length < 2 || chart.scales.x.min === undefined || chart.scales.x.min === null) return false;
+    return chart.scales.x.min > times[0] || chart.scales.x.max < times.at(-1);
+  }
+
+  #width() {
+    return Math.max(240, this.#place.clientWidth - 26);
+  }
+
+  #resize() {
+    for (const { chart } of this.#drawn.values()) {
+      if (chart.width !== this.#width()) chart.setSize({ width: this.#width(), height: HEIGHT });
+    }
+  }
+
+  #onCursor(chart) {
+    const index = chart.cursor.idx ?? null;
+    if (index === this.#index) return;
+    this.#index = index;
+    for (const drawn of this.#drawn.values()) this.#describe(drawn);
+  }
+
+  // The values under the cursor, or the newest ones.
+  #describe(drawn) {
+    const { plot, series, values, columns, canvas } = drawn;
+    const index = this.#index !== null && this.#index < this.#found.length ? this.#index : this.#found.length - 1;
+    const texts = series.map((one, number) => (one.right ? plot.right : plot.left)(columns[number]?.[index]));
+    for (const [number, text] of texts.entries()) values[number].textContent = text;
+    const newest = series.map((one, number) => `${one.label} ${texts[number]}`).join(", ");
+    canvas.setAttribute("aria-label", `${plot.title}, ${this.#records.length} batches: ${newest}. The table below has the numbers.`);
+  }
+
+  // Arrow keys move the cursor from batch to batch.
+  #onKey(key) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[key.key];
+    const [first] = this.#drawn.values();
+    if (step === undefined || first === undefined || this.#found.length === 0) return;
+    key.preventDefault();
+    const last = this.#found.length - 1;
+    const index = Math.min(last, Math.max(0, (this.#index ?? last + 1) + step));
+    const { chart } = first;
+    chart.setCursor({ left: chart.valToPos(this.#found[index].at, "x"), top: 10 });
+    for (const other of this.#sync.plots) {
+      if (other !== chart) other.setCursor({ left: other.valToPos(this.#found[index].at, "x"), top: 10 }, false);
+    }
+  }
+}
+
+function times(_, splits, __, ___, step) {
+  return splits.map((split) => {
+    const text = new Date(split * 1000).toISOString();
+    return step >= 86400 ? text.slice(5, 10) : step >= 60 ? text.slice(11, 16) : text.slice(11, 19);
+  });
+}

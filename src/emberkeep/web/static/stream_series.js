@@ -1,0 +1,93 @@
+// Turns progress records of the REST API into columns for plots, and numbers into text. Nothing here touches the page.
+
+const PHASE_ORDER = ["latestOffset", "getOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitBatch", "commitOffsets"];
+const WHOLE = "triggerExecution";
+const REST = "other";
+
+// The moments of the records in seconds. Between two runs of a query comes a moment without values, so that no line
+// joins them.
+export function rows(records) {
+  const found = [];
+  for (const [index, record] of records.entries()) {
+    const before = records[index - 1];
+    if (before && before["run-id"] !== record["run-id"]) found.push({ at: (record.triggered - 1) / 1000, record: null });
+    found.push({ at: record.triggered / 1000, record });
+  }
+  return found.filter((row, index) => index === 0 || row.at > found[index - 1].at);
+}
+
+export function column(found, value) {
+  return found.map((row) => (row.record === null ? null : value(row.record)));
+}
+
+export function phaseNames(records) {
+  const seen = new Set(records.flatMap((record) => Object.keys(record.phases)));
+  seen.delete(WHOLE);
+  const known = PHASE_ORDER.filter((name) => seen.delete(name));
+  return [...known, ...[...seen].sort(), REST];
+}
+
+// Spark's phases do not cover the whole trigger: what is left is shown as "other".
+export function phaseSeconds(record, name) {
+  if (name !== REST) return (record.phases[name] ?? 0) / 1000;
+  const covered = Object.entries(record.phases).reduce((sum, [phase, took]) => sum + (phase === WHOLE ? 0 : took), 0);
+  return Math.max(0, (record.phases[WHOLE] ?? record.duration) - covered) / 1000;
+}
+
+// For each column the sum of itself and of those before it.
+export function stacked(columns) {
+  const sums = [];
+  for (const values of columns) {
+    const below = sums.at(-1);
+    sums.push(values.map((value, index) => (value === null ? null : value + (below ? below[index] : 0))));
+  }
+  return sums;
+}
+
+export function count(value) {
+  if (value === null || value === undefined) return "–";
+  const digits = Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : 1;
+  return value.toFixed(digits).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+}
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let step = 0;
+  while (value >= 1024 && step < units.length - 1) {
+    value /= 1024;
+    step += 1;
+  }
+  return `${step === 0 ? value : value.toFixed(1)} ${units[step]}`;
+}
+
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (Math.abs(value) < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 120) return `${value.toFixed(1)} s`;
+  const parts = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const first = parts.findIndex(([size]) => value >= size);
+  const [size, unit] = parts[first];
+  const [next, small] = parts[first + 1] ?? [1, "s"];
+  const rest = Math.floor((value % size) / next);
+  return rest > 0 && next < size ? `${Math.floor(value / size)} ${unit} ${rest} ${small}` : `${Math.floor(value / size)} ${unit}`;
+}
+
+export function moment(milliseconds) {
+  return new Date(milliseconds).toISOString().slice(0, 19).replace("T", " ");
+}
+
+// The newest batch in one sentence. `now` is the server's time in milliseconds.
+export function summary(record, now) {
+  const parts = [
+    `Batch ${record["batch-id"]}, ${seconds(Math.max(0, now - record.triggered) / 1000)} ago: ` +
+      `${count(record.rows)} rows in ${seconds(record.duration / 1000)}`,
+  ];
+  if (record["backlog-rows"] !== null) {
+    const wait = record["backlog-seconds"];
+    parts.push(`backlog ${count(record["backlog-rows"])} rows${wait === null ? "" : ` (${seconds(wait)} of work)`}`);
+  }
+  if (record.watermark !== null) parts.push(`watermark ${seconds(Math.max(0, now - record.watermark) / 1000)} behind now`);
+  if (record["late-rows"] > 0) parts.push(`${count(record["late-rows"])} late rows dropped`);
+  return parts.join(" · ");
+}

@@ -1,0 +1,145 @@
+// The history of a job's streaming queries: reads it from the REST API, and continues whenever the page is refreshed.
+// Everything that queries report becomes text, never markup.
+
+import { bytes, count, moment, seconds, summary } from "./stream_series.js";
+
+const MOST = 1000; // records that are kept and drawn
+const TABLE_ROWS = 50;
+
+const section = document.getElementById("streams");
+const select = document.getElementById("stream-query");
+const newest = document.getElementById("stream-newest");
+const problem = document.getElementById("stream-problem");
+const table = document.getElementById("stream-table");
+const sources = document.getElementById("stream-sources");
+
+let records = [];
+let shown = ""; // id of the query whose records these are
+let plots = null;
+let busy = false;
+let again = false;
+
+async function read(parameters) {
+  const response = await fetch(`${section.dataset.progress}?${new URLSearchParams(parameters)}`, { cache: "no-store" });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.detail);
+  return { ...answer, now: Date.parse(response.headers.get("Date")) || Date.now() };
+}
+
+function title(query) {
+  return query.name || `unnamed, ${query["query-id"].slice(0, 8)}`;
+}
+
+function offer(queries) {
+  const known = [...select.options].map((option) => `${option.value} ${option.textContent}`).join("\n");
+  const offered = queries.map((query) => `${query["query-id"]} ${title(query)}`).sort();
+  if (known === offered.join("\n")) return;
+  const chosen = select.value || queries[0]["query-id"];
+  select.replaceChildren(...offered.map((text) => new Option(text.slice(text.indexOf(" ") + 1), text.split(" ", 1)[0])));
+  select.value = chosen;
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+  select.parentElement.hidden = queries.length < 2;
+}
+
+function fill(place, lines) {
+  place.replaceChildren(
+    ...lines.map((cells) => {
+      const row = document.createElement("tr");
+      for (const [label, text, kind] of cells) {
+        const cell = row.insertCell();
+        cell.dataset.label = label;
+        cell.textContent = text;
+        cell.className = kind ?? "num";
+      }
+      return row;
+    }),
+  );
+}
+
+function numbers(record) {
+  const gap = record["watermark-gap"];
+  return [
+    ["Batch", String(record["batch-id"]), "key num"],
+    ["Began", moment(record.triggered), "when"],
+    ["Took", seconds(record.duration / 1000)],
+    ["Rows", count(record.rows)],
+    ["In / s", count(record["input-rows-per-second"])],
+    ["Done / s", count(record["processed-rows-per-second"])],
+    ["State rows", count(record["state-rows"])],
+    ["State memory", bytes(record["state-bytes"])],
+    ["State commit", seconds(record["state-commit-duration"] / 1000)],
+    ["Watermark gap", gap === null ? "–" : seconds(gap / 1000)],
+    ["Late rows", count(record["late-rows"])],
+    ["Backlog", count(record["backlog-rows"])],
+  ];
+}
+
+function offsets(source) {
+  const wait = source["backlog-seconds"];
+  return [
+    ["Source", source.description, "name"],
+    ["Rows", count(source.rows)],
+    ["Read up to", source["end-offset"] || "–", "offset"],
+    ["Available", source["latest-offset"] || "–", "offset"],
+    ["Backlog", count(source["backlog-rows"])],
+    ["Takes", wait === null ? "–" : seconds(wait)],
+  ];
+}
+
+async function draw(now) {
+  const last = records.at(-1);
+  if (last === undefined) return;
+  newest.textContent = summary(last, now);
+  fill(table, records.slice(-TABLE_ROWS).reverse().map(numbers));
+  fill(sources, last.sources.map(offsets));
+  if (plots === null) {
+    const { Plots } = await import("./stream_plots.js");
+    plots = new Plots(document.getElementById("plots"));
+  }
+  plots.show(records);
+}
+
+async function update() {
+  if (busy) {
+    again = true;
+    return;
+  }
+  busy = true;
+  try {
+    const chosen = select.value;
+    const goesOn = chosen !== "" && chosen === shown;
+    const after = goesOn ? (records.at(-1)?.recorded ?? 0) : 0;
+    const answer = await read(chosen === "" ? { limit: 1 } : { query: chosen, after, limit: MOST });
+    problem.hidden = true;
+    if (answer.queries.length === 0) return;
+    section.hidden = false;
+    offer(answer.queries);
+    if (chosen === "") {
+      again = true;
+      return;
+    }
+    if (!goesOn) plots?.clear();
+    if (goesOn && answer.records.length === 0) {
+      if (records.length > 0) newest.textContent = summary(records.at(-1), answer.now);
+      return;
+    }
+    records = (goesOn ? [...records, ...answer.records] : answer.records).slice(-MOST);
+    shown = chosen;
+    await draw(answer.now);
+  } catch (error) {
+    problem.textContent = `The history cannot be read now: ${error.message}`;
+    problem.hidden = section.hidden;
+  } finally {
+    busy = false;
+    if (again) {
+      again = false;
+      update();
+    }
+  }
+}
+
+if (section !== null) {
+  select.addEventListener("change", update);
+  document.addEventListener("emberkeep:refreshed", update);
+  update();
+}

@@ -1,0 +1,81 @@
+"""What the plots of a streaming query show, run by Node.js where it is installed: browsers run the same module."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+
+RECORDS = """
+const record = (at, run) => ({
+  "batch-id": 7, "run-id": run, triggered: at, duration: 800, rows: 500, "late-rows": 3,
+  phases: { addBatch: 600, walCommit: 40, unheardOf: 10, triggerExecution: 790 },
+  "backlog-rows": 1250, "backlog-seconds": 2, watermark: at - 10000,
+});
+const records = [record(1000, "a"), record(2000, "a"), record(9000, "b")];
+"""
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Any:
+    """Returns the value of a JavaScript expression that may use the module, as ``series``, and ``records``."""
+    source = resources.files("emberkeep.web").joinpath("static", "stream_series.js").read_text(encoding="utf-8")
+    (tmp_path / "series.mjs").write_text(source, encoding="utf-8")
+
+    def evaluate(expression: str) -> Any:
+        script = f'import * as series from "./series.mjs";{RECORDS}console.log(JSON.stringify({expression}));'
+        (tmp_path / "run.mjs").write_text(script, encoding="utf-8")
+        done = subprocess.run([str(NODE), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    return evaluate
+
+
+def test_no_line_joins_two_runs_of_a_query(evaluated: Any) -> None:
+    assert evaluated("series.rows(records).map((row) => [row.at, row.record === null])") == [
+        [1, False],
+        [2, False],
+        [8.999, True],
+        [9, False],
+    ]
+    assert evaluated("series.column(series.rows(records), (record) => record.rows)") == [500, 500, None, 500]
+
+
+def test_phases_add_up_to_the_whole_trigger(evaluated: Any) -> None:
+    names = evaluated("series.phaseNames(records)")
+    assert names == ["walCommit", "addBatch", "unheardOf", "other"]
+    took = evaluated(f"{json.dumps(names)}.map((name) => series.phaseSeconds(records[0], name))")
+    assert took == [0.04, 0.6, 0.01, 0.14]
+    assert evaluated("series.stacked([[1, null], [2, null], [4, null]])") == [[1, None], [3, None], [7, None]]
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("series.count(1234567.8)", "1\u202f234\u202f568"),
+        ("series.count(0.52)", "0.5"),
+        ("series.count(null)", "–"),
+        ("series.bytes(1536)", "1.5 KiB"),
+        ("series.seconds(0.25)", "250 ms"),
+        ("series.seconds(7260)", "2 h 1 min"),
+        ("series.seconds(86400)", "1 d"),
+        ("series.moment(1795000000000)", "2026-11-18 11:06:40"),
+    ],
+)
+def test_numbers_are_shown_with_units(evaluated: Any, expression: str, text: str) -> None:
+    assert evaluated(expression) == text
+
+
+def test_the_newest_batch_is_described_in_a_sentence(evaluated: Any) -> None:
+    assert evaluated("series.summary(records[0], 6000)") == (
+        "Batch 7, 5.0 s ago: 500 rows in 800 ms · backlog 1\u202f250 rows (2.0 s of work) · "
+        "watermark 15.0 s behind now · 3 late rows dropped"
+    )
