@@ -10,6 +10,9 @@ from emberkeep.jobs.progress.work import NAME_LIMIT, AttemptWork, StageProgress
 Report = Mapping[str, Any]
 
 
+DRIVER = "driver"  # listed among the executors; it runs no tasks, and its times are those of its process
+
+
 class ExecutorTotals:
     """Sums over all executors of an application, those included that Spark has forgotten.
 
@@ -32,7 +35,11 @@ class ExecutorTotals:
 
     def see(self, executors: Iterable[Report]) -> dict[str, int]:
         """Return the sums, given the executors that Spark lists now, active and dead."""
-        listed = {str(one["id"]): {name: int(one.get(name, 0)) for name in self._FIELDS} for one in executors}
+        listed = {
+            str(one["id"]): {name: int(one.get(name, 0)) for name in self._FIELDS}
+            for one in executors
+            if one["id"] != DRIVER
+        }
         for key in self._known.keys() - listed.keys():
             for name, count in self._known[key].items():
                 self._forgotten[name] += 0 if name == "activeTasks" else count

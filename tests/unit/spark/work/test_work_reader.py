@@ -100,6 +100,13 @@ def test_executors_that_spark_has_forgotten_still_count() -> None:
     assert (work.completed_tasks, work.failed_tasks, work.active_tasks) == (9, 1, 1)
 
 
+def test_the_driver_is_not_an_executor() -> None:
+    store = ScriptedStore()
+    store.listed = [{**executor("driver", 0), "totalDuration": 30_000, "totalGCTime": 600}, executor("0", 2)]
+    work = WorkReader().read(store)
+    assert (work.completed_tasks, work.task_ms, work.gc_ms) == (2, 200, 2)
+
+
 def test_a_later_application_of_the_attempt_adds_to_the_first() -> None:
     first, second, reader = ScriptedStore(), ScriptedStore("app-2"), WorkReader()
     first.done, first.listed = (2, 3), [executor("0", 5, active=1)]
