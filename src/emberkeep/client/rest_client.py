@@ -33,6 +33,7 @@ from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.event_calls import EventCalls
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
+from emberkeep.client.progress_calls import ProgressCalls
 from emberkeep.client.savepoint_calls import SavepointCalls
 from emberkeep.client.spark_ui_calls import SparkUiCalls
 from emberkeep.client.storage_calls import StorageCalls
@@ -135,6 +136,7 @@ class RestClient:
         self.events = EventCalls(self._http)
         self.tokens = TokenCalls(self._http)
         self.spark_uis = SparkUiCalls(self._http)
+        self.progress = ProgressCalls(self._http)
 
     async def __aenter__(self) -> RestClient:
         self._http.open()

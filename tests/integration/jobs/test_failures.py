@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol.rest_checkpoints import CheckpointInfo
@@ -112,6 +113,7 @@ def test_a_stream_survives_the_loss_of_its_executor_its_driver_and_its_jvm(clust
     assert second != driver
     wait_for_batches(cluster, job_id, stream)
 
+    before = until(lambda: runs_with_progress(cluster, job_id), lambda: cluster.story(job_id))
     jvms = [child for child in psutil.Process(second).children() if "java" in child.name()]
     assert len(jvms) == 1
     kill_process(jvms[0].pid)
@@ -126,6 +128,15 @@ def test_a_stream_survives_the_loss_of_its_executor_its_driver_and_its_jvm(clust
     assert len(stream.drivers()) == 3
     stream.check()
     check_traces(job)
+    assert runs_with_progress(cluster, job_id) > before, "the history continues over attempts, and outlives the job"
+    assert job.emberkeep.work is not None
+    assert (job.emberkeep.work.tasks_finished > 0, job.emberkeep.work.tasks_running) == (True, 0)
+
+
+def runs_with_progress(cluster: Cluster, job_id: str) -> set[str]:
+    """The runs of streaming queries in the job's progress history."""
+    history = cluster.ask(lambda client: client.progress.read(JobId(job_id)))
+    return {record.run_id for record in history.records}
 
 
 def check_traces(job: JobDetailsInfo) -> None:
