@@ -40,6 +40,8 @@ class What(StrEnum):
     REQUEST_FAILED = "request-failed"
     CANCEL_REQUESTED = "cancel-requested"
     MOVING = "moving"  # the driver leaves its node
+    ALARM_RAISED = "alarm-raised"  # by the watchdog; the detail ``kind`` says which alarm
+    ALARM_CLEARED = "alarm-cleared"
 
     # in the stream of the cluster
     LEADER_STARTED = "leader-started"

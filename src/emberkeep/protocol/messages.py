@@ -484,6 +484,8 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     watermark: str  # "" if the query has none
     status: str
     checkpoint_location: str
+    state_bytes: int = 0  # memory that the state stores of its operators use
+    backlog_rows: int | None = None  # that its sources have and that it has not read; None if their offsets do not say
 
 
 class Departure(Message, frozen=True, kw_only=True):

@@ -137,6 +137,8 @@ class ObservedQuery:
     committed_batch: int = -1
     triggered_ms: int = 0  # when the committed batch began
     committed_ms: int = 0  # when this process learned of the commit
+    state_bytes: int = 0
+    backlog_rows: int | None = None
     reports: tuple[ProgressRecord, ...] = ()  # new ones, oldest first
 
 

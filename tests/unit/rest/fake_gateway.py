@@ -407,6 +407,8 @@ def _query() -> QueryProgress:
         watermark="2013-07-14T03:10:00.000Z",
         status="Processing new data",
         checkpoint_location="file:/data/checkpoints/delays",
+        state_bytes=5_242_880,
+        backlog_rows=1_200,
     )
 
 

@@ -35,6 +35,8 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
             watermark=query.watermark or "",
             status=query.status,
             checkpoint_location=query.checkpoint_location or "",
+            state_bytes=query.state_bytes,
+            backlog_rows=query.backlog_rows,
         )
         for query in seen
         if query.is_active

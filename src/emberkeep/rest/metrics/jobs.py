@@ -112,6 +112,16 @@ _QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
     ),
     ("state_rows", "Rows in the query's state, of all stateful operators.", lambda query: query.progress.state_rows),
     (
+        "state_bytes",
+        "Memory that the state stores of all stateful operators use.",
+        lambda query: query.progress.state_bytes,
+    ),
+    (
+        "backlog_rows",
+        "Rows that the query's sources have and that it has not read; absent if their offsets do not say.",
+        lambda query: query.progress.backlog_rows,
+    ),
+    (
         "watermark_gap_seconds",
         "How far the watermark is behind the present; absent before there is a watermark.",
         lambda query: _watermark_gap(query.progress.watermark, query.now_ms),

@@ -51,6 +51,7 @@ def decode_progress(
     active: bool = True,
 ) -> ObservedQuery:
     """Translate Spark's progress report (empty before the first batch); a rate without a value becomes 0."""
+    record = progress_record({**report, "id": identity["id"], "runId": identity["runId"]})
     triggered_ms, took_ms = unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
     return ObservedQuery(
         id=str(identity["id"]),
@@ -68,6 +69,8 @@ def decode_progress(
         committed_batch=_committed(report),
         triggered_ms=triggered_ms,
         committed_ms=triggered_ms + took_ms,
+        state_bytes=record.state_bytes,
+        backlog_rows=record.backlog_rows,
     )
 
 

@@ -9,6 +9,7 @@ const BAND = { top: 4, height: 30 };
 const LANE_HEIGHT = 20;
 const LANES = [
   ["Attempts", ["attempt-started", "attempt-ended", "reattached"]],
+  ["Alarms", ["alarm-raised", "alarm-cleared"]],
   ["Requests", ["requested", "savepoint", "request-failed", "cancel-requested", "moving"]],
   ["Failures", ["exception"]],
   ["Leaders", ["leader-started"]],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from emberkeep.base.errors import Conflict
+from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.jobs.health.watches import query_facts
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
@@ -51,6 +52,8 @@ def progress(look: int, text: str = "Processing new data") -> QueryProgress:
         watermark="",
         status=text,
         checkpoint_location="/checkpoints/1",
+        state_bytes=4_096,
+        backlog_rows=300,
     )
 
 
@@ -75,7 +78,7 @@ async def works(master: FakeJobMaster, seconds: int, batch: int = 1) -> None:
 def test_facts_come_from_the_report_of_the_query_and_its_newest_commit() -> None:
     reported = status(queries=(progress(3, "Waiting for data to arrive"),), checkpoints=(commit(4), commit(9, "id 2")))
     assert query_facts(reported) == [
-        QueryFacts(id="id 1", label="delays", batch=4, duration=2.5, seen="3", waits=True, state_rows=12)
+        QueryFacts(id="id 1", label="delays", batch=4, duration=2.5, seen="3", waits=True, state_rows=12, backlog=300)
     ]
     (without,) = query_facts(status(queries=(progress(3),)))
     assert (without.batch, without.waits) == (-1, False)
@@ -95,6 +98,10 @@ def test_an_alarm_is_shown_and_told_until_the_query_commits() -> None:
             assert (told.event, told.alarm, told.query) == (EventKind.ALARM_RAISED, "no-commit", "delays")
             assert (told.job.id, told.job.name, told.job.attempt) == (JOB, "job 1", 1)
             assert told.message == alarm.message
+            noted = [each for each in cluster.chronicle.stream(JOB) if each.what == What.ALARM_RAISED]
+            assert [(each.message, each.details) for each in noted] == [
+                (alarm.message, {"kind": "no-commit", "query": "delays"})
+            ]
             await works(master, 1, batch=2)
             assert (await cluster.view(JOB)).alarms == ()
             assert heard.events() == [EventKind.ALARM_RAISED, EventKind.ALARM_CLEARED]

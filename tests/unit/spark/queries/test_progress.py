@@ -25,11 +25,13 @@ def test_report_is_translated_and_states_are_summed() -> None:
         "numInputRows": 100,
         "inputRowsPerSecond": 12.5,
         "processedRowsPerSecond": "NaN",
-        "stateOperators": [{"numRowsTotal": 3}, {"numRowsTotal": 4}],
+        "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 100}, {"numRowsTotal": 4, "memoryUsedBytes": 20}],
+        "sources": [{"endOffset": {"clicks": {"0": 5}}, "latestOffset": {"clicks": {"0": 9}}}],
         "eventTime": {"watermark": "2013-01-01T00:00:00.000Z"},
     }
     progress = decode_progress(report, identity=_IDENTITY, status="Waiting", location="file:///c")
     assert (progress.batch_id, progress.num_input_rows, progress.state_rows) == (4, 100, 7)
+    assert (progress.state_bytes, progress.backlog_rows) == (120, 4)
     assert (progress.input_rows_per_second, progress.processed_rows_per_second) == (12.5, 0.0)
     assert progress.watermark == "2013-01-01T00:00:00.000Z"
     assert progress.checkpoint_location == "file:///c"

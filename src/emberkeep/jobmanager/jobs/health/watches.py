@@ -9,6 +9,7 @@ import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.ids import JobId
+from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.jobs.health.notices import JobNotices
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
@@ -18,7 +19,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import FailureKind
 from emberkeep.jobs.transitions import Phase
 from emberkeep.protocol.messages import JobMasterStatus
-from emberkeep.watchdog.model import Cleared, Effect, QueryFacts, Raised, RestartAdvised
+from emberkeep.watchdog.model import Alarm, Cleared, Effect, QueryFacts, Raised, RestartAdvised
 
 _WAITING = "Waiting"  # Spark's status texts of an idle query begin with it
 
@@ -67,14 +68,27 @@ class JobWatches:
                         query=alarm.query,
                         reason=alarm.message,
                     )
-                    self._notices.alarm(job, alarm, raised=True)
+                    self._alarm(job, alarm, raised=True)
                 case Cleared(alarm):
                     log.info(
                         "an alarm of the watchdog is over", job=job.job_id, kind=alarm.kind.value, query=alarm.query
                     )
-                    self._notices.alarm(job, alarm, raised=False)
+                    self._alarm(job, alarm, raised=False)
                 case RestartAdvised(attempt, reason):
                     self._restart(job.job_id, attempt, reason)
+
+    def _alarm(self, job: ManagedJob, alarm: Alarm, *, raised: bool) -> None:
+        """Tell of an alarm: to the notifier, and as an event of the job."""
+        self._notices.alarm(job, alarm, raised=raised)
+        self._term.chronicle.note(
+            Occurrence(
+                what=What.ALARM_RAISED if raised else What.ALARM_CLEARED,
+                message=alarm.message if raised else f"over: {alarm.message}",
+                job_id=job.job_id,
+                attempt=job.state.attempt,
+                details={"kind": alarm.kind.value, "query": alarm.query},
+            )
+        )
 
     def _restart(self, job_id: JobId, attempt: int, reason: str) -> None:
         if job_id not in self._restarting:
@@ -107,6 +121,7 @@ def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
                 seen=query.timestamp,
                 waits=query.status.startswith(_WAITING),
                 state_rows=query.state_rows,
+                backlog=query.backlog_rows,
             )
         )
     return facts
