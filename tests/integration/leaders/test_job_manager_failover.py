@@ -259,7 +259,6 @@ def check_events(cluster: Cluster, job_id: JobId) -> None:
     leaders = cluster.shell.done("events", "--type", "leader-started", "-o", "json").out.splitlines()
     before, now = [json.loads(line)["details"]["address"] for line in leaders[-2:]]
     assert before != now == cluster.ask(lambda client: client.overview()).emberkeep.job_manager
-    assert "killed, cut off" in cluster.shown("/events")
 
 
 @pytest.mark.req("HA-4")
