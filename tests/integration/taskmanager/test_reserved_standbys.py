@@ -123,6 +123,14 @@ async def test_a_job_that_no_standby_can_serve_says_why(bench: Bench) -> None:
     assert not of_the_job(bench)
 
 
+async def test_a_job_that_runs_as_another_user_has_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.launcher._users, "of", lambda _: object())
+    reserve(bench)
+    (report,) = bench.launcher.standbys.report_reserved()
+    assert report.why_not == "the job runs as another user"
+    assert not of_the_job(bench)
+
+
 async def test_files_that_do_not_come_keep_nobody_waiting(bench: Bench) -> None:
     """The task manager ends while they are fetched."""
     bench.blobs.open.clear()
