@@ -88,6 +88,8 @@ _MARKS: Final = frozenset(
         What.REQUEST_FAILED,
         What.CANCEL_REQUESTED,
         What.MOVING,
+        What.ALARM_RAISED,
+        What.ALARM_CLEARED,
         What.LEADER_STARTED,
     }
 )

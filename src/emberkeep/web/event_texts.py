@@ -42,6 +42,8 @@ _OF_JOBS: Final = frozenset(
         What.REQUEST_FAILED,
         What.CANCEL_REQUESTED,
         What.MOVING,
+        What.ALARM_RAISED,
+        What.ALARM_CLEARED,
     }
 )
 _TONES: Final = {
@@ -53,6 +55,7 @@ _TONES: Final = {
     What.TASK_MANAGER_BACK: "running",
     What.SAVEPOINT: "finished",
     What.REQUEST_ENDED: "finished",
+    What.ALARM_CLEARED: "finished",
     What.LEADER_STARTED: "finished",
     What.ATTEMPT_STARTED: "finished",
     What.WAITING: "waiting",
@@ -62,6 +65,7 @@ _TONES: Final = {
     What.TASK_MANAGER_SILENT: "waiting",
     What.EXCEPTION: "failed",
     What.REQUEST_FAILED: "failed",
+    What.ALARM_RAISED: "failed",
     What.DETECTED: "failed",
     What.TASK_MANAGER_LOST: "failed",
     What.QUOTA_REFUSED: "failed",
