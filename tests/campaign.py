@@ -1,6 +1,6 @@
 """How much a test tries: usually little and the same each time; in a campaign much, and something new each time.
 
-`make test-long` runs a campaign: each property and state machine with six times the examples, each simulated world
+`make test-long` runs a campaign: each property and state machine with four times the examples, each simulated world
 with at least twice the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
 hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
 The next campaign tries both first.
@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-TIMES = 6  # as many examples as usual
+TIMES = 4  # as many examples as usual
 FOUND = Path(__file__).parent.parent / ".hypothesis"  # what campaigns have found
 _FOUND_AT_MOST = 200
 _NO_CHANCE = 20  # what is expected so often is missed by chance once in exp(20) campaigns
