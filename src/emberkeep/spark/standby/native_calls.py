@@ -13,7 +13,7 @@ from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.standby.reflection import Reflection
 
-_JAVA = 17
+JAVA_OF_STANDBYS = 17
 _FOREIGN = "jdk.incubator.foreign"
 NATIVE_OPTIONS = (f"--add-modules={_FOREIGN}",)
 """JVM options that native calls need."""
@@ -22,10 +22,10 @@ _SEPARATOR = "\0"  # no path and no variable contains it
 
 def require_native_calls(java: JavaRuntime) -> None:
     """Raise SparkInternalsMissing if JVMs of this Java cannot make native calls."""
-    if java.major != _JAVA:
+    if java.major != JAVA_OF_STANDBYS:
         raise SparkInternalsMissing(
-            f"standby processes need Java {_JAVA}, and {java.executable} is Java {java.major}",
-            hint=f"set JAVA_HOME to a Java {_JAVA}; jobs start without standby processes otherwise",
+            f"standby processes need Java {JAVA_OF_STANDBYS}, and {java.executable} is Java {java.major}",
+            hint=f"set JAVA_HOME to a Java {JAVA_OF_STANDBYS}; jobs start without standby processes otherwise",
         )
 
 
