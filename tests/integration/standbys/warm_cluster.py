@@ -35,7 +35,7 @@ def warm_cluster(directory: Path, class_archive: Path, nodes: tuple[str, ...], *
         del cluster.shell.environment[name]
     inherited = {environment_variable(JOB_ENVIRONMENT.key): EVERYTHING}
     cluster.shell.environment |= {**inherited, "JAVA_TOOL_OPTIONS": _QUICK_JVM}
-    cluster.up("--nodes", ",".join(nodes), "--slots", "2", "--memory", "4g", *QUICK, *words)
+    cluster.up("--nodes", ",".join(nodes), "--slots", "2", "--memory", "8g", *QUICK, *words)
     return cluster
 
 
