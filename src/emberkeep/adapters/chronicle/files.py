@@ -36,6 +36,7 @@ class _Decoded(NamedTuple):
 class ChronicleFiles:
     """The streams of one job store, for one leader. ``most``: the lines that are kept of a job, and of the cluster.
 
+    ``root`` and the two directories above it are created; what is above those is the storage, and must be there.
     Up to twice as many may be in a file before it is shortened.
     """
 
@@ -83,8 +84,9 @@ class ChronicleFiles:
         """Begin this epoch's file with the newest lines of earlier epochs, then delete their files."""
         directory = self._root / stream
         new = not directory.is_dir()
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if new:
+            for missing in (self._root.parent.parent, self._root.parent, self._root, directory):
+                missing.mkdir(exist_ok=True, mode=0o700)
             sync_directory(self._root)
         epochs = self._epochs(stream)
         before = [line for epoch in epochs for line in _lines(self._path(stream, epoch))]

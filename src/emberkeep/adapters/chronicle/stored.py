@@ -40,7 +40,7 @@ class StoredChronicle:
     """Implements Chronicle. ``note`` belongs to the event loop's thread.
 
     ``root``: the directory for the chronicles of all job stores of this cluster. ``is_usable``: returns False while the
-    storage cannot be used.
+    storage is not this cluster's, such as an empty directory where it is not mounted. Blocks; called before each write.
     """
 
     def __init__(self, root: Path, now_ms: Callable[[], int], is_usable: Callable[[], bool]) -> None:
@@ -105,14 +105,16 @@ class StoredChronicle:
         """Write a batch of what waits. Return True unless something is left because of an error."""
         async with self._writing:
             files = self._files
-            if files is None or not self._is_usable():
+            if files is None:
                 return False
             batch, forgotten = list(self._waiting)[:_BATCH], list(self._forgotten)
             try:
-                work = partial(_write, files, batch, forgotten)
+                work = partial(_write, files, self._is_usable, batch, forgotten)
                 done = await asyncio.to_thread(self._writes.run, self._root, work)
             except EmberkeepError as error:
                 self._say_problem(str(error))
+                return False
+            if done is None:
                 return False
             stored = {each.id for each in done.stored}
             self._waiting = deque(each for each in self._waiting if each.id not in stored)
@@ -172,8 +174,12 @@ class _Done(msgspec.Struct):
     problem: str = ""
 
 
-def _write(files: ChronicleFiles, batch: list[Occurrence], forgotten: list[str]) -> _Done:
-    """Append a batch to its streams, and delete others. Stop at the first error."""
+def _write(
+    files: ChronicleFiles, is_usable: Callable[[], bool], batch: list[Occurrence], forgotten: list[str]
+) -> _Done | None:
+    """Append a batch to its streams, and delete others. Stop at the first error; None if the storage is not usable."""
+    if not is_usable():
+        return None
     done = _Done([])
     by_job: dict[str, list[Occurrence]] = {}
     for each in batch:

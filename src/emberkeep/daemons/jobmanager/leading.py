@@ -205,7 +205,7 @@ async def shipped_audit(settings: JobManagerSettings, services: Services) -> Asy
         yield
         return
     sink = AuditFiles(directory, configuration[AUDIT_MAX_SIZE], _SHIPPED_FILES)
-    shipping = AuditShipping(settings.audit.files, sink, lambda: not settings.storage.problem)
+    shipping = AuditShipping(settings.audit.files, sink, lambda: settings.owned_storage.problem() is None)
     services.start("audit log to the storage", shipping.run())
     try:
         yield

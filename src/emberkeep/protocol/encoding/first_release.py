@@ -28,6 +28,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.JobMasterReply: ("blocklist_lost", "lineage", "trace"),
     messages.JobMasterStatus: ("blocklist", "blocklist_epoch", "functions", "trace", "work"),
     messages.OfferSlotsReply: ("later",),
+    messages.QueryProgress: ("state_bytes", "backlog_rows"),
     messages.RegisterJobMaster: ("lineage", "known_epoch"),
     messages.RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
     messages.ReportOutcome: ("lineage", "known_epoch"),

@@ -47,6 +47,17 @@ async def test_what_was_noted_is_readable_at_once_and_by_the_next_leader(tmp_pat
     assert await messages(second) == ["number 1", "number 2", "number 3"]
 
 
+async def test_nothing_is_created_where_the_storage_should_be(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    first = chronicle(storage / "events" / "cluster-1")
+    first.note(noted(1))
+    await first.flush()
+    assert not storage.exists()
+    storage.mkdir()
+    await first.flush()
+    assert await messages(chronicle(storage / "events" / "cluster-1", 2)) == ["number 1"]
+
+
 async def test_the_task_stores_without_being_asked(tmp_path: Path) -> None:
     writer = chronicle(tmp_path)
     running = asyncio.create_task(writer.run())

@@ -68,6 +68,8 @@ def test_a_stream_shows_what_its_newest_batch_did() -> None:
         "input_rows_per_second": 2048.5,
         "processed_rows_per_second": 1987.25,
         "state_rows": 12_873,
+        "state_bytes": 5_242_880,
+        "backlog_rows": 1_200,
         "watermark_gap_seconds": 75,
     }
     assert set(series(registry, "emberkeep_query_state_rows")) == {(JOB, "delays")}
