@@ -13,7 +13,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.slots.model import ProcessStart
 from tests.campaign import CAMPAIGN
 from tests.integration.clusters import Cluster
-from tests.integration.standbys.warm_cluster import starts, submit, wait_until_warm, warm_cluster
+from tests.integration.standbys.warm_cluster import WARM_SECONDS, starts, submit, wait_until_warm, warm_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -34,7 +34,7 @@ def ended(cluster: Cluster, example: Path, start: ProcessStart) -> tuple[JobStat
     job_id = submit(cluster, example)
     seen = cluster.wait_for(job_id, lambda job: job.emberkeep.attempts and starts(job)[0], "the driver starts")
     assert starts(seen)[0] is start
-    job = cluster.wait_for(job_id, lambda job: job.state.is_globally_terminal, "the example ends")
+    job = cluster.wait_for(job_id, lambda job: job.state.is_globally_terminal, "the example ends", WARM_SECONDS)
     last = job.emberkeep.attempts[-1]
     return job.state, job.emberkeep.attempt, last.exit_code, last.root_cause.partition(":")[0]
 
