@@ -15,9 +15,7 @@ from emberkeep.base.processes import priority
 from emberkeep.base.processes.priority import (
     can_be_raised,
     lower,
-    raise_session,
     raise_to_normal,
-    raise_without_compilers,
 )
 
 NICE = 1 << 23
@@ -64,9 +62,9 @@ def test_all_threads_are_lowered_and_raised_again(pid: int) -> None:
 @pytest.mark.skipif(not can_be_raised(), reason="this user may not raise priorities")
 def test_compilers_are_raised_later_than_the_other_threads(pid: int) -> None:
     lower(pid)
-    raise_without_compilers([pid])
+    raise_to_normal([pid], compilers=False)
     assert sorted(policies(pid)) == sorted([os.SCHED_OTHER] * 3 + [os.SCHED_IDLE])
-    raise_session(pid)
+    raise_to_normal([pid])
     assert policies(pid) == [os.SCHED_OTHER] * 4
 
 

@@ -13,8 +13,16 @@ from dataclasses import dataclass, field
 import structlog
 
 from emberkeep.adapters.processes.start import LEADERS, REAPING
-from emberkeep.adapters.processes.table import Members, Table, carries_marker, select_members, send_signal
+from emberkeep.adapters.processes.table import (
+    Members,
+    Table,
+    carries_marker,
+    select_members,
+    send_signal,
+    take_table,
+)
 from emberkeep.base.errors import Fatal
+from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.base.processes.process_identity import ProcessIdentity, read_stat
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -66,6 +74,11 @@ class Family:
         self.members = select_members(table, self.leader, self.members, is_marked)
         for pid in self.untouchable:
             self.members.pop(pid, None)
+
+    def raise_members(self) -> None:
+        """Give all members the normal priority."""
+        self.find_members(take_table(), read_environments=False)
+        raise_to_normal(self.members)
 
     def kill_group(self) -> None:
         """Kill the leader's process group at once: no member can escape by forking.

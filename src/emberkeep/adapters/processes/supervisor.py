@@ -36,7 +36,6 @@ from emberkeep.adapters.processes.table import (
     take_table,
 )
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
-from emberkeep.base.processes.priority import raise_session
 from emberkeep.base.processes.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
@@ -184,9 +183,8 @@ class ProcessSupervisor:
 
     async def raise_priority(self, name: str) -> None:
         """Give a process and what it has started the normal priority, if it runs."""
-        for process in list(self._processes.values()):
-            if process.name == name and process.leader is not None and not process.leader_ended:
-                await self._in_thread(raise_session, process.leader.pid)
+        for process in [process for process in self._processes.values() if process.name == name]:
+            await self._in_thread(process.raise_members)
 
     def _require_free(self, name: str) -> None:
         if name in self.running() or name in self._starting or name in self._new_names:

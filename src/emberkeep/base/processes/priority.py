@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 _CAP_SYS_NICE = 23
 _LOWEST_NICE = 19
-_COMPILER = "C2 Comp"
+_COMPILER = "C2 Comp"  # the beginning of the names of the threads that compile often used code again
 _NORMAL_NICE = 20  # the limit of resource RLIMIT_NICE that allows a nice value of 0
 
 
@@ -37,40 +37,16 @@ def lower(pid: int) -> None:
     set_session_nice(pid, _LOWEST_NICE)
 
 
-def raise_to_normal(pids: Iterable[int]) -> None:
-    """Give all threads of these processes the normal priority."""
-    _raise(pids, lambda _: True)
-
-
-def raise_without_compilers(pids: Iterable[int]) -> None:
-    """Give threads the normal priority, except those with which JVMs compile what runs often a second time.
+def raise_to_normal(pids: Iterable[int], *, compilers: bool = True) -> None:
+    """Give all threads of these processes the normal priority, or all except those that optimize the code of JVMs.
 
     While a job starts, these threads would take half of the processor time, for code that runs well enough without.
     """
-    _raise(pids, lambda name: not name.startswith(_COMPILER))
-
-
-def raise_session(leader: int) -> None:
-    """Give all threads of all processes in a session the normal priority. ``leader``: its first process."""
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    raise_to_normal([pid for pid in pids if _session_of(pid) == leader])
-
-
-def _session_of(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None
-
-
-def _raise(pids: Iterable[int], chosen: Callable[[str], bool]) -> None:
-    """Give threads with chosen names the normal priority.
-
-    A thread that an idle thread starts in the meantime is idle as well, so look until no idle thread is left.
-    """
+    spared = "" if compilers else _COMPILER
     for pid in pids:
         set_session_nice(pid, 0)
-        while _change(pid, os.SCHED_OTHER, chosen):
+        # A thread that an idle thread starts in the meantime is idle as well, so look until no idle thread is left.
+        while _change(pid, os.SCHED_OTHER, spared):
             pass
 
 
@@ -81,14 +57,21 @@ def set_session_nice(pid: int, nice: int) -> None:
             Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
 
 
-def _change(pid: int, policy: int, chosen: Callable[[str], bool] = lambda _: True) -> int:
-    """Set the policy of a process's threads with chosen names; return how many had another policy."""
+def _change(pid: int, policy: int, spared: str = "") -> int:
+    """Set the policy of a process's threads; return how many had another policy.
+
+    ``spared``: the beginning of the names of threads that keep theirs; "" spares none.
+    """
     changed = 0
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             number = int(thread.name)
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if os.sched_getscheduler(number) != policy and chosen((thread / "comm").read_text(errors="replace")):
+                if os.sched_getscheduler(number) != policy and not (spared and _name(thread).startswith(spared)):
                     os.sched_setscheduler(number, policy, os.sched_param(0))
                     changed += 1
     return changed
+
+
+def _name(thread: Path) -> str:
+    return (thread / "comm").read_text(errors="replace")

@@ -23,7 +23,7 @@ from emberkeep.adapters.logging_setup import close_logs
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.processes.background import end_with_parent, outlive_parent
-from emberkeep.base.processes.priority import raise_without_compilers
+from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.daemons.driver.attempt import run_attempt
 from emberkeep.daemons.driver.standby_imports import import_for_job
 from emberkeep.daemons.records.standby_messages import (
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
             return EXIT_NOT_TAKEN  # the task manager has ended, or needs the memory
         outlive_parent()
         _become(order, added)
-        raise_without_compilers(pid for pid in (os.getpid(), jvm.pid) if pid is not None)
+        raise_to_normal((pid for pid in (os.getpid(), jvm.pid) if pid is not None), compilers=False)
         channel.sendall(encode(Taken()))
         if not isinstance(receive(channel), Confirm):
             return EXIT_NOT_TAKEN  # the task manager has ended, or starts a cold driver

@@ -10,7 +10,7 @@ from typing import Any
 
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.model import ObservedQuery, StartedQuery
-from emberkeep.spark.queries.reports import new_reports, progress_record, rate, unix_ms
+from emberkeep.spark.queries.reports import new_reports, progress_record
 
 NOTHING_REPORTED: Mapping[str, int] = MappingProxyType({})
 
@@ -52,23 +52,22 @@ def decode_progress(
 ) -> ObservedQuery:
     """Translate Spark's progress report (empty before the first batch); a rate without a value becomes 0."""
     record = progress_record({**report, "id": identity["id"], "runId": identity["runId"]})
-    triggered_ms, took_ms = unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
     return ObservedQuery(
         id=str(identity["id"]),
         run_id=str(identity["runId"]),
         name=identity["name"],
-        batch_id=int(report.get("batchId", -1)),
-        num_input_rows=int(report.get("numInputRows", 0)),
-        input_rows_per_second=rate(report.get("inputRowsPerSecond")),
-        processed_rows_per_second=rate(report.get("processedRowsPerSecond")),
-        state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in report.get("stateOperators", ())),
+        batch_id=record.batch_id,
+        num_input_rows=record.rows,
+        input_rows_per_second=record.input_rate,
+        processed_rows_per_second=record.processed_rate,
+        state_rows=record.state_rows,
         watermark=(report.get("eventTime") or {}).get("watermark"),
         status=status,
         checkpoint_location=location,
         is_active=active,
         committed_batch=_committed(report),
-        triggered_ms=triggered_ms,
-        committed_ms=triggered_ms + took_ms,
+        triggered_ms=record.triggered_ms,
+        committed_ms=record.triggered_ms + record.duration_ms,
         state_bytes=record.state_bytes,
         backlog_rows=record.backlog_rows,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emberkeep.base.processes.priority import raise_without_compilers
+from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.spark.distribution import class_path
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
 from emberkeep.spark.jvm.executor_command import (
@@ -120,7 +120,7 @@ class StandbyExecutor:
             self._become(launch, environ)
 
     def _become(self, launch: ExecutorLaunch, environ: Mapping[str, str]) -> None:
-        raise_without_compilers([self._pid])
+        raise_to_normal([self._pid], compilers=False)
         identity, jvm = self._identity, self._identity.reflection.jvm
         identity.set_environment(environ)
         identity.set_directory(launch.work_dir)

@@ -41,8 +41,7 @@ def reset(reflection: Reflection, before: Before) -> None:
     _interrupt(reflection, _IDLE_WORKER_MONITOR)
     _forget_inherited(reflection)
     _remove_temporary_directories(reflection, before.directories)
-    jetty = {name: value for name, value in properties_of(reflection).items() if name == _SET_ONCE}
-    set_properties(reflection, {**jetty, **before.properties})
+    set_properties(reflection, before.properties)
 
 
 def properties_of(reflection: Reflection) -> dict[str, str]:
@@ -52,10 +51,10 @@ def properties_of(reflection: Reflection) -> dict[str, str]:
 
 
 def set_properties(reflection: Reflection, wanted: Mapping[str, str]) -> None:
-    """Make ``wanted`` the JVM's system properties."""
+    """Make ``wanted`` the JVM's system properties. What is set once in a JVM stays."""
     system = reflection.jvm.java.lang.System
     present = properties_of(reflection)
-    for name in present.keys() - wanted.keys():
+    for name in present.keys() - wanted.keys() - {_SET_ONCE}:
         system.clearProperty(name)
     for name, value in wanted.items():
         if present.get(name) != value:

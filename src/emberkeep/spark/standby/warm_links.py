@@ -48,7 +48,9 @@ def _send_messages(context: Any, reflection: Reflection, env: Any) -> None:
 def _fetch_blocks(context: Any, reflection: Reflection, env: Any) -> None:
     manager = reflection.get(_ENV, "blockManager", env)
     service = reflection.get(_MANAGER, "blockTransferService", manager)
+    host, port = service.hostName(), service.port()
     broadcast = context._jsc.broadcast(os.urandom(_BLOCK_SIZE))
+    block = f"broadcast_{broadcast.id()}_piece0"
     for _ in range(_BLOCKS):
-        service.fetchBlockSync(service.hostName(), service.port(), "driver", f"broadcast_{broadcast.id()}_piece0", None)
+        service.fetchBlockSync(host, port, "driver", block, None)
     broadcast.destroy()
