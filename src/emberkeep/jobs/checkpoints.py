@@ -26,6 +26,11 @@ class QueryCheckpoint(Compatible, frozen=True, kw_only=True):
     triggered_ms: int  # when the batch began
     committed_ms: int
 
+    @property
+    def duration_ms(self) -> int:
+        """How long the batch took."""
+        return max(0, self.committed_ms - self.triggered_ms)
+
 
 class SavepointPointer(Compatible, frozen=True, kw_only=True):
     """A savepoint that a job can be restored from."""

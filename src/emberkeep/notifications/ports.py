@@ -8,7 +8,7 @@ from emberkeep.notifications.model import Notification
 
 
 class Notifier(Protocol):
-    """Takes what happens to jobs. The only way by which events leave the actors."""
+    """Takes what people outside the cluster are told about jobs."""
 
     def notify(self, notification: Notification) -> None:
         """Take a notification. Returns at once and never raises; a notifier that is overloaded drops old ones."""

@@ -487,6 +487,11 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     state_bytes: int = 0  # memory that the state stores of its operators use
     backlog_rows: int | None = None  # that its sources have and that it has not read; None if their offsets do not say
 
+    @property
+    def is_waiting(self) -> bool:
+        """True while the query waits for data or for its next trigger, by Spark's text."""
+        return self.status.startswith("Waiting")
+
 
 class Departure(Message, frozen=True, kw_only=True):
     """Progress of an executor that is leaving.

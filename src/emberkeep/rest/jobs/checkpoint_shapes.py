@@ -35,7 +35,7 @@ def _commit(checkpoint: QueryCheckpoint) -> CheckpointInfo:
         is_savepoint=False,
         trigger_timestamp=checkpoint.triggered_ms,
         latest_ack_timestamp=checkpoint.committed_ms,
-        end_to_end_duration=max(0, checkpoint.committed_ms - checkpoint.triggered_ms),
+        end_to_end_duration=checkpoint.duration_ms,
         external_path=checkpoint.location,
         discarded=False,
         emberkeep=CheckpointExtension(query=checkpoint.query, query_id=checkpoint.query_id, manifest_sha256=""),

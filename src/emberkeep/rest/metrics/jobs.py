@@ -21,7 +21,6 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
 
 _JOB, _QUERY = "job", "query"
-_WAITING = "Waiting"  # Spark's status texts of an idle query begin with it
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ _QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
     (
         "waiting",
         "1 while the query waits for data or for its next trigger, 0 while it works.",
-        lambda query: query.progress.status.startswith(_WAITING),
+        lambda query: query.progress.is_waiting,
     ),
     (
         "committed_batch",
@@ -90,9 +89,7 @@ _QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
     (
         "batch_duration_seconds",
         "Time that the newest committed micro-batch took.",
-        lambda query: (
-            None if query.commit is None else max(0, query.commit.committed_ms - query.commit.triggered_ms) / 1000
-        ),
+        lambda query: None if query.commit is None else query.commit.duration_ms / 1000,
     ),
     (
         "since_commit_seconds",

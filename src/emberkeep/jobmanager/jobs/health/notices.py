@@ -1,4 +1,4 @@
-"""Tells the notifier what happens to jobs. All events about jobs pass through here."""
+"""Tells the notifier what happens to jobs. All notifications about jobs are made here."""
 
 from __future__ import annotations
 
@@ -56,6 +56,5 @@ def _reason(job: ManagedJob) -> str:
     """Return why the job has its status: its root cause, or how its newest attempt ended."""
     if job.state.verdict is not None:
         return job.state.verdict.root_cause
-    attempts = job.state.history.attempts()
-    outcome = attempts[-1].outcome if attempts else None
-    return "" if outcome is None else outcome.message
+    newest = job.state.history.newest_attempt()
+    return "" if newest is None or newest.outcome is None else newest.outcome.message

@@ -21,8 +21,6 @@ from emberkeep.jobs.transitions import Phase
 from emberkeep.protocol.messages import JobMasterStatus
 from emberkeep.watchdog.model import Alarm, Cleared, Effect, QueryFacts, Raised, RestartAdvised
 
-_WAITING = "Waiting"  # Spark's status texts of an idle query begin with it
-
 log = structlog.get_logger(__name__)
 
 
@@ -38,8 +36,8 @@ class JobWatches:
 
     def begun(self, job: ManagedJob, attempt: int) -> None:
         """Note a new attempt, before the job's state machine learns of it."""
-        attempts = job.state.history.attempts()
-        outcome = attempts[-1].outcome if attempts else None
+        newest = job.state.history.newest_attempt()
+        outcome = None if newest is None else newest.outcome
         moved = outcome is not None and outcome.kind is FailureKind.MOVED
         clock = self._term.clock
         self._carry_out(job, job.watch.begun(attempt, moved=moved, now=clock.now(), ms=clock.now_ms()))
@@ -78,7 +76,7 @@ class JobWatches:
                     self._restart(job.job_id, attempt, reason)
 
     def _alarm(self, job: ManagedJob, alarm: Alarm, *, raised: bool) -> None:
-        """Tell of an alarm: to the notifier, and as an event of the job."""
+        """Notify of an alarm, and make it an event of the job."""
         self._notices.alarm(job, alarm, raised=raised)
         self._term.chronicle.note(
             Occurrence(
@@ -117,9 +115,9 @@ def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
                 id=query.id,
                 label=label,
                 batch=-1 if commit is None else commit.batch_id,
-                duration=0.0 if commit is None else max(0, commit.committed_ms - commit.triggered_ms) / 1000,
+                duration=0.0 if commit is None else commit.duration_ms / 1000,
                 seen=query.timestamp,
-                waits=query.status.startswith(_WAITING),
+                waits=query.is_waiting,
                 state_rows=query.state_rows,
                 backlog=query.backlog_rows,
             )
