@@ -15,12 +15,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
 
 class Mounts:
-    """Ways to one storage, one for each JobManager."""
+    """Ways to one storage, one for each JobManager. An empty directory is where it is not mounted."""
 
     def __init__(self, directory: Path) -> None:
         self._storage = directory / "storage"
         self._storage.mkdir()
         self._ways = [directory / f"mount-{number}" for number in range(2)]
+        for way in self._ways:
+            way.mkdir()
         for number in range(2):
             self.mount(number)
 
@@ -28,10 +30,12 @@ class Mounts:
         return {"high-availability.storageDir": str(self._ways[number])}
 
     def mount(self, number: int) -> None:
+        self._ways[number].rmdir()  # fails if anything was put there
         self._ways[number].symlink_to(self._storage)
 
     def unmount(self, number: int) -> None:
         self._ways[number].unlink()
+        self._ways[number].mkdir()
 
 
 @pytest.fixture

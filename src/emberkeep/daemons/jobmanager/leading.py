@@ -205,7 +205,7 @@ async def shipped_audit(settings: JobManagerSettings, services: Services) -> Asy
         yield
         return
     sink = AuditFiles(directory, configuration[AUDIT_MAX_SIZE], _SHIPPED_FILES)
-    shipping = AuditShipping(settings.audit.files, sink, lambda: settings.owned_storage.problem() is None)
+    shipping = AuditShipping(settings.audit.files, sink, lambda: not settings.storage.problem)
     services.start("audit log to the storage", shipping.run())
     try:
         yield
@@ -312,7 +312,9 @@ async def leadership(
         stack.push_async_callback(ha.close)
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
         blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
-        chronicle = StoredChronicle(layout.events, system.clock.now_ms, lambda: not settings.storage.problem)
+        chronicle = StoredChronicle(
+            layout.events, system.clock.now_ms, lambda: settings.owned_storage.problem() is None
+        )
         offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
         drivers = None if settings.tls is None else CalledDrivers(AttemptCredentials(settings.token))
         rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, drivers=drivers)
