@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.base.inert_text import inert_json
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.messages import say
 from emberkeep.cli.moments import moment
 from emberkeep.cli.parameters import Job, Output
-from emberkeep.cli.tables import OutputFormat, print_data, print_table
+from emberkeep.cli.tables import OutputFormat, print_entries
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
@@ -85,14 +83,16 @@ def audit(
         if choice.job is not None:
             parameters["jobid"] = await resolve_job(client, choice.job)
         entries = await _newest(client, parameters, choice.limit)
-        _print(entries, output, is_first=True)
+        print_entries(entries, output, _COLUMNS, _row, is_first=True)
+        if not entries and not output.is_data:
+            say("the audit log has no such entries")
         while follow:
             await asyncio.sleep(_POLL_SECONDS)
             last = entries[-1].id if entries else ""
             if last:
                 parameters["since"] = str(int(last[:13]))
             further = [one for one in await _newest(client, parameters, 1000) if one.id > last]
-            _print(further, output, is_first=False)
+            print_entries(further, output, _COLUMNS, _row, is_first=False)
             entries = further or entries
 
     with_client(cluster.require(), show)
@@ -107,26 +107,6 @@ async def _newest(client: RestClient, parameters: dict[str, str], limit: int) ->
         if len(found) == limit:
             break
     return found[::-1]
-
-
-def _print(entries: list[AuditEntry], output: OutputFormat, *, is_first: bool) -> None:
-    if output is OutputFormat.YAML:
-        if entries:  # one list, which goes on with further entries
-            print_data(entries, output)
-    elif output is OutputFormat.JSON:
-        import msgspec
-
-        for entry in entries:
-            sys.stdout.write(inert_json(msgspec.json.encode(entry).decode()) + "\n")
-    elif is_first:
-        if entries:
-            print_table(_COLUMNS, [_row(entry) for entry in entries])
-        else:
-            say("the audit log has no such entries")
-    else:
-        for entry in entries:
-            print_line("  ".join(_row(entry)))
-    sys.stdout.flush()
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from emberkeep.base.errors import InvalidInput, RetryLater
-from emberkeep.base.inert_text import inert_json
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.messages import say
 from emberkeep.cli.moments import moment
 from emberkeep.cli.parameters import Job, Output
-from emberkeep.cli.tables import OutputFormat, print_table
+from emberkeep.cli.tables import OutputFormat, print_entries
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
@@ -81,21 +79,30 @@ def events(
     async def show(client: RestClient) -> None:
         job_id = "" if job is None else str(await resolve_job(client, job))
         shown = await client.events.newest(job_id, parameters, choice.types, choice.limit)
-        _print(shown, output, is_first=True, follows=follow)
+        print_entries(shown, output, _COLUMNS, _row, is_first=True)
         if follow:
-            await _follow(client, job_id, shown[-1].id if shown else "", choice.types, output)
+            await _follow(client, job_id, shown[-1].id if shown else "", parameters, choice.types, output)
+        elif not shown and not output.is_data:
+            say("there are no such events")
 
     with_client(cluster.require(), show)
     return ExitCode.OK
 
 
-async def _follow(client: RestClient, job_id: str, cursor: str, types: tuple[str, ...], output: OutputFormat) -> None:
+async def _follow(
+    client: RestClient,
+    job_id: str,
+    cursor: str,
+    parameters: dict[str, str],
+    types: tuple[str, ...],
+    output: OutputFormat,
+) -> None:
     """Print further events until interrupted. Raises the last error after _MOST_FAILURES polls without a reply."""
     failures = 0
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         try:
-            page = await client.events.after(job_id, cursor, types)
+            page = await client.events.after(job_id, cursor, parameters, types)
         except RetryLater as error:  # an election is in progress, or the storage is away
             failures += 1
             if failures == 1:
@@ -104,24 +111,7 @@ async def _follow(client: RestClient, job_id: str, cursor: str, types: tuple[str
                 raise
             continue
         failures, cursor = 0, page.next
-        _print(page.events, output, is_first=False, follows=True)
-
-
-def _print(events: list[Event], output: OutputFormat, *, is_first: bool, follows: bool) -> None:
-    if output is OutputFormat.JSON:
-        import msgspec
-
-        for event in events:
-            sys.stdout.write(inert_json(msgspec.json.encode(event).decode()) + "\n")
-    elif is_first:
-        if events:
-            print_table(_COLUMNS, [_row(event) for event in events])
-        elif not follows:
-            say("there are no such events")
-    else:
-        for event in events:
-            print_line("  ".join(_row(event)))
-    sys.stdout.flush()
+        print_entries(page.events, output, _COLUMNS, _row, is_first=False)
 
 
 def _row(event: Event) -> tuple[str, ...]:

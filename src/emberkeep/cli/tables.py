@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from emberkeep.base.inert_text import inert, inert_json
 from emberkeep.cli.messages import print_line
@@ -13,6 +13,8 @@ from emberkeep.cli.messages import print_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+T = TypeVar("T")
 
 _PIPE_WIDTH = 10_000  # columns; so wide that no cell is shortened for programs
 
@@ -82,6 +84,35 @@ def print_renderable(renderable: RenderableType) -> None:
 
     # Rich's soft_wrap would pad cells. Without a terminal, use a width that is always large enough.
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(renderable)
+
+
+def print_entries(
+    entries: Sequence[T],
+    output: OutputFormat,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[str]],
+    *,
+    is_first: bool,
+) -> None:
+    """Print a log's entries, oldest first: as a table, as a JSON document per line, or as a YAML list.
+
+    Unless ``is_first``, continue what an earlier call has printed.
+    """
+    if output is OutputFormat.YAML:
+        if entries:  # one list, which continues with further entries
+            print_data(entries, output)
+    elif output is OutputFormat.JSON:
+        import msgspec
+
+        for entry in entries:
+            sys.stdout.write(inert_json(msgspec.json.encode(entry).decode()) + "\n")
+    elif is_first:
+        if entries:
+            print_table(columns, [row(entry) for entry in entries])
+    else:
+        for entry in entries:
+            print_line("  ".join(row(entry)))
+    sys.stdout.flush()
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:

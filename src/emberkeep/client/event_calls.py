@@ -26,9 +26,9 @@ class EventCalls:
             before = {"before": page.next}
         return found[::-1]
 
-    async def after(self, job_id: str, cursor: str, types: Sequence[str]) -> EventList:
-        """Return the events after ``cursor``, oldest first. ``next`` of the reply is the following cursor."""
-        return await self._page(job_id, {"after": cursor, "limit": "1000"}, types)
+    async def after(self, job_id: str, cursor: str, selection: Mapping[str, str], types: Sequence[str]) -> EventList:
+        """Return the selected events after ``cursor``, oldest first. ``next`` of the reply is the following cursor."""
+        return await self._page(job_id, {**selection, "after": cursor, "limit": "1000"}, types)
 
     async def _page(self, job_id: str, selection: Mapping[str, str], types: Sequence[str]) -> EventList:
         path = f"/events/jobs/{job_id}" if job_id else "/events"

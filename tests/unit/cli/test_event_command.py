@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from emberkeep.base.errors import Conflict
 from emberkeep.chronicle.occurrence import Occurrence, What
@@ -62,6 +63,13 @@ def test_json_has_one_event_on_each_line_from_all_pages_up_to_the_limit(fake: Fa
     assert [line["message"] for line in lines] == ["4", "5", "6", "7", "8"]
 
 
+def test_events_are_a_list_in_yaml(fake: FakeJobManager, capfd: Output) -> None:
+    note(fake, "one")
+    note(fake, "two")
+    assert main(["events", JOB, "-o", "yaml"]) == 0
+    assert [each["message"] for each in yaml.safe_load(capfd.readouterr().out)] == ["one", "two"]
+
+
 def test_types_and_times_select(fake: FakeJobManager, capfd: Output) -> None:
     note(fake, "state")
     note(fake, "saved", what=What.SAVEPOINT)
@@ -100,3 +108,22 @@ def test_follow_shows_what_is_added_once(fake: FakeJobManager, capfd: Output, mo
     shown = [json.loads(line)["message"] for line in captured.out.splitlines()]
     assert shown == ["before", "poll 1", "poll 2", "poll 3"]
     assert "enough" in captured.err
+
+
+def test_follow_keeps_the_times_that_select(
+    fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_commands, "_POLL_SECONDS", 0.01)
+    note(fake, "long ago")
+    read, polls = fake.chronicle.read, 0
+
+    async def reading(job_id: str, selection: Selection) -> Page:
+        nonlocal polls
+        polls += selection.after is not None
+        if polls == 3:
+            raise Conflict("enough")
+        return await read(job_id, selection)
+
+    monkeypatch.setattr(fake.chronicle, "read", reading)
+    assert main(["events", JOB, "-f", "--since", "2030-01-01", "-o", "json"]) != 0
+    assert capfd.readouterr().out == ""
