@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -23,8 +22,8 @@ from emberkeep.protocol.chronicle.rest_events import EventList
 from emberkeep.rest.cluster.event_shapes import event_of
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.routing import CheckedRequest, Header, Route
+from emberkeep.rest.serving.server_sent_events import ALIVE, KEEP_ALIVE, event_stream
 
-KEEP_ALIVE: Final = 15.0  # seconds without an event, after which a comment makes proxies keep the stream open
 _TYPE: Final = re.compile(r"[a-z][a-z-]{0,39}")
 _CURSOR: Final = r"^([0-9]{1,20}-[0-9]{1,20})?$"
 _LAST_ID: Final = "Last-Event-ID"
@@ -84,28 +83,19 @@ async def follow(call: CheckedRequest) -> web.StreamResponse:
     if after and re.fullmatch(_CURSOR, after) is None:
         raise InvalidInput(f"header {_LAST_ID}: {after[:40]!r} is not the id of an event", field=_LAST_ID)
     if after is None:
-        after = (await call.api.chronicle.read(job_id, Selection(after="", limit=1))).next
-    with call.api.waiting.place():
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-                "X-Content-Type-Options": "nosniff",
-            }
-        )
-        await response.prepare(call.request)
-        with suppress(ConnectionResetError):  # the client disconnected, which is how streams usually end
-            await response.write(b": following\n\n")
-            async for each in _following(call, job_id, types, after):
-                await response.write(b": alive\n\n" if each is None else _encoded(each))
+        newest = (await call.api.chronicle.read(job_id, Selection(limit=1))).occurrences
+        after = newest[0].id if newest else ""
+    async with event_stream(call.api, call.request) as response:
+        await response.write(b": following\n\n")
+        async for each in _following(call, job_id, types, after):
+            await response.write(ALIVE if each is None else _encoded(each))
     return response
 
 
 async def _following(
     call: CheckedRequest, job_id: str, types: frozenset[str], after: str
 ) -> AsyncIterator[Occurrence | None]:
-    """Yield the occurrences after one, and None after each time in which there was none."""
+    """Yield each occurrence after ``after``; yield None after each KEEP_ALIVE seconds without one."""
     api: Api = call.api
     last_sent, first = api.system.clock.monotonic(), True
     while True:

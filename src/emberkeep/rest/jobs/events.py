@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 from aiohttp import web
@@ -14,8 +13,7 @@ from emberkeep.base.request_context import is_logged_in
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.rest.jobs.shapes import job_details_info
 from emberkeep.rest.serving.api import Api
-
-KEEP_ALIVE = 15.0  # seconds without an event, after which a comment makes proxies keep the stream open
+from emberkeep.rest.serving.server_sent_events import ALIVE, KEEP_ALIVE, event_stream
 
 
 async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamResponse:
@@ -25,18 +23,8 @@ async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamRes
     Raises Absent (no such job), RetryLater (too many requests are already waiting).
     """
     view = await api.gateway.job(job_id)
-    with api.waiting.place():
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-                "X-Content-Type-Options": "nosniff",
-            }
-        )
-        await response.prepare(request)
-        with suppress(ConnectionResetError):  # the client disconnected, which is how streams usually end
-            await _send_changes(api, response, view, lambda: is_logged_in(request))
+    async with event_stream(api, request) as response:
+        await _send_changes(api, response, view, lambda: is_logged_in(request))
     return response
 
 
@@ -49,7 +37,7 @@ async def _send_changes(api: Api, response: web.StreamResponse, view: JobView, i
             await _write(response, "job", msgspec.json.encode(job_details_info(view, api.now_ms())))
             sent, last_written = view, clock.monotonic()
         elif clock.monotonic() - last_written > KEEP_ALIVE:
-            await response.write(b": alive\n\n")
+            await response.write(ALIVE)
             last_written = clock.monotonic()
         if view.status.is_globally_terminal:
             break

@@ -110,7 +110,7 @@ async def next_event(response: Any) -> dict[str, Any]:
 
 
 async def test_a_stream_sends_what_happens_and_only_that(site: Site) -> None:
-    note(site, "before")
+    note(site, "before", "just before")
     async with site.open("GET", f"{JOB}/stream") as response:
         assert response.headers["Content-Type"] == "text/event-stream"
         note(site, "one")
