@@ -57,8 +57,6 @@ class What(StrEnum):
     DETECTED = "detected"  # a node is blocked because processes keep failing there
     ADMINISTERED = "administered"  # an operator changed tokens, the storage or the cluster
     QUOTA_REFUSED = "quota-refused"
-
-    # in either
     EVENTS_LOST = "events-lost"  # occurrences that could not be stored
 
 
@@ -108,7 +106,7 @@ def epoch_of(identifier: str) -> int:
     return int(digits) if digits.isascii() and digits.isdecimal() else 0
 
 
-def shortened(text: str) -> str:
-    """Return the text, not longer than MOST_TEXT and on one line."""
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """Return the text, not longer than ``most`` and on one line."""
     line = " ".join(text.split())
-    return line if len(line) <= MOST_TEXT else line[: MOST_TEXT - 1] + "…"
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -10,8 +10,7 @@ import msgspec
 
 from emberkeep.chronicle.occurrence import Occurrence, What, epoch_of
 
-UNKNOWN_END: Final = "it ended without a last word: killed, cut off, or its machine failed"
-REPLACED: Final = "another JobManager took over"
+UNKNOWN_END: Final = "it recorded no end: it was killed or cut off, or its machine failed"
 
 
 class LeaderTerm(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +26,6 @@ class LeaderTerm(msgspec.Struct, frozen=True, kw_only=True):
     began_ms: int
     ended_ms: int | None = None
     why_ended: str = ""
-    pid: str = ""
 
 
 def leader_terms(stream: Iterable[Occurrence]) -> tuple[LeaderTerm, ...]:
@@ -47,7 +45,7 @@ def _terms(began: dict[int, Occurrence], ended: dict[int, Occurrence]) -> Iterat
     for epoch, following in itertools.zip_longest(epochs, epochs[1:]):
         first, last = began[epoch], ended.get(epoch)
         if last is not None:
-            end, why = last.time_ms, last.details.get("reason", REPLACED)
+            end, why = last.time_ms, last.details.get("reason", "")
         elif following is not None:
             end, why = began[following].time_ms, UNKNOWN_END
         else:
@@ -56,7 +54,6 @@ def _terms(began: dict[int, Occurrence], ended: dict[int, Occurrence]) -> Iterat
             epoch=epoch,
             address=first.details.get("address", ""),
             name=first.details.get("name", ""),
-            pid=first.details.get("pid", ""),
             began_ms=first.time_ms,
             ended_ms=end,
             why_ended=why,

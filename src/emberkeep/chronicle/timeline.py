@@ -64,10 +64,6 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[Occurrence, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
 
-    @property
-    def began_ms(self) -> int:
-        return self.bands[0].began_ms if self.bands else 0
-
 
 _OF_STATUS: Final = {
     "CREATED": BandKind.QUEUED,

@@ -46,7 +46,7 @@ _OF_JOBS: Final = frozenset(
         What.ALARM_CLEARED,
     }
 )
-_TONES: Final = {
+_TONES: Final[Mapping[str, str]] = {
     What.FIRST_RESULT: "running",
     What.REATTACHED: "running",
     What.SLOTS_COMPLETE: "running",
@@ -77,7 +77,7 @@ def event_tone(occurrence: Occurrence) -> str:
     """Return the class of the colour in which a type of event is shown."""
     if occurrence.what == What.ATTEMPT_ENDED and occurrence.details.get("cause") not in ("", "moved", "canceled"):
         return "failed"
-    return next((tone for what, tone in _TONES.items() if what == occurrence.what), "cancelled")
+    return _TONES.get(occurrence.what, "cancelled")
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class EventTexts:
     async def chosen(self, job_id: str, query: Mapping[str, str]) -> Chosen:
         """Return the page of a job's events, or of the cluster's, that a query asks for. Raises InvalidInput."""
         what, before = query.get("type", ""), query.get("before", "")
-        types = [each.value for each in What if each is What.EVENTS_LOST or (each in _OF_JOBS) is bool(job_id)]
+        types = [each.value for each in What if (each in _OF_JOBS) is bool(job_id)]
         if what and what not in types:
             raise InvalidInput(f"{what[:40]!r} is not the type of an event here", field="type")
         if before and _CURSOR.fullmatch(before) is None:

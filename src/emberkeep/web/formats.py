@@ -16,15 +16,6 @@ def moment(time_ms: int | None) -> str:
     return DASH if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def clock_time(time_ms: int) -> str:
-    """Return the time of day in UTC.
-
-    >>> clock_time(1795000000000)
-    '11:06:40'
-    """
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S")
-
-
 def span(milliseconds: int) -> str:
     """Return a duration in its two largest units.
 

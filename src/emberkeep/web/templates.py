@@ -35,7 +35,6 @@ def make_environment() -> jinja2.Environment:
     )
     environment.filters.update(
         moment=formats.moment,
-        clock_time=formats.clock_time,
         span=formats.span,
         seconds=formats.seconds,
         mebibytes=formats.mebibytes,

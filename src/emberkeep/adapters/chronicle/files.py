@@ -34,10 +34,11 @@ class _Decoded(NamedTuple):
 
 
 class ChronicleFiles:
-    """The streams of one job store, for one leader. ``most``: the lines that are kept of a job, and of the cluster.
+    """The streams of one job store, for one leader.
 
-    ``root`` and the two directories above it are created; what is above those is the storage, and must be there.
-    Up to twice as many may be in a file before it is shortened.
+    ``most_job``, ``most_cluster``: the number of lines that are kept of a job's stream, and of the cluster's. A file
+    may have up to twice as many before it is shortened. ``root`` and the two directories above it are created if
+    missing; the directory above those must exist.
     """
 
     def __init__(self, root: Path, epoch: int, most_job: int, most_cluster: int) -> None:
@@ -63,7 +64,7 @@ class ChronicleFiles:
         if stream not in self._lengths:
             self._take_over(stream, lines, most)
         elif self._lengths[stream] + len(lines) > 2 * most:
-            self._replace(path, [*path.read_bytes().splitlines(keepends=True), *lines], most)
+            self._replace(path, [*path.read_bytes().splitlines(), *lines], most)
         else:
             self._add(stream, path, lines)
 
@@ -83,13 +84,12 @@ class ChronicleFiles:
     def _take_over(self, stream: str, lines: list[bytes], most: int) -> None:
         """Begin this epoch's file with the newest lines of earlier epochs, then delete their files."""
         directory = self._root / stream
-        new = not directory.is_dir()
-        if new:
+        if not directory.is_dir():
             for missing in (self._root.parent.parent, self._root.parent, self._root, directory):
                 missing.mkdir(exist_ok=True, mode=0o700)
             sync_directory(self._root)
         epochs = self._epochs(stream)
-        before = [line for epoch in epochs for line in _lines(self._path(stream, epoch))]
+        before = [line for epoch in epochs for line in _content(self._path(stream, epoch)).splitlines()]
         self._replace(self._path(stream, self._epoch), [*before, *lines], most)
         for epoch in epochs:
             if epoch < self._epoch:
@@ -120,7 +120,7 @@ class ChronicleFiles:
         with self._reading:
             known = self._decoded.pop(path, None)
         if known is None or known.version != version:
-            known = _Decoded(version, tuple(decode_lines(b"".join(_lines(path)))))
+            known = _Decoded(version, tuple(decode_lines(_content(path))))
         with self._reading:
             self._decoded[path] = known
             while len(self._decoded) > _MOST_DECODED:
@@ -156,9 +156,9 @@ class ChronicleFiles:
         return self._root / stream / f"{epoch:015d}.events"
 
 
-def _lines(path: Path) -> list[bytes]:
-    """Return the lines of a file; none if another leader has just taken them over."""
+def _content(path: Path) -> bytes:
+    """Return the content of a file; b"" if another leader has just taken it over."""
     try:
-        return path.read_bytes().splitlines(keepends=True)
+        return path.read_bytes()
     except FileNotFoundError:
-        return []
+        return b""

@@ -97,13 +97,13 @@ class JobNotes:
             )
 
     def _started(self, state: JobState, newest: AttemptRecord) -> Occurrence:
-        node = "" if state.driver_home() is None else state.driver_home().node_id  # type: ignore[union-attr]
+        home = state.driver_home()
         return self._note(
             what=What.ATTEMPT_STARTED,
             message=f"attempt {newest.attempt} starts on task manager {newest.task_manager}",
             attempt=newest.attempt,
             task_manager=newest.task_manager,
-            node=node,
+            node="" if home is None else home.node_id,
         )
 
     def _entered(self, state: JobState, before: JobStatus | None) -> Iterator[Occurrence]:
@@ -168,11 +168,11 @@ class JobNotes:
         """Yield what a JobMaster's report adds to the chronicle."""
         now: dict[str, str] = {each.executor_id: each.task_manager for each in report.executors if each.registered}
         before, is_first = self._executors, attempt != self._reported
-        self._executors, self._reported = dict(now), attempt
+        self._executors, self._reported = now, attempt
         wanted = sum(requirement.count for requirement in report.requirements)
         lacks = bool(report.waiting) or (wanted > 0 and not now)
         if is_first:
-            before = dict(now) if attempt == self._recovered else {}
+            before = now if attempt == self._recovered else {}
             self._lacks = False
         for what, names, places in (
             (What.EXECUTORS_REGISTERED, now.keys() - before.keys(), now),

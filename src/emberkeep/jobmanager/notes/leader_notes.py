@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from emberkeep.base.errors import Conflict
-from emberkeep.chronicle.occurrence import SETTING, Occurrence, What
+from emberkeep.chronicle.occurrence import SETTING, Occurrence, What, shortened
 
 _MOST_SETTINGS: Final = 100
 _MOST_VALUE: Final = 60  # characters
@@ -62,8 +62,4 @@ def configuration_changes(before: Occurrence | None, settings: Mapping[str, str]
 def _as_details(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings as details. The empty name shows that they are known even if none is set."""
     named = sorted(settings.items())[:_MOST_SETTINGS]
-    return {SETTING: "", **{SETTING + name: _cut(value) for name, value in named}}
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= _MOST_VALUE else value[: _MOST_VALUE - 1] + "…"
+    return {SETTING: "", **{SETTING + name: shortened(value, _MOST_VALUE) for name, value in named}}

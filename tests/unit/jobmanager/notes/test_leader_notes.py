@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from emberkeep.base.errors import Conflict, Fatal
-from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.chronicle.occurrence import Occurrence, What, shortened
 from emberkeep.jobmanager.notes.leader_notes import configuration_changes, leader_started, why_ended
 
 
@@ -27,6 +27,11 @@ def test_changed_settings_are_named_with_both_values() -> None:
 )
 def test_nothing_is_noted_without_a_change_or_without_knowledge(before: Occurrence | None) -> None:
     assert configuration_changes(before, {"a": "1"}) is None
+
+
+def test_a_setting_is_compared_as_it_is_stored() -> None:
+    """The chronicle stores details on one line, with single spaces."""
+    assert configuration_changes(start(a=shortened("1  2")), {"a": "1  2"}) is None
 
 
 def test_the_first_setting_is_a_change_too() -> None:
