@@ -1232,8 +1232,8 @@ WATCHDOG_COMMIT_FIRST_TIME = define(
         1800.0,
         duration,
         "duration",
-        "Time without a committed micro-batch before `no-commit` is raised until an attempt has committed its first "
-        "batch, and while fewer than 3 batches are known. A first batch may have much to catch up with.",
+        "Least time without a committed micro-batch before `no-commit` is raised for the first batch of an attempt, "
+        "and while the durations of fewer than 3 batches are known. A first batch may have much to catch up with.",
     )
 )
 WATCHDOG_BACKLOG_GROWING_FOR = define(
@@ -1242,9 +1242,8 @@ WATCHDOG_BACKLOG_GROWING_FOR = define(
         900.0,
         duration,
         "duration",
-        "The watchdog raises the alarm `backlog` for a streaming query whose backlog was above its value at the "
-        "beginning of this time throughout, and has at least doubled. Queries whose backlog is unknown have no such "
-        "alarm.",
+        "The watchdog raises the alarm `backlog` for a streaming query whose backlog has at least doubled, and for "
+        "this time never came back to the value where the growth began. A query whose backlog is unknown has no such alarm.",
     )
 )
 WATCHDOG_BACKLOG_MIN_ROWS = define(
@@ -1346,7 +1345,8 @@ WEBHOOK_RETRY_FOR = define(
         3600.0,
         duration,
         "duration",
-        "How long an event is sent again, after pauses of up to a minute, before it is dropped.",
+        "How long an event that could not be delivered is repeated, after pauses of up to a minute, before it is "
+        "dropped.",
     )
 )
 WEBHOOK_QUEUE = define(
