@@ -50,18 +50,13 @@ def _stat(title: str, query: str, unit: str = "short", **more: Any) -> Panel:
 
 
 def _newest(expression: str) -> str:
-    """One series even if a standby's target still has those of its own term as leader."""
+    """Return the expression with one series each, even if a former leader's target still has some."""
     return f"max without (instance) ({expression})"
 
 
-def _quantiles(metric: str, by: str = "", where: str = "") -> list[tuple[str, str]]:
-    labels = f"le, {by}" if by else "le"
-    legend = f" {{{{{by}}}}}" if by else ""
+def _quantiles(metric: str) -> list[tuple[str, str]]:
     return [
-        (
-            f"histogram_quantile({q}, sum by ({labels}) (rate({metric}_bucket{where}[$__rate_interval])))",
-            f"{name}{legend}",
-        )
+        (f"histogram_quantile({q}, sum by (le) (rate({metric}_bucket[$__rate_interval])))", name)
         for q, name in ((0.5, "median"), (0.99, "99 %"))
     ]
 

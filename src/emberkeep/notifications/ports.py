@@ -8,7 +8,7 @@ from emberkeep.notifications.model import Notification
 
 
 class Notifier(Protocol):
-    """Takes what people outside the cluster are told about jobs."""
+    """Takes notifications about jobs, for people and programs outside the cluster."""
 
     def notify(self, notification: Notification) -> None:
         """Take a notification. Returns at once and never raises; a notifier that is overloaded drops old ones."""

@@ -123,7 +123,7 @@ class PortConnections(Protocol):
 
 
 class Deliveries(Protocol):
-    """What became of the notifications for a webhook since this process leads."""
+    """What became of the notifications for a webhook since this process became the leader."""
 
     @property
     def counts(self) -> Counts: ...

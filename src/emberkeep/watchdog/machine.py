@@ -10,7 +10,7 @@ These rules hold at every step:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from emberkeep.watchdog.model import (
     Alarm,
@@ -35,11 +35,11 @@ class _Query:
     commit: CommitRule
     backlog: BacklogRule
     state: StateRule
-    listed_at: float = field(default=0.0)
+    listed_at: float = 0.0
 
 
 class JobWatch:
-    """The watchdog of one job. ``attempt``: the newest attempt when this begins; 0 for a new job."""
+    """The watchdog of one job. ``attempt``: the newest attempt when the watch begins; 0 for a new job."""
 
     def __init__(self, settings: WatchSettings, attempt: int = 0) -> None:
         self._settings = settings
@@ -76,11 +76,9 @@ class JobWatch:
         return effects + self._forget(now)
 
     def ended(self) -> list[Effect]:
-        """Return what follows the job's end: nothing about it needs a person any more."""
-        effects: list[Effect] = [Cleared(alarm) for alarm in self._alarms.values()]
-        self._alarms.clear()
+        """Clear all alarms, because the job has ended."""
         self._queries.clear()
-        return effects
+        return self._cleared(self._alarms)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
@@ -128,12 +126,10 @@ class JobWatch:
         )
 
     def _forget(self, now: float) -> list[Effect]:
-        gone = [key for key, query in self._queries.items() if now - query.listed_at > _FORGET_AFTER]
-        effects: list[Effect] = []
+        gone = {query_id for query_id, query in self._queries.items() if now - query.listed_at > _FORGET_AFTER}
         for query_id in gone:
             del self._queries[query_id]
-            for kind in AlarmKind:
-                alarm = self._alarms.pop((query_id, kind), None)
-                if alarm is not None:
-                    effects.append(Cleared(alarm))
-        return effects
+        return self._cleared(key for key in self._alarms if key[0] in gone)
+
+    def _cleared(self, keys: Iterable[_Key]) -> list[Effect]:
+        return [Cleared(self._alarms.pop(key)) for key in list(keys)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -123,14 +122,3 @@ class Webhook:
             self._settings.url, data=body, headers=headers, allow_redirects=False, ssl=tls
         ) as response:
             return response.status
-
-
-def webhook_events(text: str, refuse: Callable[[str], Exception]) -> frozenset[EventKind]:
-    """Return the events in a list separated by commas. ``refuse``: makes the error for one that does not exist."""
-    events = set()
-    for name in filter(None, (each.strip() for each in text.split(","))):
-        try:
-            events.add(EventKind(name))
-        except ValueError:
-            raise refuse(name) from None
-    return frozenset(events)

@@ -19,7 +19,7 @@ import structlog
 
 from emberkeep.base.clock import since_boot
 from emberkeep.base.configuration.layout import TlsFiles
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.files.private import check_key_file
 from emberkeep.base.tls.shown_certificate import check_shown
 
@@ -96,6 +96,17 @@ class _NewestContext(ssl.SSLContext):
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         return self._newest().wrap_bio(*args, **options)
+
+
+def outside_context(ca: str, key: str) -> ssl.SSLContext | None:
+    """Return a context for a server outside the cluster, which trusts the CAs in the file ``ca``; None if ``ca`` is "".
+
+    ``key``: the option that names the file. Raises InvalidInput.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca) if ca else None
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(f"{key}: cannot read {ca}: {error}", field=key) from None
 
 
 def client_context(ca: str) -> ssl.SSLContext:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-
 from emberkeep.adapters.oidc.callers import OidcCallers
 from emberkeep.adapters.oidc.issuer_keys import IssuerKeys
 from emberkeep.base.clock import Clock
@@ -18,6 +16,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Identity
+from emberkeep.base.tls.links import outside_context
 from emberkeep.daemons.process_main import Services
 from emberkeep.identities.oidc import ClaimRules, parse_role_rules
 from emberkeep.jobmanager.named_tokens import TokenRegistry
@@ -57,11 +56,7 @@ def _issuer_keys(configuration: Configuration) -> IssuerKeys | None:
     issuer, ca = configuration[OIDC_ISSUER], configuration[OIDC_CA]
     if not issuer:
         return None
-    try:
-        tls = ssl.create_default_context(cafile=ca) if ca else None
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(f"{OIDC_CA.key}: cannot read {ca}: {error}", field=OIDC_CA.key) from None
-    return IssuerKeys(issuer, tls)
+    return IssuerKeys(issuer, outside_context(ca, OIDC_CA.key))
 
 
 def _callers(configuration: Configuration, keys: IssuerKeys, clock: Clock) -> OidcCallers:

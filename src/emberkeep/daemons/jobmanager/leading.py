@@ -116,7 +116,7 @@ class JobManagerSettings:
 
     ``port``: where this process serves. ``stop``: set when a client asks the process to end. ``storage``: tells whether
     the shared storage is readable. ``owned_storage``: tells who owns it. ``audit``: the audit log, which is open.
-    ``webhook``: where events of jobs go; None if nobody asked for them.
+    ``webhook``: where events of jobs go; None if no webhook is configured.
     """
 
     system: System

@@ -1,16 +1,16 @@
-"""What the leader tells outside of the cluster: the webhook, if one is configured."""
+"""The settings of the leader's webhook, checked when a JobManager starts."""
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from emberkeep.adapters.webhooks.webhook import WebhookSettings, webhook_events
+from emberkeep.adapters.webhooks.webhook import WebhookSettings
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.private import read_private
+from emberkeep.base.tls.links import outside_context
 from emberkeep.notifications.model import EventKind
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -20,7 +20,7 @@ _SHORTEST_SECRET = 16  # characters
 def webhook_settings(configuration: Configuration) -> WebhookSettings | None:
     """Return the settings of the webhook; None if none is configured. Raises InvalidInput, Fatal (the secret's file).
 
-    A process reads them at its start, so that a mistake is not found by a takeover.
+    A process reads them when it starts, so that a mistake is found then and not at a takeover.
     """
     url = configuration[options.WEBHOOK_URL]
     if not url:
@@ -29,11 +29,11 @@ def webhook_settings(configuration: Configuration) -> WebhookSettings | None:
     return WebhookSettings(
         url=url,
         secret=_secret(configuration),
-        events=webhook_events(configuration[options.WEBHOOK_EVENTS], _unknown_event),
+        events=_events(configuration[options.WEBHOOK_EVENTS]),
         timeout=configuration[options.WEBHOOK_TIMEOUT],
         patience=configuration[options.WEBHOOK_RETRY_FOR],
         queue=configuration[options.WEBHOOK_QUEUE],
-        tls=_tls(configuration[options.WEBHOOK_CA_FILE]),
+        tls=outside_context(configuration[options.WEBHOOK_CA_FILE], options.WEBHOOK_CA_FILE.key),
     )
 
 
@@ -72,15 +72,15 @@ def _secret(configuration: Configuration) -> bytes:
     return secret.encode()
 
 
-def _tls(ca: str) -> ssl.SSLContext | None:
-    key = options.WEBHOOK_CA_FILE.key
-    try:
-        return ssl.create_default_context(cafile=ca) if ca else None
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(f"{key}: cannot read {ca}: {error}", field=key) from None
-
-
-def _unknown_event(name: str) -> InvalidInput:
-    key = options.WEBHOOK_EVENTS.key
-    known = ", ".join(kind.value for kind in EventKind)
-    return InvalidInput(f"{key}: there is no event {name[:80]!r}", field=key, hint=f"the events are {known}")
+def _events(text: str) -> frozenset[EventKind]:
+    """Return the events in a list separated by commas. Raises InvalidInput."""
+    events = set()
+    for name in filter(None, (each.strip() for each in text.split(","))):
+        try:
+            events.add(EventKind(name))
+        except ValueError:
+            key, known = options.WEBHOOK_EVENTS.key, ", ".join(kind.value for kind in EventKind)
+            raise InvalidInput(
+                f"{key}: there is no event {name[:80]!r}", field=key, hint=f"the events are {known}"
+            ) from None
+    return frozenset(events)

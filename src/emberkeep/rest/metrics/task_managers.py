@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -10,6 +10,18 @@ from prometheus_client import CollectorRegistry, Gauge
 from emberkeep.jobmanager.views.cluster import TaskManagerView
 
 _MIB = 1024 * 1024
+_EACH: tuple[tuple[str, str, Callable[[TaskManagerView], float]], ...] = (
+    (
+        "disk_free_bytes",
+        "Free space of the disk with the working directory.",
+        lambda view: view.report.disk_free_mb * _MIB,
+    ),
+    ("memory_used_bytes", "Memory in use on the node.", lambda view: view.report.memory_used_mb * _MIB),
+    ("cpu_ratio", "Share of the node's processors that is in use.", lambda view: view.report.cpu_percent / 100),
+    ("slots", "Slots of the task manager.", lambda view: view.info.slots),
+    ("slots_free", "Slots that are not allocated.", lambda view: view.free_slots),
+    ("blocked", "1 if nothing new is placed there, else 0.", lambda view: view.blocked),
+)
 
 
 class TaskManagerMetrics:
@@ -28,16 +40,9 @@ class TaskManagerMetrics:
         self._places = gauge("emberkeep_driver_places", "Driver places of all task managers.")
         self._places_free = gauge("emberkeep_driver_places_free", "Driver places that are free.")
         self._standbys = gauge("emberkeep_standbys_ready", "Standby processes that a job can take now.", ["kind"])
-        own = ["task_manager"]
-        self._disk = gauge(
-            "emberkeep_task_manager_disk_free_bytes", "Free space of the disk with the working directory.", own
-        )
-        self._memory = gauge("emberkeep_task_manager_memory_used_bytes", "Memory in use on the node.", own)
-        self._cpu = gauge("emberkeep_task_manager_cpu_ratio", "Share of the node's processors that is in use.", own)
-        self._own_slots = gauge("emberkeep_task_manager_slots", "Slots of the task manager.", own)
-        self._own_free = gauge("emberkeep_task_manager_slots_free", "Slots that are not allocated.", own)
-        self._blocked = gauge("emberkeep_task_manager_blocked", "1 if nothing new is placed there, else 0.", own)
-        self._each = (self._disk, self._memory, self._cpu, self._own_slots, self._own_free, self._blocked)
+        self._each = [
+            (gauge(f"emberkeep_task_manager_{name}", doc, ["task_manager"]), value) for name, doc, value in _EACH
+        ]
 
     def observe(self, views: Sequence[TaskManagerView]) -> None:
         self._count.set(len(views))
@@ -53,13 +58,7 @@ class TaskManagerMetrics:
         self._observe_each(views)
 
     def _observe_each(self, views: Sequence[TaskManagerView]) -> None:
-        for gauge in self._each:
-            gauge.clear()  # series of task managers that are gone
-        for view in views:
-            name, report = view.info.id, view.report
-            self._disk.labels(name).set(report.disk_free_mb * _MIB)
-            self._memory.labels(name).set(report.memory_used_mb * _MIB)
-            self._cpu.labels(name).set(report.cpu_percent / 100)
-            self._own_slots.labels(name).set(view.info.slots)
-            self._own_free.labels(name).set(view.free_slots)
-            self._blocked.labels(name).set(view.blocked)
+        for metric, value in self._each:
+            metric.clear()  # series of task managers that are gone
+            for view in views:
+                metric.labels(view.info.id).set(value(view))

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from emberkeep.notifications.outbox import Counts
 from emberkeep.rest.ports import Deliveries
 
 
@@ -21,15 +22,16 @@ class WebhookMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics for the registry."""
         webhook = self._webhook
+        counts, waiting = (Counts(), 0) if webhook is None else (webhook.counts, webhook.waiting)
         events = CounterMetricFamily(
             "emberkeep_webhook_events",
             "Events for the webhook: delivered; dropped, because it refused them or was out of reach for too long.",
             labels=["outcome"],
         )
-        for outcome in ("delivered", "dropped"):
-            events.add_metric([outcome], 0 if webhook is None else getattr(webhook.counts, outcome))
+        events.add_metric(["delivered"], counts.delivered)
+        events.add_metric(["dropped"], counts.dropped)
         yield events
-        failures = 0 if webhook is None else webhook.counts.failures
-        yield CounterMetricFamily("emberkeep_webhook_failures", "Requests to the webhook that failed.", value=failures)
-        waiting = 0 if webhook is None else webhook.waiting
+        yield CounterMetricFamily(
+            "emberkeep_webhook_failures", "Requests to the webhook that failed.", value=counts.failures
+        )
         yield GaugeMetricFamily("emberkeep_webhook_waiting", "Events that wait for the webhook.", value=waiting)

@@ -1,1 +1,1 @@
-"""What is noticed about jobs beside their states, and the notifications about both."""
+"""The health of jobs: their watchdogs, and the notifications about alarms and new states."""

@@ -27,7 +27,7 @@ class JobNotices:
         self._count = 0
 
     def status_changed(self, job: ManagedJob) -> None:
-        """Tell of a job's new status, if it is one that people ask for."""
+        """Notify of a job's new status, if a webhook can ask for it."""
         event = _STATUSES.get(job.state.status)
         if event is not None:
             self._tell(job, event, _reason(job))

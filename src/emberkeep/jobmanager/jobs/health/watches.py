@@ -32,7 +32,6 @@ class JobWatches:
         self._machines = machines
         self._term = term
         self._notices = notices
-        self._restarting: set[JobId] = set()
 
     def begun(self, job: ManagedJob, attempt: int) -> None:
         """Note a new attempt, before the job's state machine learns of it."""
@@ -73,7 +72,8 @@ class JobWatches:
                     )
                     self._alarm(job, alarm, raised=False)
                 case RestartAdvised(attempt, reason):
-                    self._restart(job.job_id, attempt, reason)
+                    restart = self._restart(job.job_id, attempt, reason)
+                    self._owner.start_effect(f"restart of {job.job_id}", restart, deadline=None)
 
     def _alarm(self, job: ManagedJob, alarm: Alarm, *, raised: bool) -> None:
         """Notify of an alarm, and make it an event of the job."""
@@ -88,17 +88,9 @@ class JobWatches:
             )
         )
 
-    def _restart(self, job_id: JobId, attempt: int, reason: str) -> None:
-        if job_id not in self._restarting:
-            self._restarting.add(job_id)
-            self._owner.start_effect(f"restart of {job_id}", self._pass_on(job_id, attempt, reason), deadline=None)
-
-    async def _pass_on(self, job_id: JobId, attempt: int, reason: str) -> None:
+    async def _restart(self, job_id: JobId, attempt: int, reason: str) -> None:
         """Wait until the leadership is confirmed, because a restart ends a driver."""
-        try:
-            await self._term.authority.wait()
-        finally:
-            self._restarting.discard(job_id)
+        await self._term.authority.wait()
         log.warning("the watchdog restarts a driver", job=job_id, attempt=attempt, reason=reason)
         event = ev.RestartDriver(attempt, f"restarted by the watchdog: {reason}")
         self._owner.tell(partial(self._machines.apply, job_id, event))
