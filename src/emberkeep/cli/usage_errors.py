@@ -55,19 +55,25 @@ def usage_line(chain: Sequence[str], arguments: Sequence[Argument], *, also: str
         if not argument.required and argument.name != also:
             continue
         name = argument.name
-        words += [name, placeholder(argument)] if name.startswith("-") else [name]
+        words += [name, _placeholder(argument)] if name.startswith("-") else [name]
     return " ".join(words)
 
 
 def arguments_of(app: App, chain: Sequence[str]) -> list[Argument]:
     """Return the arguments of the command, each with its help."""
+    collection = command_of(app, chain).assemble_argument_collection(parse_docstring=True)
+    # Classes that hold a row of options are arguments, too: those with children.
+    return [each for each in collection if not each.children]
+
+
+def command_of(app: App, chain: Sequence[str]) -> App:
+    """Return the command that ``chain`` names below ``app``."""
     for name in chain:
         app = app[name]
-    # Classes that hold a row of options are arguments, too: those with children.
-    return [each for each in app.assemble_argument_collection(parse_docstring=True) if not each.children]
+    return app
 
 
-def placeholder(argument: Argument) -> str:
+def _placeholder(argument: Argument) -> str:
     """Return what stands for the value of an option in a usage line."""
     return argument.parameter.metavar or "|".join(choices(argument.hint)) or argument.name.lstrip("-").upper()
 
@@ -111,10 +117,7 @@ def _unreadable(error: CoercionError, argument: Argument) -> str:
 
 def _left_over(app: App, chain: Sequence[str], called: str, word: str, shows: str) -> tuple[str, str]:
     """Return the problem with a word that nothing takes: an unknown command, or an argument too many."""
-    command = app
-    for name in chain:
-        command = command[name]
-    names = [name for name in command if not name.startswith("-")]
+    names = [name for name in command_of(app, chain) if not name.startswith("-")]
     if not names:
         wanted = [each.name for each in arguments_of(app, chain) if not each.name.startswith("-")]
         takes = f"takes only {' and '.join(wanted)}" if wanted else "takes no arguments, only options"

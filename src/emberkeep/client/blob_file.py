@@ -64,4 +64,4 @@ class BlobFile:
         self._size += len(chunk)
 
     def _failure(self, error: OSError) -> Fatal:
-        return Fatal(f"cannot write {self._destination}: {error.strerror}", hint="name another file with --output")
+        return Fatal(f"cannot write {self._destination}: {error.strerror}", hint="name another file with --save")

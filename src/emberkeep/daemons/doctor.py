@@ -12,7 +12,6 @@ import os
 import resource
 import secrets
 import sys
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,9 +22,9 @@ import structlog
 import emberkeep
 from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
+from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
-    ENCRYPTION,
     HA_TYPE,
     REST_BIND_ADDRESS,
     REST_PORT,
@@ -42,6 +41,7 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.rest_client import RestClient
 from emberkeep.daemons.arguments import parse_arguments
+from emberkeep.daemons.encryption import encrypts
 from emberkeep.daemons.probes.servers import ServerSight, look_at, look_at_free_port, read_certificate_file
 from emberkeep.daemons.probes.storage import read_disk, try_storage
 from emberkeep.daemons.probes.zookeeper import look_at_zookeeper
@@ -95,28 +95,28 @@ async def _examine(configuration: Configuration, layout: StateLayout, url: str |
         expected = bool(url or os.environ.get(URL_VARIABLE) or endpoint.source == str(layout.cluster_file))
         runs, found = await _running(endpoint, clocks, expected=expected)
         findings += found
-    if not problem and (endpoint is None or not (runs or expected)):
+    if not problem and not runs and not expected:
         findings += _future_ports(configuration)
     return Report(findings=[*findings, *clock_findings(clocks)])
 
 
 def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]:
-    """Return what follows from this machine alone. Blocks."""
+    """Return the findings about this machine alone. Blocks."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     findings = [*java_findings(_java()), *descriptor_findings(-1 if soft == resource.RLIM_INFINITY else soft)]
     findings += storage_findings(try_storage(layout.storage, "high-availability.storageDir"))
-    if not scheme_of(layout.ha_blobs) and not Path(layout.ha_blobs).is_relative_to(layout.storage):
-        findings += storage_findings(try_storage(Path(layout.ha_blobs), "blob.storage.ha-directory"))
-    elif scheme_of(layout.ha_blobs):
+    if scheme_of(layout.ha_blobs):
         what = "an object store is not tried: the JobManager reports when it cannot use one"
         where = f"{layout.ha_blobs} (blob.storage.ha-directory)"
         findings.append(Finding(check="storage", where=where, severity=Severity.UNKNOWN, what=what))
+    elif not Path(layout.ha_blobs).is_relative_to(layout.storage):
+        findings += storage_findings(try_storage(Path(layout.ha_blobs), "blob.storage.ha-directory"))
     directories = {layout.root: "emberkeep.state-dir", layout.storage: "high-availability.storageDir"}
     if configuration[WORKING_DIRECTORY]:
         directories[Path(configuration[WORKING_DIRECTORY])] = WORKING_DIRECTORY.key
     for path, purpose in directories.items():
         findings += disk_findings(read_disk(path, purpose))
-    if configuration[ENCRYPTION] == "tls":
+    if encrypts(configuration):
         findings += _own_certificate(configuration, layout)
     return findings
 
@@ -129,14 +129,14 @@ def _java() -> JavaFacts:
 
 
 def _own_certificate(configuration: Configuration, layout: StateLayout) -> list[Finding]:
-    """Return what follows from this machine's certificate, which `cluster up` makes if there is none."""
+    """Return the findings about this machine's certificate, which `cluster up` makes if there is none."""
     path = layout.tls_files.certificate
     if not Path(path).exists() and Path(path).is_relative_to(layout.tls):
         what = "there is none yet: the first JobManager makes the CA, and a certificate"
         fix = "on further machines, copy what `emberkeep security bundle` makes on the first one"
         return [Finding(check="certificate", where=path, severity=Severity.UNKNOWN, what=what, fix=fix)]
-    reached = tuple(dict.fromkeys((configuration[TASK_MANAGER_HOST],)))
-    return certificate_findings(read_certificate_file(path, reached), _now_ms())
+    reached = (configuration[TASK_MANAGER_HOST],)
+    return certificate_findings(read_certificate_file(path, reached), SystemClock().now_ms())
 
 
 def _with_local_zookeeper(configuration: Configuration, layout: StateLayout) -> Configuration:
@@ -155,8 +155,7 @@ async def _zookeeper(configuration: Configuration, layout: StateLayout, clocks: 
         token = await asyncio.to_thread(read_token, layout.token_file) if has_token else secrets.token_hex(32)
         facts, clock = await look_at_zookeeper(session_settings(configuration, token), zookeeper_layout(configuration))
     except EmberkeepError as error:
-        where, fix = "high-availability.zookeeper.*", error.hint or ""
-        return [Finding(check="zookeeper", where=where, severity=Severity.ERROR, what=error.message, fix=fix)]
+        return [_failure("zookeeper", "high-availability.zookeeper.*", error)]
     clocks += [clock] if clock is not None else []
     return zookeeper_findings(facts)
 
@@ -169,8 +168,7 @@ def _cluster(configuration: Configuration, url: str | None) -> tuple[Endpoint | 
             raise
         return None, []  # any free port, which a cluster announces when it is started
     except EmberkeepError as error:
-        fix = error.hint or ""
-        return None, [Finding(check="cluster", where="client", severity=Severity.ERROR, what=error.message, fix=fix)]
+        return None, [_failure("cluster", "client", error)]
 
 
 def _future_ports(configuration: Configuration) -> list[Finding]:
@@ -185,7 +183,7 @@ def _future_ports(configuration: Configuration) -> list[Finding]:
 
 
 async def _running(endpoint: Endpoint, clocks: list[ClockReading], *, expected: bool) -> tuple[bool, list[Finding]]:
-    """Return whether a JobManager answers, and what follows from the cluster as this machine sees it."""
+    """Return whether a JobManager answers, and the findings about the cluster as seen from this machine."""
     ca = endpoint.ca if endpoint.url.startswith("https:") else None
     turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -208,7 +206,7 @@ async def _running(endpoint: Endpoint, clocks: list[ClockReading], *, expected: 
 
 
 async def _nodes_of(endpoint: Endpoint, see: See, clocks: list[ClockReading]) -> list[Finding]:
-    """Return what follows from what the leader and the task managers report, and from how these can be reached."""
+    """Return the findings about what the leader reports, and about the task managers and their addresses."""
     try:
         async with RestClient(endpoint) as client:
             overview, task_managers = await client.overview(), await client.task_managers()
@@ -217,8 +215,7 @@ async def _nodes_of(endpoint: Endpoint, see: See, clocks: list[ClockReading]) ->
         fix = "use a token with the role viewer or more, and without a namespace"
         return [Finding(check="cluster", where=endpoint.url, severity=Severity.UNKNOWN, what=what, fix=fix)]
     except EmberkeepError as error:
-        fix = error.hint or ""
-        return [Finding(check="cluster", where=endpoint.url, severity=Severity.ERROR, what=error.message, fix=fix)]
+        return [_failure("cluster", endpoint.url, error)]
     own = overview.emberkeep
     addresses = [each.path.rpartition(":") for each in task_managers]
     sights = await asyncio.gather(
@@ -241,14 +238,14 @@ def _seen(sights: Sequence[ServerSight], clocks: list[ClockReading]) -> list[Fin
     for sight in sights:
         findings += port_findings(sight.port)
         if sight.certificate is not None:
-            findings += certificate_findings(sight.certificate, _now_ms())
+            findings += certificate_findings(sight.certificate, SystemClock().now_ms())
         if sight.clock is not None:
             clocks.append(sight.clock)
     return findings
 
 
 def _nodes(task_managers: Sequence[TaskManagerSummary]) -> list[Finding]:
-    """Return what follows from what task managers report about their nodes."""
+    """Return the findings about the free disk space that task managers report."""
     findings = []
     for each in task_managers:
         where = f"node {each.emberkeep.node_id}, working directory of {each.id}"
@@ -267,8 +264,8 @@ def _versions(each: TaskManagerSummary) -> NodeVersions:
     return NodeVersions(where=where, python=own.python, spark=own.spark, java=own.java)
 
 
-def _now_ms() -> int:
-    return round(time.time() * 1000)
+def _failure(check: str, where: str, error: EmberkeepError) -> Finding:
+    return Finding(check=check, where=where, severity=Severity.ERROR, what=error.message, fix=error.hint or "")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What is wrong with a cluster or with the machine for one: facts that were looked at, and what follows from them."""
+"""Judges what ``emberkeep doctor`` has seen of a machine and a cluster: facts in, findings out."""

@@ -11,7 +11,9 @@ from emberkeep.diagnosis.model import Finding, Severity
 CHECK: Final = "certificate"
 SOON_MS: Final = 14 * 86_400_000
 _DAY_MS: Final = 86_400_000
-_RENEW = "the cluster's own CA renews it by itself while a daemon runs; renew one that others have issued"
+_RENEW = (
+    "running daemons renew what the cluster's own CA has issued; renew a certificate of another CA where it was issued"
+)
 
 
 class CertificateFacts(msgspec.Struct, frozen=True, kw_only=True):

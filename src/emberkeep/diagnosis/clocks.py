@@ -34,7 +34,7 @@ class ClockReading(msgspec.Struct, frozen=True):
 
 
 def clock_findings(readings: Sequence[ClockReading]) -> list[Finding]:
-    """Return a finding for each clock; if all of several differ alike, one about this machine's own."""
+    """Return a finding for each clock, or one about this machine's if several differ, all in the same direction."""
     wrong = [reading for reading in readings if abs(reading.certain_ms) >= WARNING_MS]
     alike = len({reading.certain_ms > 0 for reading in wrong}) == 1
     if len(readings) > 1 and len(wrong) == len(readings) and alike:

@@ -18,7 +18,6 @@ DESCRIPTORS_WARNING: Final = 4096
 class JavaFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The Java of this machine. ``problem``: why there is none that Spark can use; "" if there is."""
 
-    where: str = "this machine"
     major: int = 0
     problem: str = ""
     hint: str = ""
@@ -34,11 +33,8 @@ class DiskFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def java_findings(facts: JavaFacts) -> list[Finding]:
     """Return whether Spark can run here."""
-    if facts.problem:
-        return [
-            Finding(check="java", where=facts.where, severity=Severity.ERROR, what=facts.problem, fix=facts.hint),
-        ]
-    return [Finding(check="java", where=facts.where, severity=Severity.OK, what=f"Java {facts.major}")]
+    severity, what = (Severity.ERROR, facts.problem) if facts.problem else (Severity.OK, f"Java {facts.major}")
+    return [Finding(check="java", where="this machine", severity=severity, what=what, fix=facts.hint)]
 
 
 def disk_findings(facts: DiskFacts) -> list[Finding]:
@@ -54,8 +50,9 @@ def disk_findings(facts: DiskFacts) -> list[Finding]:
     return [Finding(check="disk", where=facts.where, severity=severity, what=f"{_size(facts.free)} free", fix=fix)]
 
 
-def descriptor_findings(soft: int, where: str = "this machine, this user") -> list[Finding]:
+def descriptor_findings(soft: int) -> list[Finding]:
     """Return whether a process may open enough files and connections. ``soft``: its limit; negative for none."""
+    where = "this machine, this user"
     what = f"a process may open {soft} files and connections" if soft >= 0 else "open files are not limited"
     if soft < 0 or soft >= DESCRIPTORS_WARNING:
         return [Finding(check="descriptors", where=where, severity=Severity.OK, what=what)]

@@ -12,7 +12,7 @@ FORMAT: Final = 1
 
 
 class Severity(StrEnum):
-    """What a finding means. The order is that of need, the gravest last."""
+    """How urgent a finding is, the most urgent last."""
 
     OK = "ok"
     UNKNOWN = "unknown"  # it could not be looked at, so it may be good or bad

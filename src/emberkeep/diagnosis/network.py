@@ -42,7 +42,7 @@ _MEANING = {
     ),
     PortState.NOT_HERE: (
         Severity.ERROR,
-        "cannot be listened at",
+        "cannot be bound",
         "choose an address of this machine, or 0.0.0.0 for all; ports below 1024 need a privilege",
     ),
     PortState.UNKNOWN_NAME: (
@@ -59,7 +59,7 @@ _MEANING = {
 
 
 def port_findings(facts: PortFacts) -> list[Finding]:
-    """Return what follows for one address."""
+    """Return the findings about one address."""
     severity, what, fix = _MEANING[facts.state]
     if facts.state is PortState.SILENT and not facts.expected:
         severity, fix = Severity.WARNING, f"nothing to do if it is not started yet; else {fix}"

@@ -24,7 +24,7 @@ class Step(StrEnum):
     READ_BACK = "read back what was written"
     LIST = "list what was written, under its new name only"
     CREATE_ONCE = "refuse to create a file that exists"
-    DELETE = "delete a file, which is then not listed any more"
+    DELETE = "delete a file so that it is no longer listed"
 
 
 _NEEDS: Mapping[Step, str] = MappingProxyType(
@@ -61,7 +61,7 @@ class StorageFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def storage_findings(facts: StorageFacts) -> list[Finding]:
-    """Return what follows for one directory."""
+    """Return the findings about one directory."""
     where = f"{facts.path} ({facts.purpose})"
     if facts.missing:
         return [_missing(facts, where)]

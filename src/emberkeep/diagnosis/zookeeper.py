@@ -34,7 +34,7 @@ class ZooKeeperFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zookeeper_findings(facts: ZooKeeperFacts) -> list[Finding]:
-    """Return what follows for each server, and for the ensemble."""
+    """Return the findings about each server, and about the ensemble."""
     findings = [_server(each, facts.wanted_ms) for each in facts.servers]
     lost = sum(bool(each.problem) for each in facts.servers)
     if facts.servers and 2 * lost >= len(facts.servers):

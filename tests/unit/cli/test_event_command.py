@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,23 +12,10 @@ from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.chronicle.selection import Page, Selection
 from emberkeep.cli import event_commands
 from emberkeep.cli.application import main
-from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
+from tests.unit.client.fake_job_manager import FakeJobManager
 
 Output = pytest.CaptureFixture[str]
 JOB = "9" * 32
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobManager]:
-    for name in [name for name in os.environ if name.startswith("EMBERKEEP_")]:
-        monkeypatch.delenv(name)
-    (tmp_path / "token").write_text(TOKEN)
-    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    with FakeJobManager().serving() as server:
-        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
-        monkeypatch.setenv("EMBERKEEP_URL", server.url)
-        yield server
 
 
 def note(fake: FakeJobManager, message: str, *, what: What = What.STATUS, job_id: str = JOB) -> None:

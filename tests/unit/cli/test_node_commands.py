@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -20,24 +17,10 @@ from emberkeep.cli.nodes.wait import PlaceLook, Quiet
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest_task_managers
 from emberkeep.protocol.messages import ProcessState
-from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, job_info, task_manager_info
+from tests.unit.client.fake_job_manager import FakeJobManager, job_info, task_manager_info
 
 Output = pytest.CaptureFixture[str]
 YEAR = 365 * 86_400_000
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobManager]:
-    for name in [name for name in os.environ if name.startswith("EMBERKEEP_")]:
-        monkeypatch.delenv(name)
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "token").write_text(TOKEN)
-    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(state))
-    with FakeJobManager().serving() as server:
-        monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
-        monkeypatch.setenv("EMBERKEEP_URL", server.url)
-        yield server
 
 
 def test_block_evacuate_and_unblock(fake: FakeJobManager, capfd: Output) -> None:

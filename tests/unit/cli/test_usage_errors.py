@@ -9,7 +9,7 @@ import pytest
 from cyclopts import App, Argument
 
 from emberkeep.cli.application import build_app, main
-from emberkeep.cli.usage_errors import arguments_of, choices, usage_line
+from emberkeep.cli.usage_errors import arguments_of, choices, command_of, usage_line
 
 Output = pytest.CaptureFixture[str]
 Chain = tuple[str, ...]
@@ -28,18 +28,11 @@ def walk(app: App, chain: Chain = ()) -> Iterator[Chain]:
 COMMANDS = sorted(set(walk(APP)))
 
 
-def command_of(chain: Chain) -> App:
-    app = APP
-    for name in chain:
-        app = app[name]
-    return app
-
-
 def names_in(chain: Chain) -> list[str]:
-    return [name for name in command_of(chain) if not name.startswith("-")]
+    return [name for name in command_of(APP, chain) if not name.startswith("-")]
 
 
-ACTIONS = [chain for chain in COMMANDS if command_of(chain).default_command is not None]
+ACTIONS = [chain for chain in COMMANDS if command_of(APP, chain).default_command is not None]
 REQUIRED = [(chain, argument.name) for chain in ACTIONS for argument in arguments_of(APP, chain) if argument.required]
 
 

@@ -1243,7 +1243,8 @@ WATCHDOG_BACKLOG_GROWING_FOR = define(
         duration,
         "duration",
         "The watchdog raises the alarm `backlog` for a streaming query whose backlog has at least doubled, and for "
-        "this time never came back to the value where the growth began. A query whose backlog is unknown has no such alarm.",
+        "this time never came back to the value where the growth began. A query whose backlog is unknown has no such "
+        "alarm.",
     )
 )
 WATCHDOG_BACKLOG_MIN_ROWS = define(

@@ -192,13 +192,16 @@ def read_certificate(path: Path) -> NodeCertificate:
     """Return what the first certificate in ``path`` proves. Raises Fatal."""
     try:
         certificate = x509.load_pem_x509_certificate(_read(path))
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = frozenset(proven_names(certificate))
     except (ValueError, x509.ExtensionNotFound) as error:
         raise Fatal(f"{path} holds no usable certificate: {error}", hint="check security.tls.certificate") from error
-    addresses = (str(address) for address in names.get_values_for_type(x509.IPAddress))
-    return NodeCertificate(
-        frozenset((*names.get_values_for_type(x509.DNSName), *addresses)), certificate.not_valid_after_utc
-    )
+    return NodeCertificate(names, certificate.not_valid_after_utc)
+
+
+def proven_names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Return the names and addresses that a certificate proves. Raises ExtensionNotFound if it lists none."""
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
 
 
 def _builder(

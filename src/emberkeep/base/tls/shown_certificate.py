@@ -19,7 +19,7 @@ from emberkeep.base.errors import Fatal
 log = structlog.get_logger(__name__)
 
 _INVALID_PURPOSE: Final = 26  # X509_V_ERR_INVALID_PURPOSE
-_OUT_OF_TIME: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
+OUT_OF_TIME: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _HINT: Final = (
     "have it issued for both server and client authentication, or remove security.tls.certificate, .key and .ca to use "
     "the cluster's own CA"
@@ -35,7 +35,7 @@ def check_shown(files: TlsFiles, server: ssl.SSLContext) -> None:
     try:
         _shake_hands(_caller(files), server)
     except ssl.SSLCertVerificationError as error:
-        if error.verify_code not in _OUT_OF_TIME:
+        if error.verify_code not in OUT_OF_TIME:
             raise _refused(files, error) from error
         log.warning("other daemons refuse this certificate", path=files.certificate, reason=error.verify_message)
     except OSError as error:  # of the files, or an ssl.SSLError

@@ -19,12 +19,12 @@ from emberkeep.client.clusters.cluster_file import ClusterRecord
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NoCluster
 from emberkeep.client.rest_client import RestClient
+from emberkeep.diagnosis.certificates import SOON_MS
 from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview
 from emberkeep.protocol.rest_jobs import JobDetails
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 _SHOWN_JOBS = 10
-_SOON_MS = 14 * 86_400_000  # before its end, a certificate needs attention
 
 Picture = tuple[ClusterOverview, list[TaskManagerSummary], list[JobDetails]]
 
@@ -150,7 +150,7 @@ def _encryption(own: ClusterExtension) -> str:
         return "none: a process that takes a server's port gets the token (security.encryption)"
     if own.certificate_expires is None:
         return "TLS; the JobManager cannot read its certificate"
-    soon = own.certificate_expires - time.time() * 1000 < _SOON_MS
+    soon = own.certificate_expires - time.time() * 1000 < SOON_MS
     warning = "; it ends soon: renew it (security.tls.certificate)" if soon else ""
     return f"TLS, certificate until {timestamp(own.certificate_expires)}{warning}"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import TYPE_CHECKING
 
-from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from emberkeep.client.rest_client import RestClient
 
 
 def top(*, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
@@ -18,16 +21,14 @@ def top(*, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     from emberkeep.cli.tables import print_renderable
     from emberkeep.cli.views.repetition import repeat
     from emberkeep.cli.views.surfaces import Screen, is_live_terminal
-    from emberkeep.client.rest_client import RestClient
 
     endpoint = cluster.require()
 
-    async def run() -> None:
-        async with RestClient(endpoint) as client:
-            if is_live_terminal():
-                await repeat(lambda: read_top(client), Screen(f"emberkeep top · {endpoint.url}", render))
-            else:
-                print_renderable(render(await read_top(client)))
+    async def run(client: RestClient) -> None:
+        if is_live_terminal():
+            await repeat(lambda: read_top(client), Screen(f"emberkeep top · {endpoint.url}", render))
+        else:
+            print_renderable(render(await read_top(client)))
 
-    asyncio.run(run())
+    with_client(endpoint, run)
     return ExitCode.OK

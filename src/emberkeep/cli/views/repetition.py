@@ -1,4 +1,4 @@
-"""Read something again and again, and show it, until Ctrl-C. A lost connection is shown and heals."""
+"""Show a value again and again until Ctrl-C. While the JobManager cannot be reached, show that and keep trying."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ async def _show_next(read: Callable[[], Awaitable[T]], surface: Surface[T], ende
         while not reading.done() and not ended.done():
             await asyncio.wait(either, timeout=_OVERDUE, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done() and not ended.done():
-                surface.troubled(f"no reply for {_OVERDUE:g} s or longer")
+                surface.show_problem(f"no reply for {_OVERDUE:g} s or longer")
         if reading.done():
             surface.show(reading.result())
     except RetryLater as error:
-        surface.troubled(error.message)
+        surface.show_problem(error.message)
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

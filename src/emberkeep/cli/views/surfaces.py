@@ -30,7 +30,7 @@ class Surface(Protocol[T_contra]):
 
     def show(self, value: T_contra) -> None: ...
 
-    def troubled(self, problem: str) -> None:
+    def show_problem(self, problem: str) -> None:
         """Show that there is no newer value, and why."""
 
 
@@ -65,7 +65,7 @@ class Screen(Generic[T]):
         self._body, self._shown_at = self._render(value), time.strftime("%H:%M:%S")
         self._draw("")
 
-    def troubled(self, problem: str) -> None:
+    def show_problem(self, problem: str) -> None:
         self._draw(f"{problem}; shown as it was at {self._shown_at}" if self._shown_at else problem)
 
     def _draw(self, problem: str) -> None:
@@ -73,17 +73,17 @@ class Screen(Generic[T]):
         from rich.text import Text
 
         head = Text(inert(f"{self._title} · {self._shown_at or time.strftime('%H:%M:%S')} · Ctrl-C ends"), style="dim")
-        trouble = [Text(inert(problem), style="bold red")] if problem else []
-        self._live.update(Group(head, *trouble, Text(), self._body), refresh=True)
+        problem_line = [Text(inert(problem), style="bold red")] if problem else []
+        self._live.update(Group(head, *problem_line, Text(), self._body), refresh=True)
 
 
-class Sequence(Generic[T]):
+class Printout(Generic[T]):
     """Standard output, to which each value is printed that differs from the one before."""
 
     def __init__(self, text: Callable[[T], str], separator: str) -> None:
         self._text, self._separator = text, separator
         self._shown: str | None = None
-        self._told = ""
+        self._last_problem = ""
 
     def __enter__(self) -> object:
         return self
@@ -94,13 +94,13 @@ class Sequence(Generic[T]):
         pass
 
     def show(self, value: T) -> None:
-        text, self._told = self._text(value), ""
+        text, self._last_problem = self._text(value), ""
         if text != self._shown:
             sys.stdout.write(text if self._shown is None else self._separator + text)
             sys.stdout.flush()
             self._shown = text
 
-    def troubled(self, problem: str) -> None:
-        if problem != self._told:
+    def show_problem(self, problem: str) -> None:
+        if problem != self._last_problem:
             say(problem)
-            self._told = problem
+            self._last_problem = problem

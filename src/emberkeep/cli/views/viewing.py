@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import sys
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from cyclopts import Parameter
 
-from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.cluster_options import ClusterOptions, with_client
 from emberkeep.cli.parameters import Output
 from emberkeep.cli.tables import OutputFormat, print_data
 from emberkeep.cli.views.repetition import INTERVAL, repeat
-from emberkeep.cli.views.surfaces import Screen, Sequence, is_live_terminal
+from emberkeep.cli.views.surfaces import Printout, Screen, is_live_terminal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,15 +65,7 @@ def show(
     data: Callable[[T], Any] = as_it_is,
 ) -> T | None:
     """Show what ``read`` returns, as ``viewing`` says, and return it. None after ``--watch``, which Ctrl-C ends."""
-    from emberkeep.client.rest_client import RestClient
-
-    endpoint = cluster.require()
-
-    async def run() -> T | None:
-        async with RestClient(endpoint) as client:
-            return await show_result(viewing, lambda: read(client), View(text, data))
-
-    return asyncio.run(run())
+    return with_client(cluster.require(), lambda client: show_result(viewing, lambda: read(client), View(text, data)))
 
 
 async def show_result(viewing: Viewing, read: Callable[[], Awaitable[T]], view: View[T]) -> T | None:
@@ -97,7 +88,7 @@ def print_view(output: OutputFormat, view: View[T], value: T) -> None:
         view.text(value, False)
 
 
-def _surface(viewing: Viewing, view: View[T]) -> Screen[T] | Sequence[T]:
+def _surface(viewing: Viewing, view: View[T]) -> Screen[T] | Printout[T]:
     if is_live_terminal() and not viewing.output.is_data:
         from rich.text import Text
 
@@ -111,7 +102,7 @@ def _surface(viewing: Viewing, view: View[T]) -> Screen[T] | Sequence[T]:
     def written(value: T) -> str:
         return _captured(lambda: print_view(viewing.output, view, value), _Page(terminal=False))
 
-    return Sequence(written, separator)
+    return Printout(written, separator)
 
 
 class _Page(io.StringIO):

@@ -16,6 +16,8 @@ import msgspec
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.tls.links import client_context, handshake_failure
+from emberkeep.base.tls.shown_certificate import OUT_OF_TIME
+from emberkeep.client.endpoint import join_host_port
 from emberkeep.diagnosis.certificates import CertificateFacts
 from emberkeep.diagnosis.clocks import ClockReading
 from emberkeep.diagnosis.network import PortFacts, PortState
@@ -33,12 +35,12 @@ class ServerSight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def look_at(host: str, port: int, owner: str, ca: str | None) -> ServerSight:
-    """Look at the server at ``host:port``. ``ca``: the file with the cluster's CAs, "" for the system's; None if the
-    cluster does not encrypt.
+    """Look at the server at ``host:port``. Takes a few seconds at most.
 
-    No credential is sent, whoever listens there. Takes a few seconds at most.
+    ``ca``: the file with the cluster's CAs, "" for the system's; None if the cluster does not encrypt. No credential is
+    sent, whoever listens there.
     """
-    where = f"{host}:{port}"
+    where = join_host_port(host, port)
     certificate: CertificateFacts | None = None
     context: ssl.SSLContext | None = None
     try:
@@ -61,7 +63,7 @@ async def look_at(host: str, port: int, owner: str, ca: str | None) -> ServerSig
 
 def look_at_free_port(host: str, port: int, owner: str) -> PortFacts:
     """Try to listen at ``host:port``, as a daemon will."""
-    where = f"{host}:{port}"
+    where = join_host_port(host, port)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as listening:
@@ -117,7 +119,7 @@ async def _certificate(host: str, port: int, where: str, ca: str) -> Certificate
             _, writer = await asyncio.open_connection(host, port, ssl=context)
             await _close(writer)
     except ssl.SSLCertVerificationError as error:
-        if error.verify_code in (9, 10):  # not yet valid, or expired, which its times say already
+        if error.verify_code in OUT_OF_TIME:  # its times say that already
             return facts
         return msgspec.structs.replace(facts, trusted=False, reason=error.verify_message.rstrip("."))
     except EmberkeepError as error:  # the file with the CAs cannot be used
@@ -131,7 +133,9 @@ async def _clock(host: str, port: int, where: str, context: ssl.SSLContext | Non
         reader, writer = await asyncio.open_connection(host, port, ssl=context)
         try:
             before = time.time()
-            writer.write(f"HEAD / HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode("ascii"))
+            writer.write(
+                f"HEAD / HTTP/1.1\r\nHost: {join_host_port(host, port)}\r\nConnection: close\r\n\r\n".encode("ascii")
+            )
             head = await reader.read(_MOST_BYTES)
             after = time.time()
         finally:
@@ -155,11 +159,11 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 def _facts(certificate: Any, where: str, reached: tuple[str, ...]) -> CertificateFacts:
     from cryptography import x509
 
+    from emberkeep.base.tls.authority import proven_names
+
     names: tuple[str, ...] = ()
     with contextlib.suppress(x509.ExtensionNotFound):
-        proven = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        addresses = (str(address) for address in proven.get_values_for_type(x509.IPAddress))
-        names = (*proven.get_values_for_type(x509.DNSName), *addresses)
+        names = proven_names(certificate)
     return CertificateFacts(
         where=where,
         begins_ms=round(certificate.not_valid_before_utc.timestamp() * 1000),

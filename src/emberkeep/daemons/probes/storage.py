@@ -24,30 +24,23 @@ _OLD, _NEW = b"old", b"new content of the file" * 1000
 
 def try_storage(path: Path, purpose: str, files: FileOps = SYSTEM_FILES) -> StorageFacts:
     """Try all steps in a new directory below ``path``, and remove it. Blocks for 20 s at most."""
-    reached = [Step.CREATE]  # the step that a directory without an answer has stopped
+    reached = [Step.CREATE]  # the last step that was begun; it has failed if there is an error or no reply
 
     def look() -> StorageFacts:
         if not path.exists():
-            parent = next(each for each in path.parents if each.exists())
-            return StorageFacts(
-                path=str(path), purpose=purpose, missing=True, parent_writable=os.access(parent, os.W_OK)
-            )
+            is_writable = os.access(_nearest_existing(path), os.W_OK)
+            return StorageFacts(path=str(path), purpose=purpose, missing=True, parent_writable=is_writable)
         kind = _file_system(path)
-        try:
-            with _working_directory(path) as directory:
-                for step, work in _steps(directory, files):
-                    reached.append(step)
-                    work()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            return StorageFacts(path=str(path), purpose=purpose, failed=reached[-1], reason=reason, file_system=kind)
+        with _working_directory(path) as directory:
+            for step, work in _steps(directory, files):
+                reached.append(step)
+                work()
         return StorageFacts(path=str(path), purpose=purpose, file_system=kind)
 
     try:
         return FilePatience(_SECONDS).run(path, look)
     except (EmberkeepError, OSError) as error:
-        reason = error.message if isinstance(error, EmberkeepError) else error.strerror or str(error)
-        return StorageFacts(path=str(path), purpose=purpose, failed=reached[-1], reason=reason)
+        return StorageFacts(path=str(path), purpose=purpose, failed=reached[-1], reason=_reason(error))
 
 
 def read_disk(path: Path, purpose: str) -> DiskFacts:
@@ -55,14 +48,20 @@ def read_disk(path: Path, purpose: str) -> DiskFacts:
     where = f"{path} ({purpose})"
 
     def look() -> int:
-        there = next(each for each in (path, *path.parents) if each.exists())
-        return shutil.disk_usage(there).free
+        return shutil.disk_usage(_nearest_existing(path)).free
 
     try:
         return DiskFacts(where=where, free=FilePatience(_SECONDS).run(path, look))
     except (EmberkeepError, OSError) as error:
-        reason = error.message if isinstance(error, EmberkeepError) else error.strerror or str(error)
-        return DiskFacts(where=where, free=None, problem=reason)
+        return DiskFacts(where=where, free=None, problem=_reason(error))
+
+
+def _nearest_existing(path: Path) -> Path:
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+def _reason(error: EmberkeepError | OSError) -> str:
+    return error.message if isinstance(error, EmberkeepError) else error.strerror or str(error)
 
 
 @contextlib.contextmanager
@@ -96,7 +95,7 @@ def _steps(directory: Path, files: FileOps) -> Iterator[tuple[Step, Callable[[],
 
     def read_back() -> None:
         if file.read_bytes() != _NEW:
-            raise OSError("the content is another than what was written")
+            raise OSError("the content differs from what was written")
 
     def list_names() -> None:
         names = sorted(each.name for each in directory.iterdir())
@@ -114,7 +113,7 @@ def _steps(directory: Path, files: FileOps) -> Iterator[tuple[Step, Callable[[],
         files.unlink(str(file))
         sync_directory(directory, files)
         if any(directory.iterdir()):
-            raise OSError("the file is listed still")
+            raise OSError("the file is still listed")
 
     yield Step.CREATE, create
     yield Step.SYNC, sync

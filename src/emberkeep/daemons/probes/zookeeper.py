@@ -10,7 +10,8 @@ import time
 
 import msgspec
 
-from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles, SessionSettings
+from emberkeep.adapters.zookeeper.access.encrypted_connections import encrypted_context
+from emberkeep.adapters.zookeeper.access.settings import SessionSettings
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.errors import EmberkeepError
@@ -47,7 +48,7 @@ async def look_at_server(settings: SessionSettings, address: str) -> ServerFacts
     body = struct.pack(">iqiqi16s?", 0, 0, wanted, 0, 16, bytes(16), False)
     try:
         async with asyncio.timeout(_SECONDS):
-            context = None if settings.tls is None else _context(settings.tls)
+            context = None if settings.tls is None else encrypted_context(settings.tls)
             reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
             try:
                 writer.write(struct.pack(">i", len(body)) + body)
@@ -67,13 +68,6 @@ async def look_at_server(settings: SessionSettings, address: str) -> ServerFacts
         return ServerFacts(where=address, problem=getattr(error, "strerror", None) or str(error))
     (_, granted) = struct.unpack(">ii", reply[:8])
     return ServerFacts(where=address, granted_ms=granted)
-
-
-def _context(tls: EncryptionFiles) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    if tls.certificate_file and tls.key_file:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
-    return context
 
 
 async def _record(settings: SessionSettings, layout: ZooKeeperLayout) -> tuple[str, ClockReading | None]:

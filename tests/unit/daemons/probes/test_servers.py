@@ -21,8 +21,6 @@ from emberkeep.diagnosis.clocks import clock_findings
 from emberkeep.diagnosis.model import Severity
 from emberkeep.diagnosis.network import PortState
 
-DAY = 86_400_000
-
 
 def own_files(directory: Path, *hosts: str) -> TlsFiles:
     CertificateAuthority(directory).ensure(hosts)

@@ -16,6 +16,14 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles
 
 
+def encrypted_context(encryption: EncryptionFiles) -> ssl.SSLContext:
+    """Return a context for connections to ZooKeeper, with the client certificate if there is one. Raises OSError."""
+    context = ssl.create_default_context(cafile=encryption.ca_file)
+    if encryption.certificate_file and encryption.key_file:
+        context.load_cert_chain(encryption.certificate_file, encryption.key_file)
+    return context
+
+
 class EncryptedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Connects with TLS to servers that prove their host name by a configured CA, or by one of the system."""
 
@@ -27,9 +35,7 @@ class EncryptedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kaz
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
     ) -> ssl.SSLSocket:
         """Connect. The files are read each time: a renewed certificate needs no restart. Raises OSError."""
-        context = ssl.create_default_context(cafile=self.encryption.ca_file)
-        if self.encryption.certificate_file and self.encryption.key_file:
-            context.load_cert_chain(self.encryption.certificate_file, self.encryption.key_file)
+        context = encrypted_context(self.encryption)
         connected = socket.create_connection(address, timeout)
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
