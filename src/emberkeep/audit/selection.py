@@ -7,9 +7,9 @@ from typing import Final, Protocol
 import msgspec
 
 from emberkeep.audit.entry import Entry, moment_of
+from emberkeep.base.clock import MOST_MS
 
 MOST_ENTRIES: Final = 1000  # in one page
-MOST_MS: Final = 253_402_300_800_000  # the year 10000
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+MOST_MS: Final = 253_402_300_800_000  # Unix milliseconds: the year 10000, after every time that can be written as text
 
 # Only Linux has a clock that includes the time that a machine was suspended.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from emberkeep.base.clock import MOST_MS
 from emberkeep.chronicle.occurrence import Occurrence
 
 MOST_LISTED: Final = 1000  # in one page
-MOST_MS: Final = 253_402_300_800_000  # the year 10000
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):

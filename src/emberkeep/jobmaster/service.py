@@ -78,9 +78,9 @@ class JobMasterService:
     async def report_outcome(self, outcome: AttemptOutcome) -> None:
         """Return all slots and report to the JobManager how the attempt ended. Needs ``run`` until this returns.
 
-        Retries the report for ``heartbeat.timeout``, but tries only once if the driver was stopped from outside
-        (FailureKind.LOST): the process that stopped it knows, and may be stopping JobManagers as well. Before that,
-        writes the newest progress of streaming queries, which takes 3 s at most. Then waits up to
+        First writes the newest progress of streaming queries, which takes 3 s at most. Then retries the report for
+        ``heartbeat.timeout``, but tries only once if the driver was stopped from outside (FailureKind.LOST): the
+        process that stopped it knows, and may be stopping JobManagers as well. At last waits up to
         ``heartbeat.interval`` until task managers have taken the slots back.
 
         Raises the last error if no report succeeded; the task manager reports the outcome then. A refusal counts as

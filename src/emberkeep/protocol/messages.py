@@ -223,7 +223,7 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
       their drivers; keep reporting how the drivers ended until that is acknowledged.
     - ``ended``: those of the ``left`` jobs in the report that have ended. Their data need not be kept.
     - ``reserved_standbys``: those to keep, at most RESERVED_STANDBYS (64), and no others. At most RESERVED_GRAPHS of
-      them have a graph. One that has none, and that the TaskManager does not know, comes with one in a later reply.
+      them have a graph. The graph of any other that the TaskManager does not know comes in a later reply.
     """
 
     epoch: int

@@ -88,7 +88,7 @@ class DriverInfo(Kebab, frozen=True, kw_only=True):
 class ReservedStandbyInfo(Kebab, frozen=True, kw_only=True):
     """The warm driver that is reserved for a job's next attempt.
 
-    ``taskmanager-id``: null if no task manager can keep one now. ``why-not``: why it is not ready, in words.
+    ``taskmanager-id``: null while no task manager keeps it. ``why-not``: why it is not ready, in words.
     """
 
     taskmanager_id: TaskManagerId | None

@@ -196,14 +196,11 @@ class PlaceRound:
         self._state = state
         self._heaps: dict[str, list[tuple[int, int, Member]]] = {}
         self._warm: list[Member] = []
-        self._reserving: set[Member] = set()
         for member in members:
             if takes_drivers(member):
                 self._heaps.setdefault(member.info.runtime.python, []).append(_room(member))
                 if member.standby_drivers:
                     self._warm.append(member)
-                if member.reserved_standbys:
-                    self._reserving.add(member)
         for heap in self._heaps.values():
             heapq.heapify(heap)
 
@@ -233,9 +230,9 @@ class PlaceRound:
     def _reserved(self, job: JobAccount, need: DriverNeed) -> Member | None:
         """Return the task manager that keeps the job's reserved standby if that is ready, else None."""
         member = job.standby_on
-        if member is None or member not in self._reserving or not _fits(member, need):
+        if member is None or member.reserved_standbys.get(job.job_id) != "" or not _fits(member, need):
             return None
-        return member if member.reserved_standbys.get(job.job_id) == "" else None
+        return member
 
     def _home(self, job: JobAccount, need: DriverNeed) -> Member | None:
         able = [

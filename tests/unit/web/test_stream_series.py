@@ -26,12 +26,15 @@ const records = [record(1000, "a"), record(2000, "a"), record(9000, "b")];
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Any:
-    """Returns the value of a JavaScript expression that may use the module, as ``series``, and ``records``."""
-    source = resources.files("emberkeep.web").joinpath("static", "stream_series.js").read_text(encoding="utf-8")
-    (tmp_path / "series.mjs").write_text(source, encoding="utf-8")
+    """Returns the value of a JavaScript expression, which may use ``series``, ``formats`` (modules) and ``records``."""
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    for name in ("stream_series.js", "formats.js"):
+        source = resources.files("emberkeep.web").joinpath("static", name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(source, encoding="utf-8")
 
     def evaluate(expression: str) -> Any:
-        script = f'import * as series from "./series.mjs";{RECORDS}console.log(JSON.stringify({expression}));'
+        imports = 'import * as series from "./stream_series.js";import * as formats from "./formats.js";'
+        script = f"{imports}{RECORDS}console.log(JSON.stringify({expression}));"
         (tmp_path / "run.mjs").write_text(script, encoding="utf-8")
         done = subprocess.run([str(NODE), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)
@@ -60,14 +63,14 @@ def test_phases_add_up_to_the_whole_trigger(evaluated: Any) -> None:
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        ("series.count(1234567.8)", "1\u202f234\u202f568"),
-        ("series.count(0.52)", "0.5"),
-        ("series.count(null)", "–"),
-        ("series.bytes(1536)", "1.5 KiB"),
-        ("series.seconds(0.25)", "250 ms"),
-        ("series.seconds(7260)", "2 h 1 min"),
-        ("series.seconds(86400)", "1 d"),
-        ("series.moment(1795000000000)", "2026-11-18 11:06:40"),
+        ("formats.count(1234567.8)", "1\u202f234\u202f568"),
+        ("formats.count(0.52)", "0.5"),
+        ("formats.count(null)", "–"),
+        ("formats.bytes(1536)", "1.5 KiB"),
+        ("formats.seconds(0.25)", "250 ms"),
+        ("formats.seconds(7260)", "2 h 1 min"),
+        ("formats.seconds(86400)", "1 d"),
+        ("formats.moment(1795000000000)", "2026-11-18 11:06:40"),
     ],
 )
 def test_numbers_are_shown_with_units(evaluated: Any, expression: str, text: str) -> None:

@@ -1,7 +1,7 @@
 """Files with the progress history of a job's streaming queries, in the job's directory of default checkpoints.
 
-Each attempt writes a file of its own, named by its number, and removes the files of earlier attempts. So an attempt
-that is over and does not know it harms nothing: the file with the highest number counts.
+Each attempt writes a file of its own, named by its number, and removes the files of earlier attempts. The file with the
+highest number counts. So an attempt that does not know that it is over harms nothing.
 
 The directory belongs to the user of the job, who may have put anything there.
 """
@@ -76,7 +76,7 @@ def write_progress(root: Path, attempt: int, queries: tuple[QueryHistory, ...]) 
 
 @contextlib.contextmanager
 def _opened(root: Path) -> Iterator[Path | None]:
-    """Yield a path of the directory that cannot be replaced while it is used; None if there is no such directory."""
+    """Yield a path that names this directory even if somebody replaces it; None if there is no such directory."""
     try:
         descriptor = os.open(root / _DIRECTORY, _FLAGS)
     except NotADirectoryError:  # the user has put something else there

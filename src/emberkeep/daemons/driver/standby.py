@@ -125,7 +125,7 @@ def standby_settings(
 
 
 def _import(order: Import, channel: socket.socket) -> dict[str, str]:
-    """Import what a job's program imports, and say so. Return the variables that the imported packages have added.
+    """Import what a job's program imports, and report it. Return the variables that the imported packages have added.
 
     Raises Fatal, OSError.
     """

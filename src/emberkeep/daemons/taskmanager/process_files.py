@@ -39,7 +39,7 @@ class ReservedFiles(Protocol):
 
 
 class StandbyJobFiles:
-    """Implements ReservedFiles. They are in the library cache when the job's process needs them."""
+    """Implements ReservedFiles. It leaves the files in the library cache, where the job's process finds them."""
 
     def __init__(self, libraries: LibraryCache) -> None:
         self._libraries = libraries

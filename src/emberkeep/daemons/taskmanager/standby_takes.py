@@ -113,7 +113,7 @@ class StandbyTakes:
         self._files = files
         self._supervisor = supervisor
         self._origins: dict[str, str] = {}  # names with which taken processes were started, by those that they have now
-        self._beginning: deque[tuple[float, str]] = deque()  # when the compilers of taken processes are raised; names
+        self._beginning: deque[tuple[float, str]] = deque()  # (when its compilers are raised, name) of taken processes
 
     async def turn(self, name: str, process: StandbyProcess, wanted: TakeOver) -> int | str:
         """Turn the process ``name`` into the wanted one. Return its pid, or why that failed.
@@ -164,7 +164,7 @@ class StandbyTakes:
             self._files.remove_later(origin)
 
     async def raise_compilers(self, *, at_once: bool = False) -> None:
-        """Give processes that were taken a while ago, or all, the normal priority entirely."""
+        """Give the processes that were taken BEGINNING_SECONDS ago, or all, their compilers' normal priority, too."""
         now = asyncio.get_running_loop().time()
         while self._beginning and (at_once or self._beginning[0][0] <= now):
             await self._supervisor.raise_priority(self._beginning.popleft()[1])

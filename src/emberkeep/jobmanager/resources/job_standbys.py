@@ -1,4 +1,4 @@
-"""The reserved standbys of jobs: which task manager is told to keep which. Part of the ResourceManager."""
+"""Says in heartbeat replies which reserved standbys each task manager keeps. Part of the ResourceManager."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ class JobStandbys(ActorPart):
         The graph comes with it unless the report lists the job, for a few jobs at a time.
         """
         known = {standby.job_id for standby in report.reserved_standbys}
-        jobs = [job_id for job_id in self._chosen.wanted_at(task_manager) if job_id in self._graphs]
+        jobs = self._chosen.wanted_at(task_manager)
         news = {job_id: self._graphs[job_id] for job_id in [job for job in jobs if job not in known][:RESERVED_GRAPHS]}
         return tuple(ReservedStandby(job_id=job_id, graph=news.get(job_id)) for job_id in jobs[:RESERVED_STANDBYS])

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from emberkeep.audit.selection import MOST_ENTRIES, MOST_MS, Selection
+from emberkeep.audit.selection import MOST_ENTRIES, Selection
+from emberkeep.base.clock import MOST_MS
 from emberkeep.base.identity import Role
 from emberkeep.protocol.rest_audit import AuditEntry, AuditList
 from emberkeep.rest.serving.routing import CheckedRequest, Route

@@ -13,11 +13,12 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
+from emberkeep.base.clock import MOST_MS
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.base.request_context import is_logged_in
 from emberkeep.chronicle.occurrence import Occurrence, What
-from emberkeep.chronicle.selection import MOST_LISTED, MOST_MS, Selection
+from emberkeep.chronicle.selection import MOST_LISTED, Selection
 from emberkeep.protocol.chronicle.rest_events import EventList
 from emberkeep.rest.cluster.event_shapes import event_of
 from emberkeep.rest.serving.api import Api

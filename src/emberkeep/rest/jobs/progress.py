@@ -7,13 +7,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from emberkeep.base.clock import MOST_MS
 from emberkeep.base.identity import Role
 from emberkeep.jobs.progress.history import Selection
 from emberkeep.protocol.progress.rest_history import ProgressHistory
 from emberkeep.rest.jobs.progress_shapes import progress_history
 from emberkeep.rest.serving.routing import CheckedRequest, Route
-
-_LAST_MS = 253_402_300_800_000  # 10000-01-01
 
 
 class ReadHistory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,10 +20,10 @@ class ReadHistory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     query: Annotated[str, Meta(max_length=200, description="Only records of the query with this id.")] = ""
     after: Annotated[
-        int, Meta(ge=0, le=_LAST_MS, description="Only records after this one: its `recorded`, Unix milliseconds.")
+        int, Meta(ge=0, le=MOST_MS, description="Only records after this one: its `recorded`, Unix milliseconds.")
     ] = 0
     before: Annotated[
-        int, Meta(ge=0, le=_LAST_MS, description="Only records before this one: its `recorded`; 0 for no bound.")
+        int, Meta(ge=0, le=MOST_MS, description="Only records before this one: its `recorded`; 0 for no bound.")
     ] = 0
     limit: Annotated[int, Meta(ge=1, le=1000, description="Most records in the reply: the newest ones.")] = 200
 

@@ -22,7 +22,7 @@ RESERVED_STANDBYS = 64  # on one task manager
 class StandbyView:
     """A job's reserved standby. ``why_not``: why it is not ready; "" if it is.
 
-    ``task_manager``: the one that keeps it; None: none can.
+    ``task_manager``: the one that keeps it; None while none keeps it.
     """
 
     task_manager: TaskManagerId | None
@@ -75,11 +75,11 @@ class ReservedStandbys:
         """Choose a task manager for each job that needs another one. Forget jobs that have ended."""
         for job in [job for job in self._needs if not self._is_known(job)]:
             del self._needs[job]
-        there = self._there()
+        there, reported = self._there(), self._reported()
         for job, need in self._needs.items():
             before = job.standby_on
             if before is None or not self._is_registered(before):
-                job.standby_on = self._reported(job)
+                job.standby_on = reported.get(job.job_id)
             if job.streams == job.attempt and not job.over and job.last_node:
                 here = job.standby_on
                 if here is None or not (here.stays_open and self._can_keep(here, job, need, there)):
@@ -95,10 +95,15 @@ class ReservedStandbys:
                 found.setdefault(job.standby_on, []).append(job)
         return found
 
-    def _reported(self, job: JobAccount) -> Member | None:
-        """Return a task manager that has the job's reserved standby, as an earlier leader has chosen, or None."""
-        able = [member for member in self._members.values() if job.job_id in member.reserved_standbys]
-        return min(able, key=lambda each: (each.reserved_standbys[job.job_id] != "", each.ordinal)) if able else None
+    def _reported(self) -> dict[JobId, Member]:
+        """Return for each job the task manager that has its reserved standby, as an earlier leader has chosen."""
+        reports = [
+            (why_not != "", member.ordinal, job_id, member)
+            for member in self._members.values()
+            for job_id, why_not in member.reserved_standbys.items()
+        ]
+        reports.sort(key=lambda report: report[:2], reverse=True)  # of several, the best comes last
+        return {job_id: member for _, _, job_id, member in reports}
 
     def _best(self, job: JobAccount, need: DriverNeed, there: Mapping[Member, list[JobAccount]]) -> Member | None:
         """Return the task manager with the most state of the job, then the one with the fewest reserved standbys."""

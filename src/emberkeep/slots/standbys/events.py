@@ -39,7 +39,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Reserve(msgspec.Struct, frozen=True):
-    """For which jobs the pool keeps a reserved standby, which only they can take, and with which profiles."""
+    """The jobs for which the pool keeps a reserved standby, with its profile. Only that job can take it."""
 
     profiles: Mapping[JobId, StandbyProfile]
 

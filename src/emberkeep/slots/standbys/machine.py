@@ -187,7 +187,7 @@ class StandbyPool:
         self._back_off.failed(cause, now, known | {(profile, job_id) for job_id, profile in self._reserved.items()})
 
     def _withdraw(self) -> Iterator[StandbyEffect]:
-        """End the processes whose jobs no longer need them here. Nobody else may get what such a job has imported."""
+        """End the processes whose jobs no longer need them here. No other job may get what a job has imported."""
         for standby in self._members.living():
             if standby.job_id is not None and self._reserved.get(standby.job_id) != standby.profile:
                 yield self._end(standby, "its job needs it no longer")
@@ -209,7 +209,7 @@ class StandbyPool:
             yield self._end(standby, "slots and drivers need its memory")
 
     def _reserve(self, now: float) -> Iterator[StandbyEffect]:
-        """Reserve processes that are ready for jobs that have no reserved standby yet, unless jobs need the machine."""
+        """Reserve processes that are ready, for jobs without a reserved standby, unless jobs need the machine."""
         if self._is_busy:
             return
         for job_id, profile in self._lacking(now):

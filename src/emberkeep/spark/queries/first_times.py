@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from emberkeep.spark.executors.blocks import DRIVER
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.model import FirstBatch
 from emberkeep.spark.queries.script_queries import ScriptQueries
 
-_DRIVER = "driver"  # Spark lists the driver among the executors, under this id
 _BEFORE_TASKS = ("latestOffset", "walCommit", "getBatch", "queryPlanning")  # steps of a batch before its tasks run
 
 
@@ -40,7 +40,7 @@ class FirstTimes:
         def ask() -> tuple[int, ...]:
             listed = self._context._jsc.sc().statusStore().executorList(True)
             executors = (listed.apply(index) for index in range(listed.size()))
-            return tuple(int(each.addTime().getTime()) for each in executors if each.id() != _DRIVER)
+            return tuple(int(each.addTime().getTime()) for each in executors if each.id() != DRIVER)
 
         times: tuple[int, ...] = call("registrations of executors", ask)
         return times

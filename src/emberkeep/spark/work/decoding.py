@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from emberkeep.jobs.progress.work import NAME_LIMIT, AttemptWork, StageProgress
+from emberkeep.spark.executors.blocks import DRIVER
 
 Report = Mapping[str, Any]
-
-
-DRIVER = "driver"  # listed among the executors; it runs no tasks, and its times are those of its process
 
 
 class ExecutorTotals:
@@ -38,7 +36,7 @@ class ExecutorTotals:
         listed = {
             str(one["id"]): {name: int(one.get(name, 0)) for name in self._FIELDS}
             for one in executors
-            if one["id"] != DRIVER
+            if one["id"] != DRIVER  # it is listed, but runs no tasks, and its times are those of its process
         }
         for key in self._known.keys() - listed.keys():
             for name, count in self._known[key].items():
@@ -47,9 +45,8 @@ class ExecutorTotals:
         return {name: self._forgotten[name] + sum(one[name] for one in listed.values()) for name in self._FIELDS}
 
 
-def decode_stage(stage: Report, durations: tuple[int, int] = (0, 0)) -> StageProgress:
-    """Return the progress of a stage. ``durations``: of its median and its slowest task, in milliseconds."""
-    median_ms, slowest_ms = durations
+def decode_stage(stage: Report) -> StageProgress:
+    """Return the progress of a stage, without the durations of its tasks."""
     return StageProgress(
         stage_id=int(stage["stageId"]),
         stage_attempt=int(stage.get("attemptId", 0)),
@@ -60,8 +57,6 @@ def decode_stage(stage: Report, durations: tuple[int, int] = (0, 0)) -> StagePro
         completed=int(stage.get("numCompleteTasks", 0)),
         failed=int(stage.get("numFailedTasks", 0)),
         submitted_ms=int(stage.get("submissionTime") or 0),
-        median_ms=median_ms,
-        slowest_ms=slowest_ms,
     )
 
 

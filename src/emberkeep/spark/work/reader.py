@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from emberkeep.jobs.progress.work import NOTHING_DONE, STAGES_KEPT, AttemptWork, StageProgress, added, ended
 from emberkeep.spark.work.decoding import ExecutorTotals, Report, decode_stage, decode_work
 
@@ -68,7 +70,7 @@ class _Application:
     def read(self, store: Store) -> AttemptWork:
         jobs = store.active_jobs()
         count, reports = store.active_stages()
-        active = dict(self._stage(store, report) for report in reports)
+        active = {_key(stage): stage for stage in (self._stage(store, report) for report in reports)}
         for key in self._active.keys() - active.keys():
             self._end(store, key)
         self._active = active
@@ -78,23 +80,27 @@ class _Application:
         self.newest = decode_work(jobs, store.completed(), totals, count, stages)
         return self.newest
 
-    def _stage(self, store: Store, report: Report) -> tuple[StageKey, StageProgress]:
+    def _stage(self, store: Store, report: Report) -> StageProgress:
         stage = decode_stage(report)
-        key = (stage.stage_id, stage.stage_attempt)
-        return key, decode_stage(report, self._durations(store, key, stage))
+        median_ms, slowest_ms = self._durations(store, stage)
+        return msgspec.structs.replace(stage, median_ms=median_ms, slowest_ms=slowest_ms)
 
     def _end(self, store: Store, key: StageKey) -> None:
         report = store.stage(key[0])
         if report is not None and int(report.get("attemptId", 0)) == key[1]:
-            stage = decode_stage(report)
-            self._ended.append(decode_stage(report, self._durations(store, key, stage)))
+            self._ended.append(self._stage(store, report))
         self._measured.pop(key, None)
 
-    def _durations(self, store: Store, key: StageKey, stage: StageProgress) -> tuple[int, int]:
+    def _durations(self, store: Store, stage: StageProgress) -> tuple[int, int]:
         """Return the durations of a stage's tasks. They are read the less often, the more tasks have ended."""
+        key = _key(stage)
         measured, durations = self._measured.get(key, (0, (0, 0)))
         has_grown = stage.completed == stage.tasks or stage.completed >= measured * _GROWTH
         if measured < stage.completed <= _MOST_TASKS and has_grown:
             durations = store.durations(*key)
             self._measured[key] = (stage.completed, durations)
         return durations
+
+
+def _key(stage: StageProgress) -> StageKey:
+    return stage.stage_id, stage.stage_attempt

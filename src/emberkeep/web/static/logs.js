@@ -1,5 +1,7 @@
 // Lists logs. Names come from other processes, so they become text and encoded links, never markup.
 
+import { moment } from "./formats.js";
+
 const SIZES = ["bytes", "KiB", "MiB", "GiB"];
 
 function size(bytes) {
@@ -9,10 +11,6 @@ function size(bytes) {
     step += 1;
   }
   return `${step === 0 ? bytes : bytes.toFixed(1)} ${SIZES[step]}`;
-}
-
-function moment(milliseconds) {
-  return new Date(milliseconds).toISOString().slice(0, 19).replace("T", " ");
 }
 
 function paragraph(text) {

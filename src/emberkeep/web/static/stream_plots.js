@@ -1,7 +1,8 @@
 // Draws the plots of one streaming query, with one cursor over all of them. Colours come from the style sheet.
 
 import uPlot from "./uplot.js";
-import { bytes, column, count, phaseNames, phaseSeconds, rows, seconds, stacked } from "./stream_series.js";
+import { bytes, count, seconds } from "./formats.js";
+import { column, phaseNames, phaseSeconds, rows, stacked } from "./stream_series.js";
 
 const HEIGHT = 168;
 const COLOURS = 8; // --plot-1 to --plot-8
@@ -114,7 +115,7 @@ export class Plots {
       caption.append(entry);
       return value;
     });
-    const canvas = element("div", "plot-canvas");
+    const canvas = element("div", "");
     canvas.setAttribute("role", "img");
     figure.append(caption, canvas);
     const following = PLOTS.slice(PLOTS.indexOf(plot) + 1).map((one) => this.#drawn.get(one.id)?.figure).find(Boolean);
@@ -173,15 +174,12 @@ export class Plots {
         y: false,
       },
       hooks: { setCursor: [(chart) => this.#onCursor(chart)] },
-      scales: {
-        left: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] },
-        right: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] },
-      },
+      scales: { left: { range }, right: { range } },
       series: [{}, ...(plot.stacked ? lines.reverse() : lines)],
       axes: [
         { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, values: times },
         axis("left", 3, plot.left),
-        plot.right === undefined ? { show: true, scale: "left", side: 1, size: AXIS_WIDTH, grid: { show: false }, ticks: { show: false }, values: () => [] } : axis("right", 1, plot.right),
+        plot.right === undefined ? axis("left", 1, () => "") : axis("right", 1, plot.right),
       ],
     };
   }
@@ -233,6 +231,10 @@ export class Plots {
       if (other !== chart) other.setCursor({ left: other.valToPos(this.#found[index].at, "x"), top: 10 }, false);
     }
   }
+}
+
+function range(_, low, high) {
+  return [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1];
 }
 
 function times(_, splits, __, ___, step) {

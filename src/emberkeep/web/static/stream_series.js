@@ -1,4 +1,7 @@
-// Turns progress records of the REST API into columns for plots, and numbers into text. Nothing here touches the page.
+// Turns progress records of the REST API into columns for plots, and the newest into a sentence. Nothing here touches
+// the page.
+
+import { count, seconds } from "./formats.js";
 
 const PHASE_ORDER = ["latestOffset", "getOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitBatch", "commitOffsets"];
 const WHOLE = "triggerExecution";
@@ -42,39 +45,6 @@ export function stacked(columns) {
     sums.push(values.map((value, index) => (value === null ? null : value + (below ? below[index] : 0))));
   }
   return sums;
-}
-
-export function count(value) {
-  if (value === null || value === undefined) return "–";
-  const digits = Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : 1;
-  return value.toFixed(digits).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
-}
-
-export function bytes(value) {
-  if (value === null || value === undefined) return "–";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let step = 0;
-  while (value >= 1024 && step < units.length - 1) {
-    value /= 1024;
-    step += 1;
-  }
-  return `${step === 0 ? value : value.toFixed(1)} ${units[step]}`;
-}
-
-export function seconds(value) {
-  if (value === null || value === undefined) return "–";
-  if (Math.abs(value) < 1) return `${Math.round(value * 1000)} ms`;
-  if (value < 120) return `${value.toFixed(1)} s`;
-  const parts = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-  const first = parts.findIndex(([size]) => value >= size);
-  const [size, unit] = parts[first];
-  const [next, small] = parts[first + 1] ?? [1, "s"];
-  const rest = Math.floor((value % size) / next);
-  return rest > 0 && next < size ? `${Math.floor(value / size)} ${unit} ${rest} ${small}` : `${Math.floor(value / size)} ${unit}`;
-}
-
-export function moment(milliseconds) {
-  return new Date(milliseconds).toISOString().slice(0, 19).replace("T", " ");
 }
 
 // The newest batch in one sentence. `now` is the server's time in milliseconds.

@@ -1,7 +1,8 @@
 // The history of a job's streaming queries: reads it from the REST API, and continues whenever the page is refreshed.
 // Everything that queries report becomes text, never markup.
 
-import { bytes, count, moment, seconds, summary } from "./stream_series.js";
+import { bytes, count, moment, seconds } from "./formats.js";
+import { summary } from "./stream_series.js";
 
 const MOST = 1000; // records that are kept and drawn
 const TABLE_ROWS = 50;

@@ -3,6 +3,8 @@
 // The table stays on the page for readers who cannot use the drawing. `live.js` replaces the table when something has
 // changed; the drawing follows. The part that is shown is in the page's address, as `from` and `to`.
 
+import { moment } from "./formats.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 92;
 const BAND = { top: 4, height: 30 };
@@ -102,10 +104,6 @@ function clock(ms, step) {
   const text = new Date(ms).toISOString();
   if (step >= 86_400_000) return text.slice(5, 10);
   return step < 60_000 ? text.slice(11, 19) : text.slice(11, 16);
-}
-
-function moment(ms) {
-  return new Date(ms).toISOString().slice(0, 19).replace("T", " ");
 }
 
 function draw() {
