@@ -60,9 +60,11 @@ flink: $(STAMP) ## Fetch Flink's own client for the long tests: 330 MB, once
 
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
+# After so many minutes no further test begins; 0 sets no bound.
+MINUTES ?= 30
 .PHONY: test-long
-test-long: $(STAMP) java flink ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats)
-	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
+test-long: $(STAMP) java flink ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SAMPLE ?= 400
 SEED ?= 1

@@ -4,11 +4,16 @@
 with at least twice the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
 hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
 The next campaign tries both first.
+
+A campaign has a time budget (``MINUTES=``, 0 for none): after it, no further test begins, and the summary says how many
+did not. Each campaign plays the integration tests in an order of its own, so that over a few campaigns all have begun.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +23,25 @@ _FOUND_AT_MOST = 200
 _NO_CHANCE = 20  # what is expected so often is missed by chance once in exp(20) campaigns
 
 CAMPAIGN = int(os.environ["EMBERKEEP_CAMPAIGN"]) if os.environ.get("EMBERKEEP_CAMPAIGN") else None
+NOT_BEGUN = "not begun: the campaign's time is over"
+_UNTIL = "EMBERKEEP_CAMPAIGN_UNTIL"  # in seconds since 1970; from the first process of a campaign for its workers
+
+
+def begin_campaign() -> None:
+    """Set when no further test begins. The processes that this one starts keep to it."""
+    minutes = float(os.environ.get("EMBERKEEP_CAMPAIGN_MINUTES") or 0)
+    if CAMPAIGN is not None and minutes:
+        os.environ.setdefault(_UNTIL, str(time.time() + 60 * minutes))
+
+
+def is_over() -> bool:
+    """True if the campaign has used its time."""
+    return _UNTIL in os.environ and time.time() > float(os.environ[_UNTIL])
+
+
+def place(name: str) -> float:
+    """Return where this campaign plays a file of tests: the same for the same seed."""
+    return random.Random(f"{CAMPAIGN} {name}").random()
 
 
 def examples(usual: int) -> int:

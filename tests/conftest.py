@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from xdist.scheduler import LoadFileScheduling
 
-from tests.campaign import CAMPAIGN, FOUND, examples
+from tests.campaign import CAMPAIGN, FOUND, NOT_BEGUN, begin_campaign, examples, is_over, place
 
 # The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
 # No deadlines: how long an example takes says how busy the machine is.
@@ -43,6 +43,14 @@ def pytest_configure() -> None:
     ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    begin_campaign()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Begin no test after the campaign's time."""
+    if is_over():
+        pytest.skip(NOT_BEGUN)
 
 
 @pytest.fixture(scope="session")
@@ -58,13 +66,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what tests got over: a passed test that tried again says so here."""
+    """Show what tests got over: a passed test that tried again says so here. Count what did not begin in time."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, [])]
     notes = [(report.nodeid, text) for report in reports for name, text in report.user_properties if name == TOLERATED]
     if notes:
         terminalreporter.section("tried again")
     for test, text in notes:
         terminalreporter.write_line(f"{test}: {text}")
+    not_begun = sum(NOT_BEGUN in str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
+    if not_begun:
+        terminalreporter.section("not begun")
+        terminalreporter.write_line(
+            f"The campaign's time was over before {not_begun} tests began. Another campaign begins with others; "
+            "MINUTES=0 sets no bound."
+        )
 
 
 def pytest_report_header() -> str | None:
@@ -89,8 +104,10 @@ def _belongs(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("long", "campaign", "hypothesis"))
 
 
-def _place(item: pytest.Item) -> tuple[bool, int]:
-    """Fast tests, then integration tests; among those the longest files first."""
+def _place(item: pytest.Item) -> tuple[bool, float]:
+    """Fast tests, then integration tests: the longest files first, or in the campaign's order."""
     integration = item.nodeid.startswith("tests/integration/")
     name = item.path.stem
+    if CAMPAIGN is not None:
+        return integration, place(name) if integration else 0
     return integration, BEGIN_FIRST.index(name) if name in BEGIN_FIRST else len(BEGIN_FIRST)
