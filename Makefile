@@ -46,6 +46,10 @@ $(STAMP):
 java: ## Check for a Java 17+ runtime; install one where that is possible without asking
 	@tools/ensure-java.sh
 
+.PHONY: chromium
+chromium: ## Check for chromium, which the tests of the console need; install it where that is possible without asking
+	@tools/ensure-chromium.sh
+
 .PHONY: demo
 demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts of it, compare the result
 	@$(BIN)/python -m demo
@@ -63,7 +67,7 @@ CAMPAIGN ?= $(shell date +%s)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 30
 .PHONY: test-long
-test-long: $(STAMP) java flink ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+test-long: $(STAMP) java chromium flink ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SAMPLE ?= 400
@@ -81,6 +85,11 @@ check: $(STAMP) ## Lint, format, types, import rules, documentation, commit mess
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.check_docs
 	$(BIN)/python -m tools.check_commits
+
+SCREENSHOTS ?= screenshots
+.PHONY: screenshots
+screenshots: $(STAMP) java chromium ## Take pictures of each page of the console in both themes (SCREENSHOTS=<directory>)
+	@$(BIN)/python -m tools.screenshots $(SCREENSHOTS)
 
 .PHONY: bench
 bench: $(STAMP) java ## Measure, and write a table and JSON

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -93,7 +94,9 @@ class Cluster:
             async with RestClient(local_endpoint(self.record, self.shell.state), patience=30.0) as client:
                 return await question(client)
 
-        return asyncio.run(call())
+        # In a thread of its own: a test that drives a browser has a loop in this one.
+        with ThreadPoolExecutor(1) as aside:
+            return aside.submit(asyncio.run, call()).result()
 
     def metrics(self) -> str:
         """What Prometheus reads."""

@@ -1,0 +1,133 @@
+"""The console as a person uses it: a real browser on a real cluster, whose parts are killed while it is open."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from emberkeep.base.ids import JobId
+from tests.integration.clusters import QUICK, Cluster
+from tests.integration.commands import Shell
+from tests.integration.conditions import until
+from tests.integration.console.browser import DESKTOP, PHONE, chromium, window
+from tests.integration.streams import SCRIPT, Stream
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+NODES = ("127.0.0.2", "127.0.0.3")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
+    cluster = Cluster(Shell(tmp_path_factory.mktemp("console"), class_archive.parent))
+    try:
+        cluster.up("--nodes", ",".join(NODES), "--slots", "1", *QUICK)
+        yield cluster
+        cluster.cancel_all()
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def job_id(cluster: Cluster) -> JobId:
+    """A stream that runs."""
+    stream = Stream(cluster.shell.directory / "stream")
+    cluster.shell.write("stream.py", SCRIPT)
+    job_id = cluster.submit("stream.py", arguments=(str(stream.place),))
+    cluster.wait_for_executors(job_id)
+    until(lambda: stream.batches() >= 3, lambda: f"three batches: {cluster.story(job_id)}")
+    return job_id
+
+
+@pytest.mark.parametrize(
+    ("size", "theme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")], ids=["light", "dark", "phone"]
+)
+def test_no_page_has_anything_wrong(
+    browser: Browser, cluster: Cluster, job_id: JobId, size: tuple[int, int], theme: str
+) -> None:
+    log = next(log for log in cluster.ask(lambda client: client.job_logs(job_id)).logs if log.kind == "driver-stderr")
+    paths = {
+        "/": "Task managers",
+        "/jobs": "stream.py",
+        "/jobs?state=FAILED": "Jobs",
+        f"/jobs/{job_id}": "Streaming queries",
+        f"/jobs/{job_id}/events": "Attempt 1",
+        f"/jobs/{job_id}/logs/{log.id}": "driver",
+        "/taskmanagers": NODES[0],
+        f"/taskmanagers/tm-{NODES[0]}": NODES[0],
+        "/nodes": NODES[1],
+        "/events": "leader",
+        "/audit": "Audit",
+    }
+    found = []
+    with window(browser, cluster, size, "dark" if theme == "dark" else "light") as opened:
+        for path, text in paths.items():
+            opened.open(path)
+            opened.sees(text)
+            found += [f"{path}: {problem}" for problem in opened.accessibility_problems()]
+            if opened.is_too_wide():
+                found.append(f"{path}: wider than the window")
+    assert not found, "\n".join(found)
+
+
+def test_what_is_not_there_is_said(browser: Browser, cluster: Cluster) -> None:
+    with window(browser, cluster) as opened:
+        opened.open(f"/jobs/{'0' * 32}")
+        opened.sees("0" * 32)
+        assert len(opened.problems) == 2, "the status, in the answer and in the console"
+        assert all("404" in problem for problem in opened.problems)
+        opened.problems.clear()
+
+
+def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    """A savepoint is made with the page's button; then the driver is killed, and comes back."""
+    attempt = cluster.job(job_id).emberkeep.attempt
+    with window(browser, cluster) as opened:
+        opened.open(f"/jobs/{job_id}")
+        opened.page.get_by_role("button", name="Savepoint…", exact=True).click()
+        opened.page.get_by_role("button", name="Make the savepoint").click()
+        opened.sees("savepoint", "#checkpoints")
+        os.kill(cluster.wait_for_driver(job_id, attempt), signal.SIGKILL)
+        opened.page.locator("#attempts tbody tr").nth(attempt).wait_for()
+        cluster.wait_for_driver(job_id, attempt + 1)
+        opened.sees("RUNNING", "#headline")
+
+
+def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    cluster.wait_for_executors(job_id)
+    node = cluster.job(job_id).emberkeep.executors[0].taskmanager_id.removeprefix("tm-")
+    with window(browser, cluster) as opened:
+        opened.open("/nodes")
+        row = opened.page.locator("#nodes tr").filter(has_text=node)
+        row.get_by_role("button", name="Block…").click()
+        dialog = opened.page.get_by_role("dialog")
+        dialog.get_by_label("Then").select_option("MARK_BLOCKED_AND_EVACUATE_TASKS")
+        dialog.get_by_label("Cause").fill("a fan is loud")
+        dialog.get_by_role("button", name="Block", exact=True).click()
+        row.get_by_text("a fan is loud").wait_for()
+        row.get_by_text("0 of 1").wait_for(timeout=120_000)
+        row.get_by_role("button", name="Unblock").click()
+        row.get_by_role("button", name="Block…").wait_for()
+
+
+def test_a_lost_connection_is_shown_and_heals(browser: Browser, cluster: Cluster) -> None:
+    pid = cluster.daemon("jobmanager").identity.pid
+    with window(browser, cluster) as opened:
+        opened.open("/")
+        opened.page.context.set_offline(True)
+        opened.sees("does not answer", "#notice")
+        opened.page.context.set_offline(False)
+        opened.page.locator("#notice").wait_for(state="hidden")
+        opened.problems.clear()  # the failed requests
+    assert cluster.daemon("jobmanager").identity.pid == pid

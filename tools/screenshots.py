@@ -1,0 +1,137 @@
+"""`make screenshots`: pictures of each page of the console in both themes; the cluster runs a stream and a batch job.
+
+The pictures are for those who change a page, to look at, and for the documentation: ``python -m tools.screenshots
+<directory>`` writes ``<page>-<theme>.png``. It takes two to three minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+from playwright.sync_api import Page, sync_playwright
+
+THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+_SECONDS: Final = 600.0  # for the history of the stream
+_BATCHES: Final = 20  # of the stream, so that its plots have a shape
+_SIZE: Final = {"width": 1200, "height": 900}
+# As root there is no sandbox.
+_OPTIONS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+_CLUSTER: Final = (
+    *("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "-D", "rest.port=0"),
+    *("-D", "taskmanager.standby.drivers=0", "-D", "taskmanager.standby.executors=0"),
+)
+_JOB: Final = ("-q", "--driver-memory", "512m", "--executor-memory", "512m", "--num-executors", "1")
+
+STREAM: Final = """
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import window
+
+spark = SparkSession.builder.appName("visits per minute").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+visits = spark.readStream.format("rate").option("rowsPerSecond", 400).load().withWatermark("timestamp", "10 seconds")
+counts = visits.groupBy(window("timestamp", "5 seconds"), visits.value % 100).count()
+counts.writeStream.queryName("visits").format("noop").trigger(processingTime="1 second").start().awaitTermination()
+"""
+BATCH: Final = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.appName("nightly report").getOrCreate()
+print(spark.range(20_000_000).selectExpr("id % 1000 AS key").groupBy("key").count().count())
+"""
+
+
+class Console:
+    """A cluster with jobs, driven by the command as a user drives it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def run(self, *words: str) -> str:
+        """Run `emberkeep`, and return what it prints. Raises CalledProcessError with what it said if it fails."""
+        command = [str(Path(sys.executable).with_name("emberkeep")), *words]
+        environment = {**os.environ, "XDG_STATE_HOME": str(self._directory / "state")}
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout.strip()
+
+    def submit(self, name: str, script: str) -> str:
+        """Submit a script, and return the job's id."""
+        path = self._directory / name
+        path.write_text(script, encoding="utf-8")
+        return self.run("submit", *_JOB, str(path))
+
+    def wait_for_batches(self, job_id: str) -> None:
+        """Wait until the stream has a history. Raises TimeoutError."""
+        deadline = time.monotonic() + _SECONDS
+        while _batch(json.loads(self.run("info", job_id, "--output", "json"))) < _BATCHES:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{job_id} has not committed {_BATCHES} batches in {_SECONDS:g} s")
+            time.sleep(5)
+
+    def login(self) -> tuple[str, str]:
+        """Return the address of the JobManager, and a link that logs one browser in."""
+        link = re.search(r"(https?://[^/\s]+)\S*login\S*", self.run("cluster", "status"))
+        if link is None:
+            raise ValueError("`emberkeep cluster status` prints no link to log in with")
+        return link[1], link[0]
+
+
+def _batch(job: dict[str, object]) -> int:
+    """Return the number of the newest batch in what `emberkeep info --output json` prints; -1 if there is none."""
+    return max((int(number) for number in re.findall(r'"batch-id": (\d+)', json.dumps(job))), default=-1)
+
+
+@contextmanager
+def console(directory: Path) -> Iterator[Console]:
+    """Run a cluster below ``directory``."""
+    started = Console(directory)
+    started.run("cluster", "up", *_CLUSTER)
+    try:
+        yield started
+    finally:
+        started.run("cluster", "down")
+
+
+def photograph(page: Page, url: str, paths: dict[str, str], target: Path, theme: str) -> None:
+    """Write a picture of each page, of its whole height."""
+    for name, path in paths.items():
+        page.goto(f"{url}{path}", wait_until="load")
+        page.wait_for_timeout(1500)  # plots are drawn after the page has loaded
+        page.screenshot(path=target / f"{name}-{theme}.png", full_page=True)
+        print(f"{target}/{name}-{theme}.png", flush=True)
+
+
+def main(target: Path) -> None:
+    """Run a cluster with jobs, and photograph its pages."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="emberkeep-screenshots-") as directory, console(Path(directory)) as cluster:
+        print("starting two jobs …", flush=True)
+        stream, batch = cluster.submit("visits.py", STREAM), cluster.submit("report.py", BATCH)
+        cluster.wait_for_batches(stream)
+        cluster.run("savepoint", "create", stream)
+        paths = {"overview": "/", "stream": f"/jobs/{stream}", "batch": f"/jobs/{batch}"}
+        paths |= {"job-events": f"/jobs/{stream}/events", "task-manager": "/taskmanagers/tm-127.0.0.2"}
+        paths |= {name: f"/{name}" for name in ("jobs", "events", "audit", "taskmanagers", "nodes")}
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(_OPTIONS))
+            for theme in THEMES:
+                url, link = cluster.login()
+                context = browser.new_context(ignore_https_errors=True, color_scheme=theme, viewport=_SIZE)  # type: ignore[arg-type]
+                page = context.new_page()
+                page.goto(link)
+                page.wait_for_url(f"{url}/")
+                photograph(page, url, paths, target, theme)
+                context.close()
+            browser.close()
+        cluster.run("cancel", stream)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "screenshots"))
