@@ -73,7 +73,7 @@ _OF_STATUS: Final = {
     "FAILING": BandKind.ENDING,
     "CANCELLING": BandKind.ENDING,
 }
-_MARKS: Final = frozenset(
+MARKED: Final = frozenset(
     {
         What.ATTEMPT_STARTED,
         What.ATTEMPT_ENDED,
@@ -97,7 +97,7 @@ def timeline(stream: Sequence[Occurrence], leaders: Sequence[Occurrence] = ()) -
     first = stream[0].time_ms if stream else 0
     last = bands[-1].ended_ms if bands else None
     during = (each for each in leaders if each.time_ms >= first and (last is None or each.time_ms <= last))
-    marks = sorted((each for each in (*stream, *during) if each.what in _MARKS), key=lambda each: each.time_ms)
+    marks = sorted((each for each in (*stream, *during) if each.what in MARKED), key=lambda each: each.time_ms)
     return Timeline(bands=bands, marks=tuple(marks), recoveries=_recoveries(stream))
 
 

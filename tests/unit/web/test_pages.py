@@ -357,9 +357,8 @@ async def test_a_job_has_a_place_for_the_history_of_its_queries(site: Site) -> N
     (section,) = [attributes for tag, attributes in page.tags if attributes.get("id") == "streams"]
     assert section["data-progress"] == f"/v1/jobs/{job_id(2)}/progress"
     assert "hidden" in section, "until there is a history"
-    assert {"plots", "stream-query", "stream-newest", "stream-problem", "stream-table", "stream-sources"} <= set(
-        page.ids
-    )
+    parts = {"stream-query", "stream-newest", "stream-problem", "stream-table", "stream-sources"}
+    assert {"plots", "plot-legend", "plot-spoken", *parts} <= set(page.ids)
     assert "data-live" not in section, "the plots stay when the page is refreshed"
 
 
@@ -375,11 +374,14 @@ async def test_the_plotting_library_is_served_with_its_licence(site: Site) -> No
 
 
 async def test_scripts_load_only_scripts_that_exist(site: Site) -> None:
-    served, waiting = set[str](), {"live.js", "streams.js", "logs.js", "job_actions.js", "log_view.js", "nodes.js"}
+    served, waiting = (
+        set[str](),
+        {"live.js", "streams.js", "timeline.js", "logs.js", "job_actions.js", "log_view.js", "nodes.js"},
+    )
     while waiting:
         name = waiting.pop()
         answer = await site.get(f"/static/{name}")
         assert answer.status == 200, name
         served.add(name)
         waiting |= set(re.findall(r"""(?:from|import\()\s*["']\./([a-z_]+\.js)["']""", answer.body.decode())) - served
-    assert {"stream_plots.js", "stream_series.js", "uplot.js"} <= served
+    assert {"stream_plots.js", "stream_series.js", "plot_marks.js", "marks.js", "uplot.js"} <= served

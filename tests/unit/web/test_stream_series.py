@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from emberkeep.chronicle.timeline import MARKED
+
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
 
@@ -26,14 +28,20 @@ const records = [record(1000, "a"), record(2000, "a"), record(9000, "b")];
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Any:
-    """Returns the value of a JavaScript expression, which may use ``series``, ``formats`` (modules) and ``records``."""
+    """Returns the value of a JavaScript expression.
+
+    It may use the modules ``series``, ``marks`` and ``formats``, and ``records``.
+    """
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    for name in ("stream_series.js", "formats.js"):
+    for name in ("stream_series.js", "marks.js", "formats.js"):
         source = resources.files("emberkeep.web").joinpath("static", name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(source, encoding="utf-8")
 
     def evaluate(expression: str) -> Any:
-        imports = 'import * as series from "./stream_series.js";import * as formats from "./formats.js";'
+        imports = "".join(
+            f'import * as {name} from "./{file}.js";'
+            for name, file in (("series", "stream_series"), ("marks", "marks"), ("formats", "formats"))
+        )
         script = f"{imports}{RECORDS}console.log(JSON.stringify({expression}));"
         (tmp_path / "run.mjs").write_text(script, encoding="utf-8")
         done = subprocess.run([str(NODE), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -82,3 +90,53 @@ def test_the_newest_batch_is_described_in_a_sentence(evaluated: Any) -> None:
         "Batch 7, 5.0 s ago: 500 rows in 800 ms · backlog 1\u202f250 rows (2.0 s of work) · "
         "watermark 15.0 s behind now · 3 late rows dropped"
     )
+
+
+def _marks(*moments_ms: int, kind: str = "savepoint", message: str = "a savepoint is complete") -> str:
+    return json.dumps([{"kind": kind, "tone": "finished", "at": at, "message": message} for at in moments_ms])
+
+
+def test_plots_go_on_to_what_has_happened_since_the_last_batch(evaluated: Any) -> None:
+    assert evaluated("series.rows(records, 20000).map((row) => [row.at, row.record === null]).slice(-2)") == [
+        [9, False],
+        [20, True],
+    ]
+    assert evaluated("series.rows(records, 8000).at(-1).at") == 9
+    assert evaluated("series.rows([], 8000)") == []
+
+
+def test_plots_show_marks_from_their_first_batch_on(evaluated: Any) -> None:
+    found = f"marks.since({_marks(999, 1000, 20000)}, series.rows(records)).map((mark) => mark.at)"
+    assert evaluated(found) == [1000, 20000]
+    assert evaluated(f"marks.since({_marks(1500, kind='unheard-of')}, series.rows(records))") == []
+    assert evaluated(f"marks.since({_marks(1500)}, [])") == []
+
+
+def test_the_cursor_finds_the_marks_near_to_it(evaluated: Any) -> None:
+    assert evaluated(f"marks.near({_marks(1000, 1900, 2100, 3000)}, 2, 0.11).map((mark) => mark.at)") == [1900, 2100]
+
+
+def test_arrow_keys_stop_at_each_batch_and_each_mark(evaluated: Any) -> None:
+    assert evaluated(f"marks.stops(series.rows(records), {_marks(2000, 4000)})") == [1, 2, 4, 9]
+
+
+def test_the_table_has_each_mark_with_the_batch_before_it(evaluated: Any) -> None:
+    found = (
+        f"marks.perBatch(records, {_marks(500, 1000, 1999, 9000, 50000)}).map((some) => some.map((mark) => mark.at))"
+    )
+    assert evaluated(found) == [[1000, 1999], [], [9000, 50000]]
+
+
+def test_a_mark_is_described_in_a_line(evaluated: Any) -> None:
+    assert evaluated(f"marks.markText({_marks(1795000000000)}[0])") == "11:06:40 a savepoint is complete"
+    leader = _marks(0, kind="leader-started", message="127.0.0.1:8081 leads")
+    assert evaluated(f"marks.markText({leader}[0])") == "00:00:00 new leader: 127.0.0.1:8081 leads"
+    long = evaluated(f"marks.markText({_marks(0, message='x' * 300)}[0])")
+    assert (len(long), long[-1]) == (119, "…")
+
+
+def test_each_mark_of_a_timeline_has_a_shape_and_an_explanation(evaluated: Any) -> None:
+    kinds = evaluated("marks.GROUPS.flatMap((group) => group.kinds)")
+    assert sorted(kinds) == sorted(MARKED)
+    assert evaluated("marks.GROUPS.filter((group) => !group.legend || !group.shape)") == []
+    assert evaluated("new Set(marks.GROUPS.map((group) => group.shape)).size === marks.GROUPS.length")

@@ -2,6 +2,8 @@
 
 import uPlot from "./uplot.js";
 import { bytes, count, seconds } from "./formats.js";
+import { since, stops } from "./marks.js";
+import { CursorText, MARK_SPACE, cursorLines, drawMarks, fillLegend, marksAtCursor } from "./plot_marks.js";
 import { column, phaseNames, phaseSeconds, rows, stacked } from "./stream_series.js";
 
 const HEIGHT = 168;
@@ -65,26 +67,36 @@ function element(tag, className, text = "") {
 
 export class Plots {
   #place;
+  #legend;
+  #spoken;
+  #cursorText = new CursorText();
   #records = [];
+  #marks = [];
   #found = [];
   #drawn = new Map();
   #sync = uPlot.sync("streams");
-  #index = null;
+  #at = null; // where the cursor is, in seconds
 
-  constructor(place) {
+  // `legend` gets the shapes of the marks. `spoken` gets what is at the cursor when a key has moved it.
+  constructor({ place, legend, spoken }) {
     this.#place = place;
+    this.#legend = legend;
+    this.#spoken = spoken;
     new ResizeObserver(() => this.#resize()).observe(place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#redraw());
     place.addEventListener("keydown", (key) => this.#onKey(key));
   }
 
-  show(records) {
+  show(records, marks) {
     this.#records = records;
-    this.#found = rows(records);
+    this.#marks = since(marks, rows(records));
+    this.#found = rows(records, this.#marks.at(-1)?.at);
+    fillLegend(this.#legend, this.#marks);
     for (const plot of PLOTS) this.#show(plot);
   }
 
   clear() {
+    this.#at = null;
     for (const id of [...this.#drawn.keys()]) this.#remove(id);
   }
 
@@ -135,7 +147,7 @@ export class Plots {
 
   #redraw() {
     this.clear();
-    this.show(this.#records);
+    this.show(this.#records, this.#marks);
   }
 
   #options(plot, series) {
@@ -165,6 +177,7 @@ export class Plots {
     return {
       width: this.#width(),
       height: HEIGHT,
+      padding: [MARK_SPACE, null, null, null],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       legend: { show: false },
       cursor: {
@@ -173,11 +186,14 @@ export class Plots {
         points: { show: !plot.stacked },
         y: false,
       },
-      hooks: { setCursor: [(chart) => this.#onCursor(chart)] },
+      hooks: {
+        draw: [(chart) => drawMarks(chart, this.#marks, colour)],
+        setCursor: [(chart) => this.#onCursor(chart)],
+      },
       scales: { left: { range }, right: { range } },
       series: [{}, ...(plot.stacked ? lines.reverse() : lines)],
       axes: [
-        { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, values: times },
+        { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, size: 30, values: times },
         axis("left", 3, plot.left),
         plot.right === undefined ? axis("left", 1, () => "") : axis("right", 1, plot.right),
       ],
@@ -201,35 +217,51 @@ export class Plots {
   }
 
   #onCursor(chart) {
-    const index = chart.cursor.idx ?? null;
-    if (index === this.#index) return;
-    this.#index = index;
+    const left = chart.cursor.left ?? -1;
+    const isPointed = chart.over.matches(":hover");
+    if (left >= 0 ? !isPointed : this.#at === null) return; // the plot that the pointer is over decides for all
+    this.#at = left < 0 ? null : chart.posToVal(left, "x");
     for (const drawn of this.#drawn.values()) this.#describe(drawn);
+    if (this.#at === null) this.#cursorText.hide();
+    else this.#cursorText.show(chart, this.#at, this.#linesAtCursor(chart));
   }
 
-  // The values under the cursor, or the newest ones.
+  #linesAtCursor(chart) {
+    return cursorLines(this.#found[this.#index()]?.record, this.#at, marksAtCursor(chart, this.#marks, this.#at));
+  }
+
+  // The row at the cursor, or the newest one that has values.
+  #index() {
+    if (this.#at === null) return this.#found.findLastIndex((row) => row.record !== null);
+    const distance = (row) => Math.abs(row.at - this.#at);
+    return this.#found.reduce((best, row, index) => (distance(row) < distance(this.#found[best]) ? index : best), 0);
+  }
+
   #describe(drawn) {
     const { plot, series, values, columns, canvas } = drawn;
-    const index = this.#index !== null && this.#index < this.#found.length ? this.#index : this.#found.length - 1;
+    const index = this.#index();
     const texts = series.map((one, number) => (one.right ? plot.right : plot.left)(columns[number]?.[index]));
     for (const [number, text] of texts.entries()) values[number].textContent = text;
-    const newest = series.map((one, number) => `${one.label} ${texts[number]}`).join(", ");
-    canvas.setAttribute("aria-label", `${plot.title}, ${this.#records.length} batches: ${newest}. The table below has the numbers.`);
+    const there = series.map((one, number) => `${one.label} ${texts[number]}`).join(", ");
+    const size = `${this.#records.length} batches, ${this.#marks.length} events`;
+    canvas.setAttribute("aria-label", `${plot.title}, ${size}: ${there}. The table below has the numbers.`);
   }
 
-  // Arrow keys move the cursor from batch to batch.
+  // Arrow keys move the cursor from batch to batch, and to what has happened in between.
   #onKey(key) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[key.key];
     const [first] = this.#drawn.values();
-    if (step === undefined || first === undefined || this.#found.length === 0) return;
+    if (!["ArrowLeft", "ArrowRight"].includes(key.key) || first === undefined || this.#found.length === 0) return;
     key.preventDefault();
-    const last = this.#found.length - 1;
-    const index = Math.min(last, Math.max(0, (this.#index ?? last + 1) + step));
-    const { chart } = first;
-    chart.setCursor({ left: chart.valToPos(this.#found[index].at, "x"), top: 10 });
-    for (const other of this.#sync.plots) {
-      if (other !== chart) other.setCursor({ left: other.valToPos(this.#found[index].at, "x"), top: 10 }, false);
-    }
+    const moments = stops(this.#found, this.#marks);
+    const from = this.#at ?? Infinity;
+    const at = key.key === "ArrowLeft" ? moments.findLast((one) => one < from - 1e-4) : moments.find((one) => one > from + 1e-4);
+    if (at === undefined) return;
+    for (const { chart } of this.#drawn.values()) chart.setCursor({ left: chart.valToPos(at, "x"), top: 10 }, false);
+    this.#at = at;
+    for (const drawn of this.#drawn.values()) this.#describe(drawn);
+    const lines = this.#linesAtCursor(first.chart);
+    this.#cursorText.show(first.chart, at, lines);
+    this.#spoken.textContent = lines.join(". ");
   }
 }
 

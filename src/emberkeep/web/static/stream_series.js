@@ -8,14 +8,15 @@ const WHOLE = "triggerExecution";
 const REST = "other";
 
 // The moments of the records in seconds. Between two runs of a query comes a moment without values, so that no line
-// joins them.
-export function rows(records) {
+// joins them. A moment without values at `until`, in milliseconds, follows if the last batch began before.
+export function rows(records, until = 0) {
   const found = [];
   for (const [index, record] of records.entries()) {
     const before = records[index - 1];
     if (before && before["run-id"] !== record["run-id"]) found.push({ at: (record.triggered - 1) / 1000, record: null });
     found.push({ at: record.triggered / 1000, record });
   }
+  if (found.length > 0 && until / 1000 > found.at(-1).at) found.push({ at: until / 1000, record: null });
   return found.filter((row, index) => index === 0 || row.at > found[index - 1].at);
 }
 

@@ -2,6 +2,7 @@
 // Everything that queries report becomes text, never markup.
 
 import { bytes, count, moment, seconds } from "./formats.js";
+import { markText, perBatch, readMarks } from "./marks.js";
 import { summary } from "./stream_series.js";
 
 const MOST = 1000; // records that are kept and drawn
@@ -13,9 +14,11 @@ const newest = document.getElementById("stream-newest");
 const problem = document.getElementById("stream-problem");
 const table = document.getElementById("stream-table");
 const sources = document.getElementById("stream-sources");
+const place = document.getElementById("plots");
 
 let records = [];
 let shown = ""; // id of the query whose records these are
+let marks = [];
 let plots = null;
 let busy = false;
 let again = false;
@@ -57,7 +60,7 @@ function fill(place, lines) {
   );
 }
 
-function numbers(record) {
+function numbers(record, marks) {
   const gap = record["watermark-gap"];
   return [
     ["Batch", String(record["batch-id"]), "key num"],
@@ -72,6 +75,7 @@ function numbers(record) {
     ["Watermark gap", gap === null ? "–" : seconds(gap / 1000)],
     ["Late rows", count(record["late-rows"])],
     ["Backlog", count(record["backlog-rows"])],
+    ["Events since", marks.map(markText).join("; ") || "–", "hint"],
   ];
 }
 
@@ -91,13 +95,16 @@ async function draw(now) {
   const last = records.at(-1);
   if (last === undefined) return;
   newest.textContent = summary(last, now);
-  fill(table, records.slice(-TABLE_ROWS).reverse().map(numbers));
+  const listed = records.slice(-TABLE_ROWS);
+  const events = perBatch(listed, marks);
+  fill(table, listed.map((record, index) => numbers(record, events[index])).reverse());
   fill(sources, last.sources.map(offsets));
   if (plots === null) {
     const { Plots } = await import("./stream_plots.js");
-    plots = new Plots(document.getElementById("plots"));
+    const [legend, spoken] = ["plot-legend", "plot-spoken"].map((id) => document.getElementById(id));
+    plots = new Plots({ place, legend, spoken });
   }
-  plots.show(records);
+  plots.show(records, marks);
 }
 
 async function update() {
@@ -120,7 +127,9 @@ async function update() {
       return;
     }
     if (!goesOn) plots?.clear();
-    if (goesOn && answer.records.length === 0) {
+    const known = marks;
+    marks = readMarks(document.getElementById("timeline-data"));
+    if (goesOn && answer.records.length === 0 && JSON.stringify(known) === JSON.stringify(marks)) {
       if (records.length > 0) newest.textContent = summary(records.at(-1), answer.now);
       return;
     }

@@ -4,18 +4,12 @@
 // changed; the drawing follows. The part that is shown is in the page's address, as `from` and `to`.
 
 import { moment } from "./formats.js";
+import { GROUPS, groupOf, readMarks } from "./marks.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 92;
 const BAND = { top: 4, height: 30 };
 const LANE_HEIGHT = 20;
-const LANES = [
-  ["Attempts", ["attempt-started", "attempt-ended", "reattached"]],
-  ["Alarms", ["alarm-raised", "alarm-cleared"]],
-  ["Requests", ["requested", "savepoint", "request-failed", "cancel-requested", "moving"]],
-  ["Failures", ["exception"]],
-  ["Leaders", ["leader-started"]],
-];
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
   .map((seconds) => seconds * 1000);
 const SHORTEST_MS = 1000;
@@ -42,14 +36,10 @@ function readData() {
       text: [...row.cells].map((cell) => cell.textContent.trim()),
     }))
     .reverse();
-  const marks = [...data.querySelectorAll("tr[data-mark]")].map((row) => ({
-    kind: row.dataset.mark,
-    tone: row.dataset.tone,
-    at: Number(row.dataset.at),
-    text: [...row.cells].map((cell) => cell.textContent.trim()),
-  }));
-  return { bands, marks };
+  return { bands, marks: readMarks(data) };
 }
+
+const byOrder = (one, other) => GROUPS.indexOf(one) - GROUPS.indexOf(other);
 
 function whole({ bands }) {
   const from = bands[0].from;
@@ -113,7 +103,7 @@ function draw() {
   const { from, to } = chosen(data);
   const width = Math.max(260, area.clientWidth);
   const left = width < 480 ? 70 : LEFT;
-  const lanes = LANES.filter(([, kinds]) => data.marks.some((mark) => kinds.includes(mark.kind)));
+  const lanes = [...new Set(data.marks.map(groupOf).filter(Boolean).sort(byOrder).map((group) => group.lane))];
   const bottom = BAND.top + BAND.height + 8 + lanes.length * LANE_HEIGHT;
   const height = bottom + 22;
   const x = (ms) => left + ((ms - from) / (to - from)) * (width - left - 10);
@@ -139,14 +129,15 @@ function draw() {
       svg.append(element("text", { class: `in-band ${band.kind}`, x: (start + end) / 2, y: BAND.top + 20, "text-anchor": "middle" }, state));
     }
   }
-  lanes.forEach(([name, kinds], number) => {
+  lanes.forEach((name, number) => {
     const y = BAND.top + BAND.height + 8 + number * LANE_HEIGHT + LANE_HEIGHT / 2;
     svg.append(element("text", { class: "lane", x: 0, y: y + 4 }, name));
     svg.append(element("line", { class: "rail", x1: left, x2: width - 10, y1: y, y2: y }));
     for (const mark of data.marks) {
-      if (!kinds.includes(mark.kind) || mark.at < from || mark.at > to) continue;
-      const [kind, time, message] = mark.text;
-      svg.append(element("circle", { class: `mark ${mark.tone}`, cx: x(mark.at), cy: y, r: 5 }, element("title", {}, `${time}\n${kind}\n${message}`)));
+      if (groupOf(mark)?.lane !== name || mark.at < from || mark.at > to) continue;
+      const title = `${moment(mark.at)}\n${mark.kind}\n${mark.message}`;
+      const drawn = { class: `mark ${mark.tone}`, d: groupOf(mark).shape, transform: `translate(${x(mark.at)} ${y})` };
+      svg.append(element("path", drawn, element("title", {}, title)));
     }
   });
   area.replaceChildren(svg);

@@ -1,0 +1,94 @@
+// What happened to a job, as marks: on its timeline, and in the plots of its streaming queries. Nothing here touches the
+// page, except that `readMarks` reads the table it is given.
+
+import { moment } from "./formats.js";
+
+const LONGEST = 110; // characters of a message next to the cursor
+
+// Each group has a shape of its own, so that colour is not the only difference. Shapes are SVG paths around 0, 0.
+// `lane`: the row of the timeline that shows the group.
+export const GROUPS = [
+  {
+    lane: "Attempts",
+    legend: "attempt started, or found running",
+    kinds: ["attempt-started", "reattached"],
+    shape: "M0-5.5L5.5 4.5H-5.5Z",
+  },
+  {
+    lane: "Attempts",
+    legend: "attempt ended",
+    kinds: ["attempt-ended"],
+    shape: "M0 5.5L5.5-4.5H-5.5Z",
+  },
+  {
+    lane: "Alarms",
+    legend: "alarm raised or cleared",
+    kinds: ["alarm-raised", "alarm-cleared"],
+    shape: "M0-6L6 0L0 6L-6 0Z",
+  },
+  {
+    lane: "Requests",
+    legend: "savepoint, stop, move or cancellation",
+    kinds: ["requested", "savepoint", "request-failed", "cancel-requested", "moving"],
+    shape: "M-4.5-4.5H4.5V4.5H-4.5Z",
+  },
+  {
+    lane: "Failures",
+    legend: "failure that the attempt survived",
+    kinds: ["exception"],
+    shape: "M-5-3L-3-5L0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z",
+  },
+  {
+    lane: "Leaders",
+    legend: "new leader",
+    kinds: ["leader-started"],
+    shape: "M-5 0A5 5 0 1 1 5 0A5 5 0 1 1-5 0Z",
+  },
+];
+
+// The marks in a table's rows, in order of time.
+export function readMarks(table) {
+  return [...table.querySelectorAll("tr[data-mark]")]
+    .map((row) => ({
+      kind: row.dataset.mark,
+      tone: row.dataset.tone,
+      at: Number(row.dataset.at),
+      message: row.cells[2].textContent.trim(),
+    }))
+    .sort((one, other) => one.at - other.at);
+}
+
+export function groupOf(mark) {
+  return GROUPS.find((group) => group.kinds.includes(mark.kind));
+}
+
+// The marks of the time that the rows of a plot cover, and of the time since. Earlier ones are on the timeline only.
+export function since(marks, found) {
+  return found.length === 0 ? [] : marks.filter((mark) => groupOf(mark) !== undefined && mark.at >= found[0].at * 1000);
+}
+
+// The marks within `reach` seconds of a time in seconds.
+export function near(marks, at, reach) {
+  return marks.filter((mark) => Math.abs(mark.at / 1000 - at) <= reach);
+}
+
+// The moments at which arrow keys stop, in seconds: each batch and each mark.
+export function stops(found, marks) {
+  const moments = [...found.filter((row) => row.record !== null).map((row) => row.at), ...marks.map((mark) => mark.at / 1000)];
+  return [...new Set(moments)].sort((one, other) => one - other);
+}
+
+// For each record, the marks from its batch on until the next one.
+export function perBatch(records, marks) {
+  return records.map((record, index) => {
+    const next = records[index + 1]?.triggered ?? Infinity;
+    return marks.filter((mark) => mark.at >= record.triggered && mark.at < next);
+  });
+}
+
+// A mark in a line: its message says what happened, and has the attempt or the name of the request.
+export function markText(mark) {
+  const message = mark.message || mark.kind;
+  const text = message.length > LONGEST ? `${message.slice(0, LONGEST - 1)}…` : message;
+  return `${moment(mark.at).slice(11)} ${mark.kind === "leader-started" ? `new leader: ${text}` : text}`;
+}
