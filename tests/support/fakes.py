@@ -9,7 +9,7 @@ import msgspec
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
-from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, after_retention, merged
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
@@ -221,6 +221,21 @@ class MemoryJobStore:
             raise Fatal(f"memory, checkpoints of job {job_id}: {error}") from None
         pointers = merged(known, attempt, queries, savepoints)
         handle.pointers = msgspec.json.encode(pointers)
+        return pointers
+
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        failure = self._begin()
+        handle = self._handle(job_id)
+        try:
+            known = _pointers(handle.pointers)
+        except msgspec.DecodeError as error:
+            raise Fatal(f"memory, checkpoints of job {job_id}: {error}") from None
+        pointers = after_retention(known, retired, gone, retired_ms)
+        if pointers is not known:
+            handle.pointers = msgspec.json.encode(pointers)
+        _end(failure)
         return pointers
 
     async def record_result(self, result: JobResult) -> None:

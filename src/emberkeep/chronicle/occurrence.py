@@ -36,6 +36,11 @@ class What(StrEnum):
     EXCEPTION = "exception"  # a failure that the attempt has survived
     REQUESTED = "requested"  # a savepoint, a stop or a move
     SAVEPOINT = "savepoint"
+    PERIODIC_SAVEPOINT = "periodic-savepoint"  # one that the JobManager has made by itself
+    PERIODIC_SAVEPOINT_FAILED = "periodic-savepoint-failed"
+    NO_PERIODIC_SAVEPOINTS = "no-periodic-savepoints"  # the job can make none; the message says why
+    SAVEPOINT_RETIRED = "savepoint-retired"  # a periodic one was deleted by retention
+    SAVEPOINT_NOT_RETIRED = "savepoint-not-retired"  # it cannot be deleted now
     REQUEST_ENDED = "request-ended"
     REQUEST_FAILED = "request-failed"
     CANCEL_REQUESTED = "cancel-requested"
@@ -68,6 +73,9 @@ MINOR: Final = frozenset(
         What.SLOTS_COMPLETE,
         What.EXECUTORS_REGISTERED,
         What.EXECUTORS_ENDED,
+        What.PERIODIC_SAVEPOINT,
+        What.PERIODIC_SAVEPOINT_FAILED,
+        What.SAVEPOINT_RETIRED,
         What.TASK_MANAGER_REGISTERED,
         What.QUOTA_REFUSED,
     }

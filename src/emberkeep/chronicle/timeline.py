@@ -81,6 +81,8 @@ MARKED: Final = frozenset(
         What.EXCEPTION,
         What.REQUESTED,
         What.SAVEPOINT,
+        What.PERIODIC_SAVEPOINT,
+        What.PERIODIC_SAVEPOINT_FAILED,
         What.REQUEST_FAILED,
         What.CANCEL_REQUESTED,
         What.MOVING,

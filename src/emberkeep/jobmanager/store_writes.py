@@ -162,6 +162,21 @@ class StoreWrites:
                     return None
                 await self._pause(f"the end of request {trigger_id} about job {job_id} is not stored", tries, error)
 
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers | None:
+        """Write which savepoints are retired or gone. Return all pointers, or None if the job has ended.
+
+        Raises Conflict if another JobManager is the leader.
+        """
+        try:
+            return await self._repeat(
+                f"the retention of savepoints of job {job_id} is not stored",
+                lambda: self._store.record_retention(job_id, retired, gone, retired_ms),
+            )
+        except Absent:
+            return None
+
     async def record_result(self, result: JobResult) -> None:
         """Write the result. Repeating it does no harm."""
         await self._repeat(

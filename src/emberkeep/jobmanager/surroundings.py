@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from emberkeep.chronicle.ports import Chronicle
+from emberkeep.jobs.periodic.ports import SavepointDisposal
 from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.resource_driver import ResourceManagerDriver
@@ -28,6 +29,7 @@ class Surroundings:
     - ``rpc``: how it calls other processes; ``address``: host:port where they call it.
     - ``checkpoint_root``: where queries without a checkpoint location of their own keep theirs.
     - ``savepoint_root``: where savepoints go if no directory is named or configured.
+    - ``savepoints``: deletes savepoints that retention has retired.
     - ``chronicle``: where the leader notes what users want to read.
     - ``settings``: the options that are set and should be the same for all JobManagers; secret values are hidden.
     - ``checkpoints_recorded``: returns True if ``checkpoint_root`` has an ownership record; called once the store is
@@ -41,6 +43,7 @@ class Surroundings:
     checkpoint_root: str
     savepoint_root: str
     storage: SharedStorage
+    savepoints: SavepointDisposal
     chronicle: Chronicle
     settings: Mapping[str, str] = field(default_factory=dict)
     checkpoints_recorded: Callable[[], bool] = lambda: False

@@ -12,7 +12,7 @@ import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.lifecycle.errors import StepHangs
+from emberkeep.lifecycle.errors import NeverPossible, StepHangs
 from emberkeep.lifecycle.machine import (
     Event,
     Noted,
@@ -104,6 +104,14 @@ class Procedures:
             done = await self.steps.run(effect.step, effect.request, effect.reason)
         except EmberkeepError as error:
             log.warning("a step has failed", step=effect.step.value, reason=str(error))
-            self._tell(StepFailed(trigger_id, effect.step, str(error), hangs=isinstance(error, StepHangs)))
+            self._tell(
+                StepFailed(
+                    trigger_id,
+                    effect.step,
+                    str(error),
+                    hangs=isinstance(error, StepHangs),
+                    impossible=isinstance(error, NeverPossible),
+                )
+            )
         else:
             self._tell(done)

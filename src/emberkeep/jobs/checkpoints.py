@@ -6,13 +6,15 @@ a lower bound: batches committed after the last report are missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
 
 QUERIES_KEPT = 50  # queries with the newest commits; a job may start any number of queries
-SAVEPOINTS_KEPT = 20  # the newest savepoints
+SAVEPOINTS_KEPT = 20  # the newest savepoints that were asked for; periodic ones are all kept until they are deleted
 LOCATION_LIMIT = 4096  # characters; a longer location is not reported, so that a record stays small
 
 
@@ -33,12 +35,18 @@ class QueryCheckpoint(Compatible, frozen=True, kw_only=True):
 
 
 class SavepointPointer(Compatible, frozen=True, kw_only=True):
-    """A savepoint that a job can be restored from."""
+    """A savepoint that a job can be restored from.
+
+    ``periodic``: the JobManager has made it by the job's ``execution.savepoint.interval``, so retention may delete it.
+    ``retired_ms``: when retention decided to delete it; some of its files may be gone since. 0: it is kept.
+    """
 
     path: str
     manifest_sha256: str  # 64 hex digits
     created_ms: int
     trigger_id: str = ""  # the request that it was made for
+    periodic: bool = False
+    retired_ms: int = 0
 
 
 class JobPointers(Compatible, frozen=True, kw_only=True):
@@ -74,10 +82,35 @@ def merged(
             by_location[checkpoint.location] = checkpoint
     by_path.update({savepoint.path: savepoint for savepoint in savepoints})
     newest = sorted(by_location.values(), key=lambda each: (each.committed_ms, each.location))[-QUERIES_KEPT:]
-    kept = sorted(by_path.values(), key=lambda each: (each.created_ms, each.path))[-SAVEPOINTS_KEPT:]
+    kept = _kept(by_path.values())
     if tuple(newest) == known.queries and tuple(kept) == known.savepoints:
         return known
     return JobPointers(attempt=attempt, queries=tuple(newest), savepoints=tuple(kept))
+
+
+def _kept(savepoints: Iterable[SavepointPointer]) -> list[SavepointPointer]:
+    """Return the savepoints to remember: all periodic ones, and the newest of the others. Oldest first."""
+    ordered = sorted(savepoints, key=lambda each: (each.created_ms, each.path))
+    surplus = sum(not each.periodic for each in ordered) - SAVEPOINTS_KEPT
+    dropped = [each for each in ordered if not each.periodic][: max(0, surplus)]
+    return [each for each in ordered if each not in dropped]
+
+
+def after_retention(
+    known: JobPointers, retired: Collection[str], gone: Collection[str], retired_ms: int
+) -> JobPointers:
+    """Return ``known`` with the periodic savepoints at ``retired`` marked, and without those at ``gone``.
+
+    Savepoints that are not periodic are left as they are. Return the same object if nothing changes.
+    """
+    savepoints = tuple(
+        msgspec.structs.replace(each, retired_ms=retired_ms)
+        if each.periodic and each.path in retired and not each.retired_ms
+        else each
+        for each in known.savepoints
+        if not (each.periodic and each.path in gone)
+    )
+    return known if savepoints == known.savepoints else msgspec.structs.replace(known, savepoints=savepoints)
 
 
 def _is_newer(checkpoint: QueryCheckpoint, known: QueryCheckpoint | None) -> bool:

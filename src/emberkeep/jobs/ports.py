@@ -116,6 +116,15 @@ class JobStore(BlocklistStore, Protocol):
         cannot be read (they stay).
         """
 
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        """Mark the job's periodic savepoints at these paths as retired, and forget those that are gone.
+
+        Idempotent. Returns all pointers. Raises Absent if the job has no handle, Fatal if the stored pointers cannot be
+        read (they stay).
+        """
+
     async def record_result(self, result: JobResult) -> None:
         """Write the result with the job's savepoints, and remove the handle and the pointers, in one transaction.
 

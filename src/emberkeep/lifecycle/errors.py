@@ -9,6 +9,10 @@ class ProcedureRefused(EmberkeepError):
     """The procedure was refused. Nothing was changed; the job continues as before."""
 
 
+class NeverPossible(ProcedureRefused):
+    """The procedure was refused, and will be for as long as the job runs the same queries."""
+
+
 class StepHangs(EmberkeepError):
     """A step of a procedure exceeded its deadline and cannot be stopped: it may continue at any time."""
 

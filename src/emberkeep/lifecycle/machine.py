@@ -124,12 +124,17 @@ class StepDone(msgspec.Struct, frozen=True):
 
 
 class StepFailed(msgspec.Struct, frozen=True):
-    """A step failed. ``hangs``: True if the step may still be running, and may continue at any time."""
+    """A step failed.
+
+    ``hangs``: True if the step may still be running, and may continue at any time. ``impossible``: True if it fails
+    again for as long as the job runs the same queries.
+    """
 
     trigger_id: str
     step: Step
     reason: str
     hangs: bool = False
+    impossible: bool = False
 
 
 class Noted(msgspec.Struct, frozen=True):
@@ -288,6 +293,7 @@ class ProcedureMachine:
             self._warn(f"a function did not shut down: {event.reason}")
             return self._next(now_ms)
         self._failure = event.reason
+        self._change(impossible=event.impossible)
         if event.hangs and event.step in _WITH_QUERIES:
             return self._fail_attempt(now_ms)
         self._ahead = (event.step, *_way_back(self._request.procedure, self.calls, event.step))

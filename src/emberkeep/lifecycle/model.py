@@ -32,7 +32,8 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
 
     It is stored before anything is done and kept until its end is recorded, so that a new leader and the next attempt
     continue it. ``trigger_id``: 32 hex digits, from the client. ``deadline_ms`` (Unix milliseconds): if the running
-    micro-batches have not ended by then, the procedure fails and the job continues; 0: no deadline.
+    micro-batches have not ended by then, the procedure fails and the job continues; 0: no deadline. ``periodic``: the
+    JobManager itself makes this savepoint, as the job's settings say.
     """
 
     trigger_id: str
@@ -40,6 +41,7 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
     target_directory: str = ""  # URI below which the savepoint gets a directory of its own; "" for MOVE
     requested_ms: int = 0  # Unix milliseconds
     deadline_ms: int = 0
+    periodic: bool = False
 
 
 class ProcedurePhase(enum.Enum):
@@ -76,3 +78,4 @@ class ProcedureProgress(Compatible, frozen=True, kw_only=True):
     manifest_sha256: str = ""  # with ``savepoint``
     warning: str = ""  # what users must know although it succeeded
     failure: str = ""  # with FAILED: what was wrong, where, and what to do about it
+    impossible: bool = False  # with FAILED: it fails again for as long as the job runs these queries

@@ -166,6 +166,7 @@ class ProcedureInfo(Kebab, frozen=True, kw_only=True):
 
     ``procedure``: null if only its savepoint is known. ``phase``: null before the start. ``detail`` and ``waiting``:
     what is being done or waited for, in words. ``warning``: what users should know although the procedure succeeded.
+    ``periodic``: the JobManager makes this savepoint by itself.
     """
 
     trigger_id: str
@@ -186,6 +187,27 @@ class ProcedureInfo(Kebab, frozen=True, kw_only=True):
     manifest_sha256: str
     job_status: JobStatus
     warning: str = ""
+    periodic: bool = False
+
+
+class PeriodicSavepointsInfo(Kebab, frozen=True, kw_only=True):
+    """The periodic savepoints of a job, see the options ``execution.savepoint.*``.
+
+    ``max-age``: 0 for any age. ``next``: when the next one is due; -1 if none follows for now. It waits while the job
+    stops, restarts, moves or carries out another request. ``newest``: when the newest one was complete; -1 if there is
+    none. ``retiring``: how many are being deleted. ``failures``: how many tries have failed since the newest one.
+    ``problem``: why none is made or deleted now, or "".
+    """
+
+    interval: Duration
+    retained: int
+    max_age: Duration
+    next: Millis
+    newest: Millis
+    kept: int
+    retiring: int
+    failures: int
+    problem: str
 
 
 class AlarmInfo(Kebab, frozen=True, kw_only=True):
@@ -214,6 +236,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     namespace: str = ""
     reserved_standby: ReservedStandbyInfo | None = None  # null unless ``execution.standby`` is ``hot``
     alarms: list[AlarmInfo] = field(default_factory=list)  # of the watchdog, the oldest first
+    periodic_savepoints: PeriodicSavepointsInfo | None = None  # null if it has none, and once it has ended
     work: WorkInfo | None = None  # null before the first report, and after the end under an earlier leader
 
 

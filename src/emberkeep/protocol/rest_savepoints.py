@@ -136,7 +136,11 @@ class DisposalStatus(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointEntry(Kebab, frozen=True, kw_only=True):
-    """A savepoint that a job has made."""
+    """A savepoint that a job has made.
+
+    ``periodic``: the JobManager has made it by itself, and deletes it when newer ones exist. ``retired``: since when it
+    is being deleted, so that no job can start from it; -1 if it is kept.
+    """
 
     path: str
     job_id: JobId
@@ -145,6 +149,8 @@ class SavepointEntry(Kebab, frozen=True, kw_only=True):
     created: Millis
     trigger_id: str
     manifest_sha256: str
+    periodic: bool = False
+    retired: Millis = -1
 
 
 class SavepointList(Kebab, frozen=True, kw_only=True):

@@ -15,7 +15,11 @@ _NAMES = {
 
 
 def procedure_name(view: ProcedureView | None) -> str:
-    return "" if view is None else "Stop" if view.request is None else _NAMES[view.request.procedure]
+    if view is None:
+        return ""
+    if view.request is None:
+        return "Stop"
+    return "Periodic savepoint" if view.request.periodic else _NAMES[view.request.procedure]
 
 
 def procedure_text(view: ProcedureView | None) -> str:

@@ -168,6 +168,34 @@ class JobStoreContract:
         assert [stored.job_id for stored in await store.recover()] == [job(n).job_id for n in (5, 3, 1, 7)]
         await store.close()
 
+    async def test_retired_savepoints_are_marked_then_forgotten_and_others_are_left_alone(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.create(job(1))
+        await store.record_attempt(job(1).job_id, 1)
+        first, second = (msgspec.structs.replace(savepoint(number), periodic=True) for number in (1, 2))
+        asked_for = savepoint(3)
+        await store.record_checkpoints(job(1).job_id, 1, (batch(1),), (first, second, asked_for))
+        both = frozenset({first.path, asked_for.path})
+        marked = msgspec.structs.replace(first, retired_ms=77)
+        for retired_ms in (77, 88):  # a repetition changes nothing
+            pointers = await store.record_retention(job(1).job_id, both, frozenset(), retired_ms)
+            assert pointers.savepoints == (marked, second, asked_for)
+        place.crash()
+        store = place.store()
+        await store.open()
+        ((stored),) = await store.recover()
+        assert stored.pointers.savepoints == (marked, second, asked_for)
+        for _ in range(2):
+            pointers = await store.record_retention(job(1).job_id, frozenset(), both, 99)
+            assert pointers.savepoints == (second, asked_for)
+            assert pointers.queries == (batch(1),)
+        with pytest.raises(Absent):
+            await store.record_retention(job(2).job_id, frozenset(), both, 99)
+        await store.record_result(result_of(job(1)))
+        assert [result.savepoints for result in await store.results()] == [(second, asked_for)]
+        await store.close()
+
     async def test_one_leads_at_a_time_and_the_epoch_grows(self, place: Place) -> None:
         first, second = place.store(), place.store()
         epoch = await first.open()
@@ -201,6 +229,7 @@ class JobStoreContract:
             old.record_procedure(job(1).job_id, procedure(1)),
             old.record_procedure_end(job(1).job_id, 0, procedure(1).trigger_id, savepoint(1), stopped=True),
             old.record_checkpoints(job(1).job_id, 0, (batch(1),)),
+            old.record_retention(job(1).job_id, frozenset(), frozenset(), 1),
             old.record_result(result_of(job(1))),
             old.expire_results(0),
             old.remove_damaged(job(1).job_id),

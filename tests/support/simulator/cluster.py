@@ -30,6 +30,7 @@ from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
 from tests.support.chronicle.memory import MemoryChronicle, Streams
+from tests.support.memory_savepoints import MemorySavepoints
 from tests.support.simulator.blobs import JM_PROCESS, SimBlobs, Uploading, artefact_of, receive
 from tests.support.simulator.blocklist import BlockCall, SimBlocklist, WatchedRpc
 from tests.support.simulator.history import History
@@ -205,6 +206,7 @@ class SimCluster:
             checkpoint_root="/checkpoints",
             savepoint_root="/savepoints",
             storage=UsableStorage(),
+            savepoints=MemorySavepoints(self.truth.delete_savepoint),
             chronicle=MemoryChronicle(self.streams, system.clock.now_ms),
             resource_driver=self.supply,
         )

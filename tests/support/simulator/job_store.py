@@ -42,6 +42,7 @@ class SimStore:
         self.on_create: list[Callable[[JobId, str], None]] = []
         self.on_attempt: list[Callable[[JobId, int], None]] = []
         self.on_result: list[Callable[[JobResult], None]] = []
+        self.on_retention: list[Callable[[JobId, frozenset[str], frozenset[str]], None]] = []
         self.on_put_back: list[Callable[[], None]] = []
         self._copy: MemoryDisk | None = None
         self.stopped: dict[JobId, float] = {}  # jobs that may start no further attempt, and since when
@@ -201,6 +202,17 @@ class StoreSession:
             f"checkpoints of {job_id[:8]}.{attempt}",
             lambda: self._inner.record_checkpoints(job_id, attempt, queries, savepoints),
         )
+
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        async def record() -> JobPointers:
+            pointers = await self._inner.record_retention(job_id, retired, gone, retired_ms)
+            for told in self._store.on_retention:
+                told(job_id, retired, gone)
+            return pointers
+
+        return await self._operate(f"retention of {job_id[:8]}", record)
 
     async def record_result(self, result: JobResult) -> None:
         async def record() -> None:

@@ -22,7 +22,7 @@ from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
-from emberkeep.jobs.checkpoints import QueryCheckpoint
+from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
@@ -91,7 +91,12 @@ class Truth:
     abandoned: dict[tuple[JobId, int], float] = field(default_factory=dict)
     commits: Counter[JobId] = field(default_factory=Counter)  # micro-batches of streams
     savepoints: Counter[str] = field(default_factory=Counter)  # number written, by trigger id
+    deleted: Counter[str] = field(default_factory=Counter)  # savepoints deleted by retention, by trigger id
     released: set[JobId] = field(default_factory=set)  # jobs whose script has continued after its await
+
+    def delete_savepoint(self, savepoint: SavepointPointer) -> None:
+        """Note that retention deletes the files of a savepoint."""
+        self.deleted[savepoint.trigger_id] += 1
 
     def commit(self, job_id: JobId) -> QueryCheckpoint:
         """Commit a stream's next batch and return its checkpoint."""

@@ -19,11 +19,13 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
 from emberkeep.cli.wording import procedure_text, status_text
+from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.periodic.model import PeriodicSettings, PeriodicView
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, decode_manifest
-from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.rest.jobs.shapes import job_details_info
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view
 from tests.unit.rest.jobs.test_savepoints import flip, make
@@ -34,13 +36,33 @@ JOB = job_id(1)
 
 
 class Scripted(FakeGateway):
-    """``steps``: what each look at a request shows, besides what was asked; the last one stays."""
+    """``steps``: what each look at a request shows, besides what was asked; the last one stays.
+
+    ``periodic``: a periodic savepoint is being made, until a client that was refused for that looks at the job.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[dict[str, Any]] = []
         self.ends_as: JobStatus | None = None
         self.looked = threading.Event()
+        self.periodic = False
+        self._refused = False
+
+    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
+        if self.periodic:
+            self._refused = True
+            raise RetryLater("a periodic savepoint is being made")
+        return await super().request_procedure(job_id, request)
+
+    async def job(self, job_id: JobId) -> JobView:
+        view = await super().job(job_id)
+        if not self.periodic or not self._refused:
+            return view
+        self.periodic = False
+        request = ProcedureRequest(trigger_id="a" * 32, procedure=Procedure.SAVEPOINT, periodic=True)
+        made = ProcedureView(job_id=job_id, trigger_id=request.trigger_id, request=request)
+        return msgspec.structs.replace(view, procedure=made)
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
         view = await super().procedure(job_id, trigger_id)
@@ -172,6 +194,13 @@ def test_a_savepoint_of_a_job_that_runs_on(gateway: Scripted, capfd: Output, mon
     assert (view.request.procedure, view.request.target_directory) == (Procedure.SAVEPOINT, "/usr/s")
 
 
+def test_a_stop_waits_for_a_periodic_savepoint(gateway: Scripted, capfd: Output) -> None:
+    gateway.periodic = True
+    assert main(["stop", "flights", "--detach"]) == 0
+    assert capfd.readouterr().err.count("a periodic savepoint is being made; waiting for its end") == 1
+    assert len(gateway.procedures) == 1
+
+
 def test_detached_it_prints_the_trigger_id(gateway: Scripted, capfd: Output) -> None:
     assert main(["stop", "flights", "--detach"]) == 0
     ((_, trigger_id),) = gateway.procedures
@@ -226,6 +255,20 @@ def test_savepoints_are_listed_shown_checked_and_deleted(
     root = make(tmp_path / "savepoint-00000001-0123456789ab")
     pointer = SavepointPointer(path=str(root), manifest_sha256="ab" * 32, created_ms=NOW_MS)
     gateway.change(JOB, pointers=JobPointers(savepoints=(pointer,)))
+    view = PeriodicView(
+        settings=PeriodicSettings(interval=3600.0, retained=4, max_age=0.0),
+        due_ms=NOW_MS,
+        newest_ms=0,
+        kept=0,
+        retiring=0,
+        failures=1,
+        problem="the newest try has failed: no space",
+    )
+    gateway.change(JOB, periodic=view)
+    assert main(["info", "flights"]) == 0
+    assert re.search(
+        "every 1h.*; none made yet; next due .*; 0 kept; the newest try has failed", capfd.readouterr().out
+    )
     for job, count in (([], 1), (["flights"], 1), (["etl"], 0)):
         assert main(["savepoint", "list", *job, "-o", "json"]) == 0
         assert len(json.loads(capfd.readouterr().out)) == count

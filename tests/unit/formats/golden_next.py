@@ -16,6 +16,7 @@ import msgspec
 
 from emberkeep.adapters.ha_blobs.place import Binding, read_binding, write_binding
 from emberkeep.adapters.job_store.database import JobDatabase
+from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
@@ -37,6 +38,7 @@ from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write
 from emberkeep.daemons.records.late_variables import read_late_variables, write_late_variables
 from emberkeep.daemons.records.record_versions import RecordVersions, read_versions, write_versions
 from emberkeep.identities.model import NamedToken, NamedTokens
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.jobs.progress.encoding import decode_history, encode_history
@@ -143,6 +145,13 @@ OWNED_SPEC = msgspec.structs.replace(SPEC, graph=OWNED_GRAPH)
 OWNED_RESULT: ResultNode = msgspec.structs.replace(
     samples.ZOOKEEPER_NODES["result"], result=msgspec.structs.replace(samples.RESULT, owner="ana", namespace="team")
 )
+PERIODIC_SAVEPOINT = msgspec.structs.replace(samples.SAVEPOINT, periodic=True, retired_ms=samples.NOW_MS + 5)
+POINTERS_WITH_PERIODIC_SAVEPOINTS: JobPointers = msgspec.structs.replace(
+    samples.POINTERS, savepoints=(samples.SAVEPOINT, PERIODIC_SAVEPOINT)
+)
+ATTEMPT_WITH_PERIODIC_SAVEPOINT: StoredAttempt = msgspec.structs.replace(
+    samples.ATTEMPT, procedure=msgspec.structs.replace(samples.REQUEST, periodic=True)
+)
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
 VERSIONS = RecordVersions(outcome=1, artefacts=1)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
@@ -224,6 +233,8 @@ FORMATS = {
         STORAGE_OWNER,
     ),
     "blocklist": _node(BLOCKLIST),
+    "attempt-with-periodic-savepoint": _node(ATTEMPT_WITH_PERIODIC_SAVEPOINT),
+    "checkpoints-with-periodic-savepoints": _node(POINTERS_WITH_PERIODIC_SAVEPOINTS),
     "named-tokens": _node(TOKENS),
     "blob-place-without-record": Format(
         lambda path: write_binding(path, UNRECORDED_BINDING), read_binding, UNRECORDED_BINDING

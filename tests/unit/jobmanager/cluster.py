@@ -22,6 +22,7 @@ from emberkeep.slots.resource_driver import ResourceManagerDriver
 from tests.support.chronicle.memory import MemoryChronicle, Streams
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.support.memory_rpc import MemoryNetwork
+from tests.support.memory_savepoints import MemorySavepoints
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
 from tests.support.usable_storage import UsableStorage
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
@@ -60,6 +61,7 @@ class SmallCluster:
         self.storage = storage or UsableStorage()
         self.resource_driver = resource_driver
         self.notifier = notifier or SilentNotifier()
+        self.savepoints = MemorySavepoints()
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
         self.configuration = Configuration().with_texts({**NO_DELAY, **(settings or {})}, "test")
@@ -82,6 +84,7 @@ class SmallCluster:
             checkpoint_root="/checkpoints",
             savepoint_root="/default-savepoints",
             storage=self.storage,
+            savepoints=self.savepoints,
             chronicle=self.chronicle,
             resource_driver=self.resource_driver,
             notifier=self.notifier,

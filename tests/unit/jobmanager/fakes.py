@@ -42,7 +42,14 @@ RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 SLOT = ResourceProfile(cores=1, memory_mb=1024)
 
 
-def graph(number: int = 1, *, options: dict[str, str] | None = None, key: str = "", executors: int = 2) -> JobGraph:
+def graph(
+    number: int = 1,
+    *,
+    options: dict[str, str] | None = None,
+    key: str = "",
+    executors: int = 2,
+    savepoint: str = "",
+) -> JobGraph:
     return JobGraph(
         job_id=JobId(f"{number:032x}"),
         name=f"job {number}",
@@ -63,6 +70,7 @@ def graph(number: int = 1, *, options: dict[str, str] | None = None, key: str = 
         python="3.11",
         submitted_ms=1_000 + number,
         idempotency_key=key or f"key {number}",
+        savepoint=savepoint,
     )
 
 

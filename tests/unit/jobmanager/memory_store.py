@@ -105,6 +105,13 @@ class FailingStore:
             lambda: self._store.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped),
         )
 
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        return await self._step(
+            "record_retention", lambda: self._store.record_retention(job_id, retired, gone, retired_ms)
+        )
+
     async def record_result(self, result: JobResult) -> None:
         await self._step("record_result", lambda: self._store.record_result(result))
 

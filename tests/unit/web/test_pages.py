@@ -18,6 +18,7 @@ from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
+from emberkeep.jobs.periodic.model import PeriodicSettings, PeriodicView
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
@@ -307,6 +308,24 @@ async def test_a_job_shows_its_alarms(site: Site) -> None:
     page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
     assert "nothing was committed" in page
     assert "no-commit" in page
+    assert EVIL not in page
+
+
+async def test_a_job_shows_its_periodic_savepoints(site: Site) -> None:
+    view = PeriodicView(
+        settings=PeriodicSettings(interval=7200.0, retained=4, max_age=0.0),
+        due_ms=1_700_000_000_000,
+        newest_ms=0,
+        kept=3,
+        retiring=0,
+        failures=1,
+        problem=f"no space {EVIL}",
+    )
+    site.gateway.change(job_id(1), periodic=view)
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "every 2 h" in page
+    assert "3 kept" in page
+    assert "no space" in page
     assert EVIL not in page
 
 

@@ -179,6 +179,13 @@ class JobDatabase:
             self._attempts.newest(job_id, attempt)
             return self._pointers.merge(connection, job_id, attempt, queries, savepoints)
 
+    def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        with self._file.leading() as connection:
+            self._attempts.read(job_id)
+            return self._pointers.retain(connection, job_id, retired, gone, retired_ms)
+
     def record_result(self, result: JobResult) -> None:
         job_id = result.job_id
         with self._file.leading() as connection:

@@ -146,6 +146,11 @@ class EmbeddedJobStore:
     ) -> JobPointers:
         return await self._operate(JobDatabase.record_checkpoints, job_id, attempt, queries, savepoints)
 
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        return await self._operate(JobDatabase.record_retention, job_id, retired, gone, retired_ms)
+
     async def record_result(self, result: JobResult) -> None:
         await self._operate(JobDatabase.record_result, result)
 

@@ -10,7 +10,7 @@ from emberkeep.adapters.job_store.fenced_file import FencedFile
 from emberkeep.adapters.job_store.records import decode_pointers, encode_pointers
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, after_retention, merged
 
 _log = structlog.get_logger(__name__)
 
@@ -31,7 +31,23 @@ class PointerTable:
     ) -> JobPointers:
         """Merge the newest attempt's report into the job's pointers; return all pointers. Raises Fatal."""
         known = self._read(job_id)
-        pointers = merged(known, attempt, queries, savepoints)
+        return self._replace(connection, job_id, known, merged(known, attempt, queries, savepoints))
+
+    def retain(
+        self,
+        connection: sqlite3.Connection,
+        job_id: JobId,
+        retired: frozenset[str],
+        gone: frozenset[str],
+        retired_ms: int,
+    ) -> JobPointers:
+        """Mark and forget periodic savepoints, see JobStore; return all pointers. Raises Fatal."""
+        known = self._read(job_id)
+        return self._replace(connection, job_id, known, after_retention(known, retired, gone, retired_ms))
+
+    def _replace(
+        self, connection: sqlite3.Connection, job_id: JobId, known: JobPointers, pointers: JobPointers
+    ) -> JobPointers:
         if pointers is not known:
             record = (job_id, encode_pointers(pointers, self._stored(job_id)))
             connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", record)

@@ -162,6 +162,11 @@ class ZooKeeperJobStore:
     ) -> JobPointers:
         return await self._attempts.record_checkpoints(job_id, attempt, queries, savepoints)
 
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        return await self._attempts.record_retention(job_id, retired, gone, retired_ms)
+
     # --- ended jobs -------------------------------------------------------------------------------------------------
 
     async def record_result(self, result: JobResult) -> None:

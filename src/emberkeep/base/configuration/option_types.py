@@ -28,6 +28,18 @@ def duration(text: str) -> float:
     return float(match.group(1)) * _DURATION_UNITS[match.group(2)]
 
 
+def pause(minimum: float) -> Callable[[str], float]:
+    """Return a parser of durations that are 0 (never) or at least ``minimum`` seconds."""
+
+    def parse(text: str) -> float:
+        seconds = duration(text)
+        if 0 < seconds < minimum:
+            raise ValueError(f"expected 0 or at least {minimum:g}s")
+        return seconds
+
+    return parse
+
+
 def size(text: str) -> int:
     """Return the bytes in "512", "64k", "128m" or "2g" (powers of 1024)."""
     match = _SIZE.fullmatch(text.strip().lower())

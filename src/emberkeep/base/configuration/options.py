@@ -6,7 +6,7 @@ next to similar ones.
 
 from __future__ import annotations
 
-from emberkeep.base.configuration.option_types import boolean, choice, decimal, duration, integer, size, text
+from emberkeep.base.configuration.option_types import boolean, choice, decimal, duration, integer, pause, size, text
 from emberkeep.base.configuration.values import Option, define
 
 PORT = integer(0, 65535)
@@ -715,6 +715,35 @@ SAVEPOINT_DIRECTORY = define(
         "Directory, or prefix in an object store, in which each savepoint gets a directory of its own. "
         "Empty: `savepoints` in high-availability.storageDir.",
         deprecated_keys=("state.savepoints.dir",),
+    )
+)
+SAVEPOINT_INTERVAL = define(
+    Option(
+        "execution.savepoint.interval",
+        0.0,
+        pause(1.0),
+        "duration",
+        "Time from one periodic savepoint of a streaming job to the next. The JobManager makes them by itself. "
+        "0: none.",
+    )
+)
+SAVEPOINTS_RETAINED = define(
+    Option(
+        "execution.savepoint.retained",
+        10,
+        integer(1, 100),
+        "integer",
+        "Number of periodic savepoints that are kept of a job that has not ended. The JobManager deletes older ones.",
+    )
+)
+SAVEPOINT_MAX_AGE = define(
+    Option(
+        "execution.savepoint.max-age",
+        0.0,
+        duration,
+        "duration",
+        "Age at which a periodic savepoint of a job that has not ended is deleted. The newest one is kept at any age. "
+        "0: any age.",
     )
 )
 LOG_RETENTION = define(

@@ -88,14 +88,14 @@ def with_client_waiting(
     from emberkeep.cli.wording import SHORT_ID
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.client.savepoint_calls import savepoint_location
-    from emberkeep.client.savepoint_wait import until_completed
+    from emberkeep.client.savepoint_wait import asked_when_free, until_completed
 
     target = None if savepoint_path is None else savepoint_location(savepoint_path)
     asked: list[str] = []
 
     async def work(client: RestClient) -> int:
         job_id = await resolve_job(client, job)
-        trigger = await ask(client, job_id, target)
+        trigger = await asked_when_free(client, job_id, lambda: ask(client, job_id, target), say)
         asked[:] = [job_id[:SHORT_ID], trigger.request_id]
         if trigger.emberkeep is not None:
             say(f"job {job_id[:SHORT_ID]}: the savepoint goes below {trigger.emberkeep.target_directory}")

@@ -14,6 +14,7 @@ from emberkeep.protocol.rest_jobs import (
     ExecutorInfo,
     JobDetailsInfo,
     JobExceptions,
+    PeriodicSavepointsInfo,
     ProcedureInfo,
     ReservedStandbyInfo,
 )
@@ -45,6 +46,7 @@ def print_job(
             ("Waiting for", own.waiting),
             *(("Alarm", _alarm(alarm)) for alarm in own.alarms),
             ("On request", _procedure(own.procedure)),
+            ("Savepoints", _periodic(own.periodic_savepoints)),
             ("Submitted", timestamp(job.start_time)),
             ("Ended", timestamp(job.end_time) if job.end_time >= 0 else ""),
             ("Duration", duration(job.duration)),
@@ -83,7 +85,23 @@ def _procedure(procedure: ProcedureInfo | None) -> str:
     if procedure is None or procedure.procedure is None:
         return ""
     since = f", {duration(procedure.duration)}" if procedure.duration >= 0 else ""
-    return f"{procedure.procedure.value} (request {procedure.trigger_id}{since}): {procedure_text(procedure)}"
+    name = f"periodic {procedure.procedure.value}" if procedure.periodic else procedure.procedure.value
+    return f"{name} (request {procedure.trigger_id}{since}): {procedure_text(procedure)}"
+
+
+def _periodic(periodic: PeriodicSavepointsInfo | None) -> str:
+    """Return the state of the periodic savepoints in words; "" for a job without them."""
+    if periodic is None:
+        return ""
+    facts = [
+        f"every {duration(periodic.interval)}" if periodic.interval else "no further periodic ones",
+        f"newest {timestamp(periodic.newest)}" if periodic.newest >= 0 else "none made yet",
+        f"next due {timestamp(periodic.next)}" if periodic.next >= 0 else "",
+        f"{periodic.kept} kept",
+        f"{periodic.retiring} being deleted" if periodic.retiring else "",
+        periodic.problem,
+    ]
+    return "; ".join(fact for fact in facts if fact)
 
 
 def _print_queries(job: JobDetailsInfo) -> None:

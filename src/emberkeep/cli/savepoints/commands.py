@@ -84,11 +84,18 @@ def list_savepoints(
         from emberkeep.cli.wording import shown_id, timestamp
 
         rows = [
-            (timestamp(each.created), shown_id(each.job_id, is_wide), each.job_name, each.job_status.value, each.path)
+            (
+                timestamp(each.created),
+                shown_id(each.job_id, is_wide),
+                each.job_name,
+                each.job_status.value,
+                _kind(each),
+                each.path,
+            )
             for each in entries
         ]
         if rows:
-            print_table(("CREATED", "JOB ID", "NAME", "STATE", "PATH"), rows)
+            print_table(("CREATED", "JOB ID", "NAME", "STATE", "KIND", "PATH"), rows)
         else:
             say("no savepoints yet; make one with `emberkeep savepoint create JOB`")
 
@@ -148,6 +155,12 @@ def dispose(path: SavepointPath, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER
     if left:
         say(f"not deleted, as the savepoint's manifest does not name it: {', '.join(left)}")
     return ExitCode.OK
+
+
+def _kind(entry: SavepointEntry) -> str:
+    if entry.retired >= 0:
+        return "being deleted"
+    return "periodic" if entry.periodic else "on request"
 
 
 def _print(info: SavepointInfo) -> None:

@@ -19,6 +19,7 @@ from emberkeep.base.errors import InvalidInput
 _JOB_PREFIXES = (
     "restart-strategy",
     "execution.checkpointing.",
+    "execution.savepoint.",
     "execution.stop.",
     "executor.",
     "job.driver.",

@@ -221,7 +221,11 @@ def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | No
 
 
 def _surroundings(
-    settings: JobManagerSettings, rpc: RpcClient, chronicle: Chronicle, webhook: Webhook | None
+    settings: JobManagerSettings,
+    rpc: RpcClient,
+    chronicle: Chronicle,
+    webhook: Webhook | None,
+    savepoints: SavepointStore,
 ) -> Surroundings:
     return Surroundings(
         rpc=rpc,
@@ -229,6 +233,7 @@ def _surroundings(
         checkpoint_root=str(settings.layout.checkpoints),
         savepoint_root=str(settings.layout.savepoints),
         storage=settings.storage,
+        savepoints=savepoints,
         chronicle=chronicle,
         settings=common_settings(settings.configuration),
         checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
@@ -323,7 +328,8 @@ async def leadership(
         log_rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, connections_per_peer=MAX_WAITING)
         stack.push_async_callback(log_rpc.close)
         webhook = None if settings.webhook is None else Webhook(settings.webhook, system.clock, system.rng)
-        surroundings = _surroundings(settings, rpc, chronicle, webhook)
+        savepoints = SavepointStore(spark_version())
+        surroundings = _surroundings(settings, rpc, chronicle, webhook, savepoints)
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
@@ -339,7 +345,7 @@ async def leadership(
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             spark_uis=RpcSparkUis(rpc),
             progress=StoredProgressHistories(rpc, layout.checkpoints),
-            savepoints=SavepointStore(spark_version()),
+            savepoints=savepoints,
             login_links=WebLoginLinks(sessions),
             tokens=tokens,
             job_secrets=JobSecrets(settings.token, os.urandom),

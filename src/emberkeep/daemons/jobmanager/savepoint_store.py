@@ -11,13 +11,14 @@ from typing import TypeVar
 
 from emberkeep.adapters.savepoints.disposal import dispose
 from emberkeep.adapters.state.durable_store import open_state_store
-from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat
+from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat, Unavailable
+from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.lifecycle.errors import SavepointDamaged
+from emberkeep.lifecycle.locations import HADOOP_SCHEMES
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
 from emberkeep.lifecycle.spark_versions import judge
 from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.rest_savepoints import SavepointCheck
-from emberkeep.rest.serving.locations import HADOOP_SCHEMES
 
 T = TypeVar("T")
 
@@ -26,7 +27,10 @@ _LARGEST_MANIFEST = 256 * 1024**2  # bytes
 
 
 class SavepointStore:
-    """Implements ``rest.ports.Savepoints``. ``spark_version``: the version that jobs here run with."""
+    """Implements ``rest.ports.Savepoints`` and ``jobs.periodic.ports.SavepointDisposal``.
+
+    ``spark_version``: the version that jobs here run with.
+    """
 
     def __init__(self, spark_version: str) -> None:
         self._spark_version = spark_version
@@ -49,6 +53,45 @@ class SavepointStore:
         Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, UnknownOutcome, Fatal.
         """
         return await asyncio.to_thread(_with_store, path, lambda store: dispose(store, path, _manifest(store, path)[0]))
+
+    async def delete(self, savepoint: SavepointPointer, sibling: SavepointPointer | None) -> None:
+        """Delete a savepoint of which the record is known, see ``SavepointDisposal``.
+
+        Raises Unavailable (nobody can tell whether it is gone), Conflict (another savepoint is there), and what
+        ``dispose`` raises.
+        """
+        await asyncio.to_thread(_delete, savepoint, sibling)
+
+
+def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None) -> None:
+    path = savepoint.path
+
+    def work(store: DurableState) -> None:
+        manifest, sha256 = _manifest(store, path)
+        if sha256 != savepoint.manifest_sha256:
+            raise Conflict(
+                f"{path} has another savepoint than the one that was made there",
+                hint="nothing was deleted: move that savepoint away",
+            )
+        dispose(store, path, manifest)
+
+    try:
+        _with_store(path, work)
+    except Absent:
+        # An unmounted directory looks like an empty one.
+        if sibling is None or not _is_there(sibling.path):
+            raise Unavailable(
+                f"nothing is found at {path}, and no other savepoint of the job is found beside it",
+                hint="check that this JobManager can read that directory: its file system may not be mounted",
+            ) from None
+
+
+def _is_there(path: str) -> bool:
+    try:
+        _with_store(path, lambda store: _manifest(store, path))
+    except Absent:
+        return False
+    return True
 
 
 def _with_store(path: str, work: Callable[[DurableState], T]) -> T:

@@ -29,6 +29,7 @@ from emberkeep.jobmanager.jobs.job_master_reports import JobMasterReports
 from emberkeep.jobmanager.jobs.job_records import JobRecords
 from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
 from emberkeep.jobmanager.jobs.requests import JobRequests
+from emberkeep.jobmanager.jobs.savepoints.periodic import JobSavepoints
 from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
 from emberkeep.jobmanager.notes.job_notes import JobNotes
@@ -39,7 +40,7 @@ from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.driver_move import MoveMachine
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import JobGraph, JobResult, JobStatus
@@ -48,6 +49,7 @@ from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 from emberkeep.jobs.restart import restart_strategy
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
+from emberkeep.lifecycle.requests.events import Ended
 from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.watchdog.machine import JobWatch
 from emberkeep.watchdog.settings import watch_settings
@@ -92,9 +94,22 @@ class Dispatcher(Actor):
         self._records = JobRecords(self, self._machines, writes, hold, self._attempt_begun)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
-        self.requests = JobRequests(self, self._machines, writes, self._answers, term.clock, calls)
+        self.requests = JobRequests(
+            self, self._machines, writes, self._answers, term.clock, calls, self._periodic_savepoint_ended
+        )
         self.submissions = Submissions(
             self, configuration, self._table, writes, blobs, self._answers, self._add_submitted
+        )
+        self._savepoints = JobSavepoints(
+            self,
+            configuration,
+            surroundings,
+            self._machines,
+            self.requests,
+            writes,
+            term,
+            system.ids,
+            self.submissions.creating,
         )
         self.cancellations = Cancellations(self, self._machines, writes, self._answers)
         self.moves = DriverMoves(self, self._machines, self.requests, blocked, system.ids, term.clock)
@@ -103,7 +118,14 @@ class Dispatcher(Actor):
         self._notices = JobNotices(surroundings.notifier, term)
         self._watches = JobWatches(self, self._machines, term, self._notices)
         self.job_masters = JobMasterReports(
-            self, self._machines, term, self.requests, self._checkpoints, self.moves, self._watches
+            self,
+            self._machines,
+            term,
+            self.requests,
+            self._checkpoints,
+            self.moves,
+            self._watches,
+            self._savepoints,
         )
 
     async def run(self) -> None:
@@ -162,6 +184,7 @@ class Dispatcher(Actor):
             RequestMachine(graph.job_id),
             MoveMachine(self._configuration[options.EVACUATION_TIMEOUT]),
             JobWatch(watch_settings(configuration), attempt),
+            self._savepoints.new(graph, configuration, attempt, stored.pointers),
             JobNotes(graph.job_id, attempt, self._term.started_ms),
             pointers=stored.pointers,
             lacks=lacks,
@@ -195,6 +218,7 @@ class Dispatcher(Actor):
         log.info("job graph can be read again", job=stored.job_id)
         job.graph = graph
         job.watch = JobWatch(watch_settings(configuration), job.state.attempt)
+        job.periodic = self._savepoints.new(graph, configuration, job.state.attempt, job.pointers)
         self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.state.attempt)
         self._want_standby(graph, configuration)
         self._machines.apply(
@@ -273,6 +297,9 @@ class Dispatcher(Actor):
         self._resources.needs.begin_attempt(job.job_id, attempt)
         self.requests.attempt_recorded(job)
         self._watches.begun(job, attempt)
+
+    def _periodic_savepoint_ended(self, job: ManagedJob, ended: Ended, savepoint: SavepointPointer | None) -> None:
+        self._savepoints.request_ended(job, ended, savepoint)
 
     def _checkpoints_written(self, job_id: JobId, pointers: JobPointers) -> None:
         job = self._table.active.get(job_id)

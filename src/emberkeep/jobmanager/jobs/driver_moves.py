@@ -6,7 +6,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.actors import Actor, ActorPart, asked
-from emberkeep.base.errors import Conflict
+from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import IdSource, JobId, TaskManagerId
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
@@ -87,7 +87,7 @@ class DriverMoves(ActorPart):
         )
         try:
             self._requests.give(job, request)
-        except Conflict as error:
+        except (Conflict, RetryLater) as error:
             log.info("cannot move a job yet", job=job.job_id, reason=str(error))
 
     def _note(self, job: ManagedJob, lost: move.NoteStateLost) -> None:

@@ -101,3 +101,4 @@ class JobMachines:
             job.machine.check_invariants()
             job.requests.check_invariants()
             job.watch.check_invariants()
+            job.periodic.check_invariants()

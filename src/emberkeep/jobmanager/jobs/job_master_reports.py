@@ -16,6 +16,7 @@ from emberkeep.jobmanager.jobs.health.watches import JobWatches
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.jobs.requests import JobRequests
+from emberkeep.jobmanager.jobs.savepoints.periodic import JobSavepoints
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import merged
@@ -51,6 +52,7 @@ class JobMasterReports(ActorPart):
         checkpoints: CheckpointRecords,
         moves: DriverMoves,
         watches: JobWatches,
+        savepoints: JobSavepoints,
     ) -> None:
         super().__init__(owner)
         self._machines = machines
@@ -60,6 +62,7 @@ class JobMasterReports(ActorPart):
         self._checkpoints = checkpoints
         self._moves = moves
         self._watches = watches
+        self._savepoints = savepoints
 
     # --- registration and heartbeats ----------------------------------------------------------------------------------
 
@@ -125,6 +128,7 @@ class JobMasterReports(ActorPart):
         self._requests.take(job, attempt, status.procedure)
         self._moves.review(job)
         self._watches.reported(job, attempt, status)
+        self._savepoints.reported(job)
         return True
 
     # --- the end of a request -----------------------------------------------------------------------------------------

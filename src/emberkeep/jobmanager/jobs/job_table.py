@@ -18,9 +18,11 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.driver_move import Leaving, MoveMachine
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
+from emberkeep.jobs.periodic.machine import PeriodicSavepoints
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.jobs.transitions import Phase
+from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.protocol.messages import JobMasterStatus
 from emberkeep.watchdog.machine import JobWatch
@@ -36,6 +38,7 @@ class ManagedJob:
     requests: RequestMachine
     move: MoveMachine
     watch: JobWatch
+    periodic: PeriodicSavepoints
     notes: JobNotes
     job_master: str = ""
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
@@ -94,6 +97,7 @@ class ManagedJob:
             job_master="" if ended or report is None else self.job_master,
             driver_expected_on=None if home is None else home.task_manager,
             alarms=self.watch.alarms,
+            periodic=None if ended else self.periodic.view(),
         )
 
     def _waiting(self, leaving: Leaving | None) -> str:
@@ -170,6 +174,14 @@ class JobTable:
             return job.machine.state.graph.idempotency_key
         ended = self._ended.get(job_id)
         return ended.result.idempotency_key if ended is not None and ended.result is not None else None
+
+    def is_retiring(self, path: str) -> bool:
+        """True if the savepoint at ``path`` is being deleted by retention, or some of its files may be gone."""
+        return any(job.periodic.is_retiring(path) for job in self.active.values()) or any(
+            each.retired_ms and is_same_place(each.path, path)
+            for view in self._ended.values()
+            for each in view.pointers.savepoints
+        )
 
     def view(self, job_id: JobId) -> JobView:
         """Return one job. Raises Absent."""

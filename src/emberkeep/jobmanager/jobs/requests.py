@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -39,7 +40,10 @@ log = structlog.get_logger(__name__)
 
 
 class JobRequests(ActorPart):
-    """The requests to all jobs: their callers, their records, and how recent requests ended."""
+    """The requests to all jobs: their callers, their records, and how recent requests ended.
+
+    ``periodic_ended`` is called when a request for a periodic savepoint has ended, with the savepoint; None: it failed.
+    """
 
     def __init__(
         self,
@@ -49,9 +53,11 @@ class JobRequests(ActorPart):
         answers: Answers,
         clock: SteadyClock,
         calls: DriverCalls,
+        periodic_ended: Callable[[ManagedJob, ev.Ended, SavepointPointer | None], None],
     ) -> None:
         super().__init__(owner)
         self._calls = calls
+        self._periodic_ended = periodic_ended
         self._machines = machines
         self._table = machines.table
         self._writes = writes
@@ -124,7 +130,11 @@ class JobRequests(ActorPart):
         self._apply(job, ev.TakenOver(stored.procedure, stopped))
 
     def give(self, job: ManagedJob, request: ProcedureRequest, caller: int = ev.NOBODY) -> None:
-        """Begin to record a request, then answer its caller. Raises Conflict if the job does not take the request."""
+        """Begin to record a request, then answer its caller.
+
+        Raises Conflict if the job does not take the request, RetryLater if it takes the request once a periodic
+        savepoint is over.
+        """
         status = job.state.status
         ending = status.value if status in (JobStatus.CANCELLING, JobStatus.FAILING) else ""
         self._apply(job, ev.RequestMade(request, caller, ending, has_driver=not job.state.lacks_driver()))
@@ -169,7 +179,7 @@ class JobRequests(ActorPart):
                 job.settled.clear()
                 start(f"end of request {request.trigger_id}", self._write_failure(job))
             case ev.Ended():
-                self._remember(job.job_id, effect)
+                self._remember(job, effect)
             case ev.StopJob():
                 self._machines.apply(job.job_id, StopRecorded())
 
@@ -188,9 +198,9 @@ class JobRequests(ActorPart):
         written = await self._writes.record_procedure(job.job_id, request, refuse)
         if written:
             log.info("request recorded", job=job.job_id, procedure=request.procedure.value, request=request.trigger_id)
-            self._machines.chronicle.note(
-                request_recorded(job.job_id, request, self._identities.get(request.trigger_id, ""))
-            )
+            if not request.periodic:  # its end is noted
+                by = self._identities.get(request.trigger_id, "")
+                self._machines.chronicle.note(request_recorded(job.job_id, request, by))
         self.tell(partial(self._apply, job, ev.RequestWritten() if written else ev.RequestNotWritten(reason)))
 
     async def _watch_deadline(self, job: ManagedJob, request: ProcedureRequest) -> None:
@@ -215,7 +225,7 @@ class JobRequests(ActorPart):
         """
         stopped = request.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
         pointers = await self._writes.record_procedure_end(
-            job.job_id, attempt, request.trigger_id, _pointer(progress), stopped=stopped
+            job.job_id, attempt, request.trigger_id, _pointer(request, progress), stopped=stopped
         )
         self.tell(partial(self._end_written, job, pointers is not None, pointers))
 
@@ -225,12 +235,17 @@ class JobRequests(ActorPart):
             job.pointers = pointers
         self._apply(job, ev.EndWritten() if written else ev.EndNotWritten())
 
-    def _remember(self, job_id: JobId, ended: ev.Ended) -> None:
+    def _remember(self, job: ManagedJob, ended: ev.Ended) -> None:
+        job_id, request = job.job_id, ended.request
         if ended.failure:
             log.warning("request failed", job=job_id, request=ended.trigger_id, reason=ended.failure)
         else:
             log.info("request is done", job=job_id, request=ended.trigger_id, savepoint=ended.savepoint)
-        self._machines.chronicle.note(request_ended(job_id, ended))
+        if request is not None and request.periodic:
+            made = ended.progress if not ended.failure else None
+            self._periodic_ended(job, ended, None if made is None else _pointer(request, made))
+        else:
+            self._machines.chronicle.note(request_ended(job_id, ended))
         self._ended[job_id, ended.trigger_id] = ended
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
@@ -249,7 +264,7 @@ def _end_with_savepoint(trigger_id: str, pointers: JobPointers) -> ev.Ended | No
     return None
 
 
-def _pointer(progress: ProcedureProgress) -> SavepointPointer | None:
+def _pointer(request: ProcedureRequest, progress: ProcedureProgress) -> SavepointPointer | None:
     if not progress.savepoint:
         return None
     return SavepointPointer(
@@ -257,4 +272,5 @@ def _pointer(progress: ProcedureProgress) -> SavepointPointer | None:
         manifest_sha256=progress.manifest_sha256,
         created_ms=progress.ended_ms,
         trigger_id=progress.trigger_id,
+        periodic=request.periodic,
     )

@@ -52,10 +52,15 @@ class Submissions(ActorPart):
         self._add = add
         self._creating: dict[JobId, JobGraph] = {}
 
+    def creating(self) -> tuple[JobGraph, ...]:
+        """Return the jobs that are being written to the store."""
+        return tuple(self._creating.values())
+
     async def submit(self, graph: JobGraph) -> Submission:
         """Accept a job durably.
 
-        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), OverQuota (of its namespace),
+        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken, or the savepoint to start from is
+        being deleted), OverQuota (of its namespace),
         RetryLater, UnknownOutcome, Fatal.
         """
         answer = await self.ask(partial(self._submit, graph))
@@ -74,6 +79,11 @@ class Submissions(ActorPart):
             raise RetryLater(
                 f"{most} jobs are running or waiting, the most that this cluster accepts",
                 hint=f"see {options.MAX_JOBS.key}",
+            )
+        if graph.savepoint and self._table.is_retiring(graph.savepoint):
+            raise Conflict(
+                f"the savepoint {graph.savepoint} is being deleted, because its job has newer ones",
+                hint="start from a newer one: `emberkeep savepoint list` shows them",
             )
         self._check_quota(graph.namespace)
         answer: asyncio.Future[Submission] = self._answers.new()

@@ -11,6 +11,7 @@ from emberkeep.jobmanager.views.blocklist import BlocklistGateway
 from emberkeep.jobmanager.views.procedures import ProcedureGateway, ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
+from emberkeep.jobs.periodic.model import PeriodicView
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
@@ -47,6 +48,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may start; None: nowhere or unknown
     standby: StandbyView | None = None  # reserved for its next attempt; None in lists, or if it wants none
     alarms: tuple[Alarm, ...] = ()  # of the watchdog, the oldest first
+    periodic: PeriodicView | None = None  # its periodic savepoints; None once ended, or if it has none
 
     @property
     def owner(self) -> str:

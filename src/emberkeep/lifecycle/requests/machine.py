@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from emberkeep.base.errors import Conflict, IllegalTransition
+from emberkeep.base.errors import Conflict, IllegalTransition, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.lifecycle.requests import events as ev
@@ -69,8 +69,9 @@ class RequestMachine:
     def handle(self, event: ev.Event, now_ms: int) -> list[ev.Effect]:
         """Apply one event and return the effects. ``now_ms``: Unix milliseconds.
 
-        Raises Conflict for a request that the job does not take, in which case nothing changes. Raises
-        IllegalTransition for an event that the phase does not allow.
+        Raises Conflict for a request that the job does not take, or RetryLater if it takes the request once a periodic
+        savepoint is over. In both cases nothing changes. Raises IllegalTransition for an event that the phase does not
+        allow.
         """
         targets = TRANSITIONS[self.phase].get(type(event))
         if targets is None:
@@ -133,7 +134,7 @@ class RequestMachine:
         return [ev.WriteRequest(request)]
 
     def _check_free(self, event: ev.RequestMade) -> None:
-        """Raise Conflict if the job does not take this request."""
+        """Raise Conflict if the job does not take this request, RetryLater if it takes the request soon."""
         if event.ending or self.phase is RequestPhase.ENDED:
             raise Conflict(f"job {self._job_id} is ending: it is {event.ending or 'over'}")
         if self.stopped is not None:
@@ -142,6 +143,11 @@ class RequestMachine:
                 hint=f"its savepoint is {self.stopped.savepoint}" if self.stopped.savepoint else None,
             )
         newest = self.newest
+        if newest is not None and newest.periodic:
+            raise RetryLater(
+                f"job {self._job_id} is busy: a periodic savepoint is being made (request {newest.trigger_id})",
+                hint="try again when it has ended; 'emberkeep cancel' does not wait",
+            )
         if newest is not None and not self._gives_way(newest, event):
             raise Conflict(
                 f"job {self._job_id} is busy: {_DOING[newest.procedure]} (request {newest.trigger_id})",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from emberkeep.base.errors import Forbidden
+from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.rest.jobs.savepoint_shapes import savepoint_entries
-from emberkeep.rest.serving.locations import is_same_place
 from emberkeep.rest.serving.routing import CheckedRequest
 
 

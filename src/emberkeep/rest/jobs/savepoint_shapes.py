@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.procedures import ProcedureView
+from emberkeep.jobs.periodic.model import PeriodicView
 from emberkeep.lifecycle.manifest import Manifest, QuerySavepoint
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
-from emberkeep.protocol.rest_jobs import ProcedureInfo
+from emberkeep.protocol.rest_jobs import PeriodicSavepointsInfo, ProcedureInfo
 from emberkeep.protocol.rest_savepoints import (
     FailureCause,
     OperationStatus,
@@ -65,6 +66,22 @@ def procedure_info(view: ProcedureView, job: JobView, now_ms: int) -> ProcedureI
         manifest_sha256=view.manifest_sha256,
         job_status=job.status,
         warning="" if view.failure else told.warning,
+        periodic=view.request is not None and view.request.periodic,
+    )
+
+
+def periodic_info(view: PeriodicView) -> PeriodicSavepointsInfo:
+    settings = view.settings
+    return PeriodicSavepointsInfo(
+        interval=round(settings.interval * 1000),
+        retained=settings.retained,
+        max_age=round(settings.max_age * 1000),
+        next=view.due_ms or _NEVER,
+        newest=view.newest_ms or _NEVER,
+        kept=view.kept,
+        retiring=view.retiring,
+        failures=view.failures,
+        problem=view.problem,
     )
 
 
@@ -88,6 +105,8 @@ def savepoint_entries(jobs: Iterable[JobView]) -> list[SavepointEntry]:
             created=pointer.created_ms,
             trigger_id=pointer.trigger_id,
             manifest_sha256=pointer.manifest_sha256,
+            periodic=pointer.periodic,
+            retired=pointer.retired_ms or _NEVER,
         )
         for view in jobs
         for pointer in view.pointers.savepoints

@@ -11,6 +11,7 @@ from msgspec import Meta
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.base.request_context import name_target
+from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.rest_savepoints import (
     DisposalStatus,
@@ -32,7 +33,7 @@ from emberkeep.protocol.rest_savepoints import (
 from emberkeep.rest.jobs.savepoint_access import check_savepoint_access
 from emberkeep.rest.jobs.savepoint_shapes import failure_cause, savepoint_entries, savepoint_info, savepoint_status
 from emberkeep.rest.serving.api import Api
-from emberkeep.rest.serving.locations import check_location, is_same_place
+from emberkeep.rest.serving.locations import check_location
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_TIMEOUT = 7 * 24 * 3_600_000  # milliseconds
@@ -178,7 +179,8 @@ def _cause(error: EmberkeepError) -> FailureCause:
 _ASK_DOC = (
     "The request is durable when the reply comes: a later JobManager and the job's next attempt continue it. A repeat "
     "with the same `triggerId` counts as the same request. 409: the job is busy with another request, is ending or has "
-    "ended. If the running micro-batches do not end within `timeout`, the request fails and the job continues."
+    "ended. 503: for example, a periodic savepoint is being made; try again. If the running micro-batches do not end "
+    "within `timeout`, the request fails and the job continues."
 )
 
 ROUTES = (

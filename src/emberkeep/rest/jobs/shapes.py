@@ -33,7 +33,7 @@ from emberkeep.protocol.rest_jobs import (
 )
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.rest.jobs.progress_shapes import work_info
-from emberkeep.rest.jobs.savepoint_shapes import procedure_info
+from emberkeep.rest.jobs.savepoint_shapes import periodic_info, procedure_info
 from emberkeep.rest.serving.redaction import redacted, redacted_arguments
 from emberkeep.slots.reserved.choices import StandbyView
 
@@ -153,6 +153,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
             AlarmInfo(kind=alarm.kind, query=alarm.query, since=alarm.since_ms, message=alarm.message)
             for alarm in view.alarms
         ],
+        periodic_savepoints=None if view.periodic is None else periodic_info(view.periodic),
         work=None if report is None or report.work is None else work_info(report.work),
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.queries.listening import listener_of_starts
 from emberkeep.spark.queries.script_queries import ScriptQuery, check_not_failed
@@ -195,14 +195,14 @@ def _ending_of(execution: Any) -> tuple[Any, Any]:
     # Check the trigger first: a stateless real-time query also runs as asynchronous progress tracking, which the user
     # did not choose, so the other message would mislead.
     if str(execution.trigger().getClass().getName()) == _REAL_TIME:
-        raise ProcedureRefused(
+        raise NeverPossible(
             "the query runs in real-time mode: it records the offsets of a batch only when the batch has ended",
             hint="cancel the job and start it with trigger(processingTime=…) on the same checkpointLocation: it "
             "continues after its newest committed batch and supports savepoints and stops",
         )
     kind = str(execution.getClass().getName())
     if kind != _EXECUTION:
-        raise ProcedureRefused(
+        raise NeverPossible(
             f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
             hint="use a trigger other than continuous and no asynchronous progress tracking, or cancel the job",
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from emberkeep.base.errors import Fatal
-from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.errors import DrainGivenUp
@@ -366,7 +366,7 @@ def _retained(query: ScriptQuery) -> int:
 
 
 def _nothing_to_save() -> ProcedureRefused:
-    return ProcedureRefused(
+    return NeverPossible(
         "no streaming query of the job has a checkpoint, so there is nothing to save",
         hint="queries to the memory sink have no durable state; 'emberkeep cancel' ends the job",
     )

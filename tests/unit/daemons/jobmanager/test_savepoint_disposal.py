@@ -7,9 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from emberkeep.base.errors import Conflict, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
-from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, described, encode_manifest
+from emberkeep.jobs.checkpoints import SavepointPointer
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, described, encode_manifest, manifest_sha256
 from emberkeep.lifecycle.model import Procedure
 
 pytestmark = pytest.mark.anyio
@@ -90,3 +92,38 @@ async def test_what_was_broken_off_is_taken_up_again(savepoint: Path) -> None:
         (savepoint / name).unlink()
     assert await STORE.dispose(str(savepoint)) == ()
     assert not savepoint.exists()
+
+
+def pointer(root: Path) -> SavepointPointer:
+    sha256 = manifest_sha256((root / MANIFEST_NAME).read_bytes())
+    return SavepointPointer(path=str(root), manifest_sha256=sha256, created_ms=1, periodic=True)
+
+
+async def test_a_retired_savepoint_is_deleted_and_may_be_deleted_again(savepoint: Path) -> None:
+    sibling = savepoint.with_name("newer")
+    put(sibling, "x")
+    (sibling / MANIFEST_NAME).write_bytes(encode_manifest(EMPTY))
+    retired, newer = pointer(savepoint), pointer(sibling)
+    for _ in range(2):
+        await STORE.delete(retired, newer)
+    assert not savepoint.exists()
+    assert (sibling / MANIFEST_NAME).exists()
+
+
+async def test_a_directory_that_is_not_mounted_is_not_taken_for_a_deleted_savepoint(savepoint: Path) -> None:
+    sibling = savepoint.with_name("newer")
+    put(sibling, "x")
+    (sibling / MANIFEST_NAME).write_bytes(encode_manifest(EMPTY))
+    retired, newer = pointer(savepoint), pointer(sibling)
+    savepoint.parent.rename(savepoint.parent.with_name("unmounted"))
+    for beside in (newer, None):
+        with pytest.raises(Unavailable, match="may not be mounted"):
+            await STORE.delete(retired, beside)
+
+
+async def test_another_savepoint_at_the_same_path_stays_whole(savepoint: Path) -> None:
+    retired = pointer(savepoint)
+    (savepoint / MANIFEST_NAME).write_bytes(encode_manifest(EMPTY))
+    with pytest.raises(Conflict, match="another savepoint"):
+        await STORE.delete(retired, None)
+    assert all((savepoint / name).exists() for name in FILES)

@@ -15,9 +15,9 @@ from emberkeep.base.errors import RetryLater, UnknownOutcome
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, QuerySavepoint, SavepointFile, encode_manifest
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.rest.serving.locations import is_same_place
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
 from tests.unit.rest.server import Answer, Site
 

@@ -65,6 +65,12 @@ class AttemptNodes:
         node, _ = await self._newest(job_id, attempt)
         return await self._checkpoints.record(job_id, node, attempt, queries, savepoints)
 
+    async def record_retention(
+        self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        node, _ = await self._read(job_id)
+        return await self._checkpoints.retain(job_id, node, retired, gone, retired_ms)
+
     async def _read(self, job_id: JobId) -> tuple[Znode, StoredAttempt]:
         """Return the job's attempt node and its record. Raises Absent if the job has no handle."""
         self._nodes.epoch.check_taken()

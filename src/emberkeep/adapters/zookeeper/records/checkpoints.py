@@ -14,7 +14,7 @@ from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.adapters.zookeeper.session import Transaction, Znode
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, after_retention, merged
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +63,30 @@ class CheckpointNodes:
 
         try:
             await self._commit(f"record checkpoints of job {job_id}", build)
+        except TransactionRefused:
+            raise attempt_changed(job_id) from None
+        return pointers
+
+    async def retain(
+        self, job_id: JobId, attempt_node: Znode, retired: frozenset[str], gone: frozenset[str], retired_ms: int
+    ) -> JobPointers:
+        """Mark and forget periodic savepoints, see JobStore. Return all pointers. Raises as ``record`` does."""
+        path, attempt_path = self._layout.checkpoint(job_id), self._layout.attempt(job_id)
+        node = await self._session.find(path)
+        if node is None:
+            return JobPointers()
+        known = self._decode(job_id, node)
+        pointers = after_retention(known, retired, gone, retired_ms)
+        if pointers is known:
+            return known
+        data, version = encode_node(pointers, node.data), node.version
+
+        def build(transaction: Transaction) -> None:
+            transaction.check(attempt_path, attempt_node.version)
+            transaction.set_data(path, data, version)
+
+        try:
+            await self._commit(f"record the retention of savepoints of job {job_id}", build)
         except TransactionRefused:
             raise attempt_changed(job_id) from None
         return pointers

@@ -1,0 +1,1 @@
+"""Periodic savepoints of jobs: made, and deleted by retention."""
