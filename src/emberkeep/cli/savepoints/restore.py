@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.commands import DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words, submit
+from emberkeep.cli.jobs.commands import submit
+from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words
 from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.parameters import JobNamespace, Module, Secrets
 from emberkeep.cli.stopwatch import Stopwatch

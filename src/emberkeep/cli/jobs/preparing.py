@@ -1,0 +1,79 @@
+"""From the options of a command to an accepted job: check, upload, submit."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from emberkeep.cli.cluster_options import ClusterOptions, with_client
+from emberkeep.cli.jobs.submit_options import JobOptions, SubmitOptions
+from emberkeep.cli.messages import say
+
+if TYPE_CHECKING:
+    from emberkeep.base.ids import JobId
+    from emberkeep.client.endpoint import Endpoint
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.client.submission.preparation import PreparedJob
+
+
+def prepare_job(
+    words: tuple[str, ...], job: JobOptions, spark: SubmitOptions, cluster: ClusterOptions, *, quiet: bool
+) -> PreparedJob:
+    """Prepare the job and check all that can be checked on this machine. Raises InvalidInput."""
+    from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.submission.job_options import job_options
+    from emberkeep.client.submission.preparation import Program, prepare
+
+    script, arguments = (None, words) if job.module is not None else (words[0] if words else None, words[1:])
+    prepared = prepare(
+        Program(script, job.module, arguments),
+        spark.options(),
+        job_options(cluster.definitions),
+        os.environ,
+        offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE],
+        savepoint="" if job.from_savepoint is None else savepoint_location(job.from_savepoint),
+        namespace=job.namespace,
+        secrets=job.secret,
+    )
+    if not quiet:
+        for notice in prepared.notices:
+            say(notice)
+    if spark.verbose:
+        _show(prepared)
+    return prepared
+
+
+def send_job(prepared: PreparedJob, endpoint: Endpoint, *, quiet: bool) -> JobId:
+    """Upload what the cluster does not have, submit the job, and return its id."""
+    from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.client.submission.job_submission import JobSubmitting
+
+    def notice(text: str) -> None:
+        if not quiet:
+            say(text)
+
+    async def send(client: RestClient) -> JobId:
+        return await JobSubmitting(client, prepared, UploadDisplay(say, quiet=quiet), notice).run()
+
+    return with_client(endpoint, send)
+
+
+def _show(job: PreparedJob) -> None:
+    submission = job.submission
+    entry = submission.entry_point
+    resources = submission.resources
+    say(f"{entry.kind.value} {entry.source_path or entry.name}, arguments {submission.arguments}")
+    for artefact in submission.artefacts:
+        alias = f"#{artefact.fragment}" if artefact.fragment else ""
+        say(f"{artefact.role.value} {artefact.name}{alias} ({artefact.size} bytes, SHA-256 {artefact.sha256})")
+    for name in submission.secrets:
+        say(f"secret {name}")
+    for key in sorted(submission.spark_conf):
+        hidden = any(part in key.lower() for part in ("secret", "password", "token"))
+        say(f"{key}={'******' if hidden else submission.spark_conf[key]}")
+    say(
+        f"driver: {resources.driver_memory_mb} MiB and {resources.driver_overhead_mb} MiB overhead; "
+        f"{resources.executors} executors: {resources.executor_cores} cores, {resources.executor_memory_mb} MiB and "
+        f"{resources.executor_overhead_mb} MiB overhead each"
+    )
