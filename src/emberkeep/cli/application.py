@@ -5,7 +5,6 @@ Commands import what they need when they run, so that help and usage errors appe
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -14,15 +13,14 @@ from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from emberkeep import __version__
-from emberkeep.base.errors import EmberkeepError
 from emberkeep.cli import audit_commands, blob_commands, config_commands, event_commands, token_commands
 from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
-from emberkeep.cli.exit_codes import ExitCode, exit_code_of
+from emberkeep.cli.exit_codes import ExitCode, ended, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
 from emberkeep.cli.jobs import log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
-from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, print_line, say, say_error, show_traceback
+from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.monitoring import commands as monitoring_commands
 from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.operators import doctor, top
@@ -116,26 +114,7 @@ def build_app() -> App:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        return _run(words)
-    except EmberkeepError as error:
-        if is_debugging():
-            show_traceback(error)
-        say_error(error.message, error.hint)
-        return exit_code_of(error)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone. Without this, Python would report the error again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.FAILED
-    except Exception as error:  # noqa: BLE001 - the boundary: a bug of ours ends the command without a traceback
-        if is_debugging():
-            show_traceback(error)
-        say_error(
-            f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
-        )
-        return ExitCode.FAILED
+    return ended(lambda: _run(words), exit_code_of)
 
 
 def _run(words: list[str]) -> int:

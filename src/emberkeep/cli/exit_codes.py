@@ -1,10 +1,14 @@
-"""Exit codes of the command, and the exit code for each error."""
+"""Exit codes of the command, the exit code for each error, and how errors end a command."""
 
 from __future__ import annotations
 
 import enum
+import os
+import sys
+from collections.abc import Callable
 
-from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
+from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
 
 
 class ExitCode(enum.IntEnum):
@@ -28,3 +32,30 @@ def exit_code_of(error: Exception) -> ExitCode:
     if isinstance(error, Unreachable | NoCluster):
         return ExitCode.UNREACHABLE
     return ExitCode.FAILED
+
+
+def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> int:
+    """Run a command and return its exit code. An error is printed as a message with a hint, never as a traceback.
+
+    ``code_of`` gives the exit code for an error that was foreseen.
+    """
+    try:
+        return run()
+    except EmberkeepError as error:
+        if is_debugging():
+            show_traceback(error)
+        say_error(error.message, error.hint)
+        return code_of(error)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone. Without this, Python would report the error again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    except Exception as error:  # noqa: BLE001 - the boundary: a bug of ours ends the command without a traceback
+        if is_debugging():
+            show_traceback(error)
+        say_error(
+            f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
+        )
+        return ExitCode.FAILED

@@ -6,6 +6,8 @@ as ``--name=value``, so that a value may begin with a dash.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from emberkeep.base.errors import InvalidInput
 
 FLAGS = frozenset(
@@ -17,22 +19,29 @@ FLAGS = frozenset(
 _LONG_NAMES = {"-c": "--conf", "-m": "--module"}
 _ATTACHED = ("-D",)
 
-# Options of spark-submit that Emberkeep does not support, each with what to do instead.
-_UNSUPPORTED = {
-    "--kill": "use `emberkeep cancel JOB`",
-    "--status": "use `emberkeep info JOB`",
+# Options of spark-submit that no command of Emberkeep supports, each with what to do instead.
+UNSUPPORTED = {
     "--principal": "Kerberos is not supported",
     "--keytab": "Kerberos is not supported",
     "--proxy-user": "jobs run as the user of the cluster's processes",
-    "--queue": "jobs share the cluster's slots fairly; there are no queues",
     "--remote": "Spark Connect is not supported",
+    "--extra-properties-file": "put all properties into the file of --properties-file",
+    "--driver-default-class-path": "use --driver-class-path",
+}
+_UNSUPPORTED_HERE = {
+    **UNSUPPORTED,
+    "--kill": "use `emberkeep cancel JOB`",
+    "--status": "use `emberkeep info JOB`",
 }
 
 
-def normalise(arguments: list[str]) -> list[str]:
+def normalise(
+    arguments: list[str], flags: Collection[str] = FLAGS, unsupported: Mapping[str, str] = _UNSUPPORTED_HERE
+) -> list[str]:
     """Return the arguments of ``run`` or ``submit`` with ``--`` before the script and its arguments.
 
-    With ``--module``, ``--`` is before the module's arguments. Raises InvalidInput if an option is not supported.
+    With ``--module``, ``--`` is before the module's arguments. ``flags``: the options without a value. Raises
+    InvalidInput if an option is among the ``unsupported``, which are given with what to do instead.
     """
     options: list[str] = []
     rest = list(arguments)
@@ -44,9 +53,9 @@ def normalise(arguments: list[str]) -> list[str]:
             rest.insert(0, word)
             break
         name, equals, _ = word.partition("=")
-        if name in _UNSUPPORTED:
-            raise InvalidInput(f"{name} is not supported", field=name, hint=_UNSUPPORTED[name])
-        if equals or word in FLAGS or (word.startswith(_ATTACHED) and word not in _ATTACHED) or not rest:
+        if name in unsupported:
+            raise InvalidInput(f"{name} is not supported", field=name, hint=unsupported[name])
+        if equals or word in flags or (word.startswith(_ATTACHED) and word not in _ATTACHED) or not rest:
             options.append(word)
             continue
         value = rest.pop(0)

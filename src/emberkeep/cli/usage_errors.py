@@ -25,12 +25,12 @@ _NUMBERS = {int: "a whole number", float: "a number"}
 def usage_problem(app: App, error: CycloptsError) -> tuple[str, str]:
     """Return what is wrong with the command line, and a hint."""
     chain = tuple(error.command_chain or ())
-    called = " ".join(("emberkeep", *chain))
+    called = " ".join((app.name[0], *chain))
     shows = f"`{called} --help` shows what is possible"
     match error:
         case MissingArgumentError(argument=Argument() as argument):
             arguments = arguments_of(app, chain)
-            usage = usage_line(chain, arguments, also=argument.name)
+            usage = usage_line((app.name[0], *chain), arguments, also=argument.name)
             return _missing(arguments, argument, error.keyword), f"`{usage}`; {shows}"
         case CoercionError(argument=Argument() as argument):
             return _unreadable(error, argument), shows
@@ -45,12 +45,12 @@ def usage_problem(app: App, error: CycloptsError) -> tuple[str, str]:
     return str(error).rstrip("."), shows
 
 
-def usage_line(chain: Sequence[str], arguments: Sequence[Argument], *, also: str = "") -> str:
+def usage_line(called: Sequence[str], arguments: Sequence[Argument], *, also: str = "") -> str:
     """Return how to call the command, with its required arguments: "emberkeep node block NODE --cause TEXT".
 
     ``also`` names an argument that is included even if it is optional.
     """
-    words = ["emberkeep", *chain]
+    words = [*called]
     for argument in arguments:
         if not argument.required and argument.name != also:
             continue

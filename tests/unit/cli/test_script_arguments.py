@@ -28,9 +28,7 @@ def test_everything_after_the_script_belongs_to_it(given: list[str], normal: lis
     assert normalise(given) == normal
 
 
-@pytest.mark.parametrize(
-    "option", ["--kill", "--status=x", "--principal", "--keytab", "--proxy-user", "--queue", "--remote"]
-)
+@pytest.mark.parametrize("option", ["--kill", "--status=x", "--principal", "--keytab", "--proxy-user", "--remote"])
 def test_options_that_only_spark_submit_has_are_told(option: str) -> None:
     with pytest.raises(InvalidInput, match="is not supported"):
         normalise([option, "x", "app.py"])

@@ -94,7 +94,7 @@ def test_a_missing_argument_is_named_and_explained(chain: Chain, name: str, capf
     what, _, meaning = problem.partition(": ")
     assert what == f"{name} is missing"
     assert len(meaning) > 5
-    assert f"`{usage_line(chain, arguments_of(APP, chain))}`" in hint
+    assert f"`{usage_line(('emberkeep', *chain), arguments_of(APP, chain))}`" in hint
 
 
 def test_the_cause_of_an_evacuation_is_asked_for(capfd: Output) -> None:

@@ -39,6 +39,16 @@ async def run_on_cluster(job: PreparedJob, endpoint: Endpoint, *, quiet: bool) -
             return ExitCode.INTERRUPTED
 
 
+async def watch_on_cluster(job_id: JobId, endpoint: Endpoint) -> int:
+    """Follow a job to its end and return the exit code. A signal ends this command alone: the job continues."""
+    terminal = JobTerminal(quiet=False)
+    try:
+        async with RestClient(endpoint) as client:
+            return _exit_code(await JobFollower(client, job_id, terminal).run(), terminal, interrupted=False)
+    finally:
+        terminal.close()
+
+
 async def run_embedded(job: PreparedJob, options: EmbeddedOptions, *, quiet: bool, keep_logs: bool) -> int:
     """Start a cluster for this job alone, run the job there, remove the cluster, and return the exit code."""
     interrupts = Interrupts()

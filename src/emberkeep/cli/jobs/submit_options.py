@@ -63,13 +63,15 @@ class SubmitOptions:
     total_executor_cores: Annotated[str | None, _spark("NUM")] = None
     "Cores of all executors together, if --num-executors is not given."
     master: Annotated[str | None, _spark("URL")] = None
-    "Ignored: the job runs on the Emberkeep cluster."
+    "Ignored: the job runs on the Emberkeep cluster. emberkeep-spark-submit takes the address of a JobManager here."
     deploy_mode: Annotated[str | None, _spark("MODE")] = None
-    "Ignored: the driver runs on a task manager."
+    "Ignored: the driver runs on a task manager. With emberkeep-spark-submit, cluster does not wait for the job's end."
     main_class: Annotated[str | None, _spark("NAME", "--class")] = None
     "Refused: Emberkeep runs PySpark scripts."
     supervise: Annotated[bool, _spark("")] = False
     "Ignored: lost drivers are restarted anyway, see restart-strategy.type."
+    queue: Annotated[str | None, _spark("NAME")] = None
+    "Ignored: jobs share the cluster's slots fairly."
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], group=SPARK_GROUP)] = False
     "Show what will be submitted."
 

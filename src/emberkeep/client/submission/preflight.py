@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.client.submission.job_files import check_local_file
@@ -31,6 +32,8 @@ def check_script(script: str, main_class: str | None) -> Path:
             field="--class",
             hint="Emberkeep runs PySpark scripts; put jars that a script uses in --jars",
         )
+    if script.startswith("file:"):
+        script = unquote(urlsplit(script).path)
     suffix = Path(script).suffix.lower()
     if suffix in (*_JVM_SUFFIXES, *_R_SUFFIXES):
         language = "R" if suffix in _R_SUFFIXES else "Java or Scala"

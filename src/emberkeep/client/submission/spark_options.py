@@ -1,7 +1,7 @@
 """spark-submit's options, merged into one Spark configuration, with notices about what is ignored.
 
 Precedence is that of spark-submit: a dedicated option (``--executor-memory``) wins over ``--conf``, which wins over the
-properties file, which wins over ``spark-defaults.conf``.
+properties file, which wins over ``spark-defaults.conf``, which wins over the environment (``SPARK_EXECUTOR_MEMORY``).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class SparkOptions:
     deploy_mode: str | None = None
     main_class: str | None = None
     supervise: bool = False
+    queue: str | None = None
 
 
 # Field of SparkOptions to the configuration key that it sets.
@@ -68,6 +69,15 @@ _KEYS = {
     "executor_cores": "spark.executor.cores",
     "num_executors": "spark.executor.instances",
     "total_executor_cores": "spark.cores.max",
+    "master": "spark.master",
+    "deploy_mode": "spark.submit.deployMode",
+}
+
+# Environment variable to the configuration key that it sets, as for spark-submit.
+_VARIABLES = {
+    "SPARK_DRIVER_MEMORY": "spark.driver.memory",
+    "SPARK_EXECUTOR_MEMORY": "spark.executor.memory",
+    "SPARK_EXECUTOR_CORES": "spark.executor.cores",
 }
 
 
@@ -80,8 +90,16 @@ class SparkConfiguration:
 
 
 def spark_configuration(options: SparkOptions, environ: Mapping[str, str]) -> SparkConfiguration:
-    """Merge all sources. Reads the properties files. Raises InvalidInput naming the option."""
-    merged = _files_settings(options, environ)
+    """Return the configuration of the job. Reads the properties files. Raises InvalidInput naming the option."""
+    merged = merged_settings(options, environ)
+    kept = {key: value for key, value in merged.items() if key.startswith("spark.") and key not in _IGNORED_KEYS}
+    return SparkConfiguration(kept, tuple(_notices(options, merged)))
+
+
+def merged_settings(options: SparkOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    """Merge all sources, including keys that a job ignores. Reads the properties files. Raises InvalidInput."""
+    merged = {key: environ[name] for name, key in _VARIABLES.items() if environ.get(name)}
+    merged |= _files_settings(options, environ)
     for pair in options.conf:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
@@ -95,17 +113,15 @@ def spark_configuration(options: SparkOptions, environ: Mapping[str, str]) -> Sp
         value = getattr(options, name)
         if value is not None:
             merged[key] = value
-    notices = list(_notices(options, merged))
-    kept = {key: value for key, value in merged.items() if key.startswith("spark.") and key not in _IGNORED_KEYS}
-    return SparkConfiguration(kept, tuple(notices))
+    return merged
 
 
 def _notices(options: SparkOptions, merged: Mapping[str, str]) -> list[str]:
     notices = []
-    if options.master is not None or options.deploy_mode is not None:
-        notices.append("--master and --deploy-mode are ignored: a job and its driver run on an Emberkeep cluster")
     if options.supervise:
         notices.append("--supervise is ignored: restart-strategy.type controls the restart of lost drivers")
+    if options.queue is not None:
+        notices.append("--queue is ignored: jobs share the cluster's slots fairly; there are no queues")
     for key in sorted(merged):
         if not key.startswith("spark."):
             notices.append(f"ignoring {key}: not a Spark configuration key (they begin with `spark.`)")

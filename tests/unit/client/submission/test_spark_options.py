@@ -72,6 +72,13 @@ def test_defaults_lie_in_spark_home_otherwise(tmp_path: Path) -> None:
     assert spark_configuration(SparkOptions(), {"SPARK_HOME": str(tmp_path)}).values == {"spark.a": "1"}
 
 
+def test_the_environment_gives_way_to_everything(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.executor.memory 2g\n")
+    environ = {"SPARK_EXECUTOR_MEMORY": "1g", "SPARK_EXECUTOR_CORES": "2", "SPARK_CONF_DIR": str(tmp_path)}
+    expected = {"spark.executor.memory": "2g", "spark.executor.cores": "2"}
+    assert spark_configuration(SparkOptions(), environ).values == expected
+
+
 @pytest.mark.parametrize("pair", ["spark.a", "=1", ""])
 def test_a_property_without_key_or_value_is_an_error(pair: str) -> None:
     with pytest.raises(InvalidInput, match="there is no '='"):
@@ -86,10 +93,13 @@ def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "notice"),
     [
-        (SparkOptions(master="local[2]"), "--master and --deploy-mode are ignored"),
-        (SparkOptions(deploy_mode="cluster"), "--master and --deploy-mode are ignored"),
-        (SparkOptions(master="yarn", deploy_mode="client"), "--master and --deploy-mode are ignored"),
+        (
+            SparkOptions(master="local[2]"),
+            "ignoring spark.master=local[2]: an Emberkeep job always runs on its cluster",
+        ),
+        (SparkOptions(deploy_mode="cluster"), "ignoring spark.submit.deployMode=cluster: the driver always runs on a"),
         (SparkOptions(supervise=True), "--supervise is ignored"),
+        (SparkOptions(queue="q"), "--queue is ignored"),
         (SparkOptions(conf=("spark.master=yarn",)), "ignoring spark.master=yarn"),
         (SparkOptions(conf=("hive.x=1",)), "ignoring hive.x: not a Spark configuration key"),
     ],

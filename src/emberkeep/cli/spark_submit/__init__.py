@@ -1,0 +1,1 @@
+"""``emberkeep-spark-submit``: what tools that start ``spark-submit`` call instead."""
