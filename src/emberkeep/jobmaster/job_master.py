@@ -278,6 +278,7 @@ class JobMaster(Actor):
             self._blocklist,
             self.procedures.progress(),
             self._system.clock.monotonic(),
+            rows=self.progress.trend(),
             tell_blocklist=self._blocklist_lost,
         )
 

@@ -17,6 +17,7 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError, Unavailable
 from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, QueryHistory, Selection
 from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.trend import SAMPLE_MS, SAMPLES_KEPT, Trend, trend_of_rows
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +49,8 @@ class ProgressKeeper(ActorPart):
         self._has_earlier = False
         self._changed = False
         self._writing = asyncio.Lock()
+        self._trend: Trend | None = None
+        self._trend_sample = 0
 
     def see(self, reports: Iterable[ProgressRecord]) -> None:
         """Add the reports that are new. Only for the owner's handlers."""
@@ -60,6 +63,14 @@ class ProgressKeeper(ActorPart):
     def page(self, selection: Selection) -> HistoryPage:
         """Return the records that ``selection`` names. Only for the owner's handlers."""
         return self._log.page(selection)
+
+    def trend(self) -> Trend | None:
+        """Return the trend of all queries; None if none has reported. Only for the owner's handlers."""
+        now_ms = self._clock.now_ms()
+        if not self._log.is_empty and now_ms // SAMPLE_MS != self._trend_sample:
+            self._trend_sample = now_ms // SAMPLE_MS
+            self._trend = trend_of_rows(self._log.since(now_ms - (SAMPLES_KEPT + 1) * SAMPLE_MS), now_ms)
+        return self._trend
 
     async def run(self) -> None:
         """Read the earlier history, then write what is new every PAUSE seconds, until cancelled."""

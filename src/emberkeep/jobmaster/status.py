@@ -9,6 +9,7 @@ from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.jobs.progress.trend import TaskCounts, Trend
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork, ended
 from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
@@ -35,6 +36,7 @@ class AttemptStatus:
         self._checkpoints = CheckpointReports()
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
         self._work = NOTHING_DONE
+        self._tasks = TaskCounts()
         self._sequence = 0
 
     def see(self, view: SparkView | None) -> None:
@@ -71,13 +73,15 @@ class AttemptStatus:
         procedure: ProcedureProgress | None,
         now: float,
         *,
+        rows: Trend | None,
         tell_blocklist: bool,
     ) -> JobMasterStatus:
-        """Return the next status. ``now``: seconds of the pool's clock.
+        """Return the next status. ``now``: seconds of the pool's clock. ``rows``: the trend of streaming queries.
 
         ``tell_blocklist``: include the blocklist, as the JobManager cannot read its own.
         """
         self._sequence += 1
+        self._tasks.note(self._work.completed_tasks, now)
         application, seen, work = self.application, self.view or NOTHING_SEEN, self._work
         blocklist_epoch, listed = (blocklist.told if tell_blocklist else None) or (0, None)
         return JobMasterStatus(
@@ -103,6 +107,7 @@ class AttemptStatus:
             functions=seen.functions,
             trace=self.trace.report(now),
             work=work,
+            trend=rows or self._tasks.trend(),
         )
 
 

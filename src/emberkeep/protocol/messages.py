@@ -23,6 +23,7 @@ from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
 from emberkeep.jobs.progress.history import HistoryPage, Selection
+from emberkeep.jobs.progress.trend import Trend
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
@@ -550,6 +551,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
     trace: TraceReport | None = None  # of the attempt's start, with what replies have added to it
     work: AttemptWork | None = None  # from the attempt's start on; None from release 0.1.0, which counts active stages
+    trend: Trend | None = None  # of the last minutes; None while there is none
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from emberkeep.jobmaster.progress_keeper import PAUSE
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.jobs.progress.history import QueryHistory, Selection
+from emberkeep.jobs.progress.trend import TrendUnit
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.local_state.model import Holding
@@ -998,6 +999,23 @@ def test_what_the_attempt_has_done_outlives_its_application(run: Run) -> None:
         await asyncio.sleep(3 * INTERVAL)
         assert bench.status().work == last
         assert (bench.status().active_tasks, bench.status().completed_tasks) == (0, 9)
+
+    run(story)
+
+
+def test_it_reports_a_trend_of_the_tasks_or_of_the_rows_of_its_queries(run: Run) -> None:
+    def trend(bench: Bench) -> tuple[TrendUnit, int] | None:
+        told = bench.status().trend
+        return None if told is None else (told.unit, sum(told.samples))
+
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        bench.service.master.application_started(application())
+        bench.spark.work = AttemptWork(completed_tasks=6, total_tasks=9)
+        await bench.until(lambda: trend(bench) == (TrendUnit.TASKS_DONE, 6))
+        begun = VirtualClock(bench.loop).now_ms()
+        bench.spark.reports = [record(1, triggered_ms=begun, duration_ms=1000, rows=4000)]
+        await bench.until(lambda: trend(bench) == (TrendUnit.ROWS_PER_SECOND, 400))
 
     run(story)
 

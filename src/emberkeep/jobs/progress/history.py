@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import takewhile
 
 import msgspec
 
@@ -88,6 +89,19 @@ class ProgressLog:
     def reported(self) -> dict[str, int]:
         """Return for the newest run of each query when the batch of its newest record began."""
         return {records[-1].run_id: records[-1].triggered_ms for records in self._queries.values()}
+
+    def since(self, time_ms: int) -> list[ProgressRecord]:
+        """Return the records whose batches ended after ``time_ms``."""
+        return [
+            record
+            for records in self._queries.values()
+            for record in takewhile(lambda record: record.recorded_ms > time_ms, reversed(records))
+            if record.triggered_ms + record.duration_ms > time_ms
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._queries
 
     def histories(self) -> tuple[QueryHistory, ...]:
         return tuple(QueryHistory(query_id=key, records=tuple(found)) for key, found in self._queries.items())

@@ -26,7 +26,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.ExecutorView: ("outgoing", "cordoned", "start", "why_cold"),
     messages.JobMasterHeartbeat: ("lineage", "known_epoch"),
     messages.JobMasterReply: ("blocklist_lost", "lineage", "trace"),
-    messages.JobMasterStatus: ("blocklist", "blocklist_epoch", "functions", "trace", "work"),
+    messages.JobMasterStatus: ("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend"),
     messages.OfferSlotsReply: ("later",),
     messages.QueryProgress: ("state_bytes", "backlog_rows"),
     messages.RegisterJobMaster: ("lineage", "known_epoch"),
