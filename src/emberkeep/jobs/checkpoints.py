@@ -47,6 +47,8 @@ class SavepointPointer(Compatible, frozen=True, kw_only=True):
     trigger_id: str = ""  # the request that it was made for
     periodic: bool = False
     retired_ms: int = 0
+    size: int | None = None  # bytes of its files; None if an earlier release recorded it
+    duration_ms: int | None = None  # from the request's start until it was complete; None as ``size``
 
 
 class JobPointers(Compatible, frozen=True, kw_only=True):

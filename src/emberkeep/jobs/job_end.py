@@ -40,6 +40,7 @@ class JobEnd:
             idempotency_key=job.graph.idempotency_key,
             owner=job.graph.owner,
             namespace=job.graph.namespace,
+            savepoint=job.graph.savepoint,
             keeps_data=job.verdict.keeps_data,
         )
         job.effects.append(ev.RecordResult(job.result))

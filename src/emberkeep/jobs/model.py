@@ -167,4 +167,5 @@ class JobResult(Compatible, frozen=True, kw_only=True):
     savepoints: tuple[SavepointPointer, ...] = ()  # filled in by the store: they can still be restored from
     owner: str = ""
     namespace: str = ""
+    savepoint: str = ""  # that the first attempt started from
     keeps_data: bool = False  # failed because its stored data is unusable; operators may need its files and checkpoints

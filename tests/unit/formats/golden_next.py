@@ -38,7 +38,7 @@ from emberkeep.daemons.records.driver_spec import read_outcome, read_spec, write
 from emberkeep.daemons.records.late_variables import read_late_variables, write_late_variables
 from emberkeep.daemons.records.record_versions import RecordVersions, read_versions, write_versions
 from emberkeep.identities.model import NamedToken, NamedTokens
-from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.jobs.progress.encoding import decode_history, encode_history
@@ -152,6 +152,23 @@ POINTERS_WITH_PERIODIC_SAVEPOINTS: JobPointers = msgspec.structs.replace(
 ATTEMPT_WITH_PERIODIC_SAVEPOINT: StoredAttempt = msgspec.structs.replace(
     samples.ATTEMPT, procedure=msgspec.structs.replace(samples.REQUEST, periodic=True)
 )
+RESTORED_RESULT: ResultNode = msgspec.structs.replace(
+    samples.ZOOKEEPER_NODES["result"],
+    result=msgspec.structs.replace(
+        samples.RESULT,
+        savepoint="s3://bucket/savepoints/savepoint-1",
+        savepoints=(
+            SavepointPointer(
+                path="/savepoints/savepoint-2",
+                manifest_sha256=samples.DIGEST,
+                created_ms=samples.NOW_MS,
+                trigger_id="2" * 32,
+                size=4096,
+                duration_ms=1500,
+            ),
+        ),
+    ),
+)
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
 VERSIONS = RecordVersions(outcome=1, artefacts=1)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
@@ -241,6 +258,7 @@ FORMATS = {
     ),
     "result": _node(RESULT_THAT_KEEPS_DATA),
     "result-of-an-owner": _node(OWNED_RESULT),
+    "result-of-a-restored-job": _node(RESTORED_RESULT),
     "spec-of-an-owner.record": Format(lambda path: write_spec(path, OWNED_SPEC), read_spec, OWNED_SPEC),
     "result-in-a-file": _node(RESULT_IN_A_FILE),
     "renames-of-a-user": Format(_write_renames, _read_renames, (RENAME_OF_A_USER,)),

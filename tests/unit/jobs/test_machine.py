@@ -574,6 +574,15 @@ def test_what_it_waits_for_is_said_in_words() -> None:
     assert world.machine.state.waiting() == "the job store to record its result"
 
 
+def test_a_result_names_the_savepoint_that_the_job_was_started_from() -> None:
+    world, driver = running()
+    state = world.machine.state
+    state.graph = msgspec.structs.replace(state.graph, savepoint="/savepoints/1")
+    world.tell(ev.DriverExited(1, driver.place, SUCCESS))
+    assert state.result is not None
+    assert state.result.savepoint == "/savepoints/1"
+
+
 def test_results_can_be_written_as_json() -> None:
     world, driver = running()
     world.tell(ev.DriverExited(1, driver.place, SUCCESS))

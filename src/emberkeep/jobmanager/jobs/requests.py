@@ -273,4 +273,6 @@ def _pointer(request: ProcedureRequest, progress: ProcedureProgress) -> Savepoin
         created_ms=progress.ended_ms,
         trigger_id=progress.trigger_id,
         periodic=request.periodic,
+        size=progress.bytes_total or None,
+        duration_ms=max(0, progress.ended_ms - progress.started_ms) if progress.started_ms else None,
     )

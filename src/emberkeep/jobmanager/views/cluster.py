@@ -62,6 +62,12 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return "" if known is None else known.namespace
 
     @property
+    def started_from(self) -> str:
+        """Location of the savepoint that the job was started from; "" if it was started without, or if unknown."""
+        known = self.graph or self.result
+        return "" if known is None else known.savepoint
+
+    @property
     def has_known_owner(self) -> bool:
         """False while the job graph cannot be read."""
         return self.graph is not None or self.result is not None

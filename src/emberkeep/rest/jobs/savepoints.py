@@ -155,7 +155,7 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     Raises Conflict if a job that has not ended started from it: the next attempt may read it again.
     """
     for view in await api.gateway.jobs():
-        starts_from = view.graph.savepoint if view.graph is not None and not view.status.is_globally_terminal else ""
+        starts_from = "" if view.status.is_globally_terminal else view.started_from
         if starts_from and is_same_place(starts_from, path):
             raise Conflict(
                 f"job {view.job_id} ({view.name}) was started from {path} and may need it for a restart",

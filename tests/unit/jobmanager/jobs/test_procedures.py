@@ -177,7 +177,7 @@ class TestEnd:
                 master = await cluster.run_job()
                 wanted = request(1, Procedure.SAVEPOINT)
                 await service.gateway.request_procedure(JOB, wanted)
-                done = progress(wanted, COMPLETED)
+                done = progress(wanted, COMPLETED, started_ms=500, bytes_total=4096)
                 store.before["record_procedure_end"] = [RetryLater("busy")] * 5
                 store.after["record_procedure_end"] = [UnknownOutcome("no answer")]
                 reply = await master.beat(procedure=done)
@@ -190,7 +190,8 @@ class TestEnd:
                 assert (view.is_over, view.savepoint, view.phase) == (True, "/savepoints/0001", COMPLETED)
                 job = await cluster.view(JOB)
                 assert (job.status, job.procedure) == (JobStatus.RUNNING, None)
-                assert [pointer.trigger_id for pointer in job.pointers.savepoints] == [wanted.trigger_id]
+                (pointer,) = job.pointers.savepoints
+                assert (pointer.trigger_id, pointer.size, pointer.duration_ms) == (wanted.trigger_id, 4096, 1500)
                 await service.gateway.request_procedure(JOB, wanted)  # a client's repeat: it is done
                 await service.gateway.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
 
