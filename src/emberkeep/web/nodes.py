@@ -39,13 +39,14 @@ def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -
             slots_taken=sum(view.info.slots - view.free_slots for view in there),
             drivers=sum(view.info.driver_places - view.free_driver_places for view in there),
             entry=entries.get(node),
-            leaving=_leaving([view.evacuation for view in there if view.evacuation is not None]),
+            leaving=leaving([view.evacuation for view in there if view.evacuation is not None]),
         )
         for node, there in sorted(standing.items())
     ]
 
 
-def _leaving(evacuations: list[Evacuation]) -> tuple[str, ...]:
+def leaving(evacuations: list[Evacuation]) -> tuple[str, ...]:
+    """Return lines about what must still leave the task managers of a node."""
     executors, alone = (sum(one.executors for one in evacuations), sum(one.executors_waiting for one in evacuations))
     moving, staying = (sum(one.drivers_moving for one in evacuations), sum(one.drivers_staying for one in evacuations))
     bound = "at least " if any(one.at_least for one in evacuations) else ""

@@ -22,7 +22,9 @@ from emberkeep.identities.job_access import may_act, visible
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.web.capacity import capacity_map
 from emberkeep.web.event_texts import EventTexts
+from emberkeep.web.health import health
 from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.nodes import blocked_task_managers, node_lines
 from emberkeep.web.static_files import static_route
@@ -30,6 +32,7 @@ from emberkeep.web.templates import make_environment
 
 JOBS_PER_PAGE = 100
 AUDIT_PER_PAGE = 100
+_RUNNING_ON_OVERVIEW = 50
 _ENDED_ON_OVERVIEW = 10
 _LOG_PATHS = (
     "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
@@ -96,16 +99,21 @@ class _Pages:
         return show
 
     async def overview(self, request: web.Request) -> web.Response:
-        jobs = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
+        identity = request[REQUEST_IDENTITY]
+        jobs = visible(identity, await self._gateway.jobs())
         running, ended = _split(jobs)
+        task_managers = await self._gateway.task_managers()
         return self._render(
             request,
             "overview.html",
             "overview",
-            running=running,
+            running=_troubled_first(running)[:_RUNNING_ON_OVERVIEW],
+            running_total=len(running),
+            health=health(running, None if identity.namespace else task_managers),
+            capacity=capacity_map(task_managers, jobs),
             ended=ended[:_ENDED_ON_OVERVIEW],
             counts=Counter(job.status for job in jobs),
-            task_managers=await self._gateway.task_managers(),
+            task_managers=task_managers,
             started_ms=self._gateway.started_ms(),
             storage_problem=self._storage_problem(),
         )
@@ -134,14 +142,15 @@ class _Pages:
         )
 
     async def job(self, request: web.Request) -> web.Response:
+        identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         return self._render(
             request,
             "job.html",
             "jobs",
             job=job,
-            may_act=may_act(request[REQUEST_IDENTITY], job),
-            course=await self._events.course(job, request[REQUEST_IDENTITY]),
+            may_act=may_act(identity, job),
+            course=await self._events.course(job, identity),
             report=job.status_report,
             trace=job.traces[-1] if job.traces and job.traces[-1].milestones else None,
             procedure_name=procedure_name(job.procedure),
@@ -225,6 +234,11 @@ def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
     running = [job for job in jobs if not job.status.is_globally_terminal]
     ended = [job for job in jobs if job.status.is_globally_terminal]
     return running, sorted(ended, key=lambda job: job.ended_ms or 0, reverse=True)
+
+
+def _troubled_first(jobs: Sequence[JobView]) -> list[JobView]:
+    """Return the jobs with an alarm, then those that wait, then the others; each in the given order."""
+    return sorted(jobs, key=lambda job: (not job.alarms, not job.waiting))
 
 
 def _parse_status(text: str) -> JobStatus | None:

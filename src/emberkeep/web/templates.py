@@ -9,6 +9,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.web import formats
 from emberkeep.web.event_texts import event_tone
 from emberkeep.web.nodes import lapse
+from emberkeep.web.sparkline import sparkline
 
 _TONES = {
     JobStatus.CREATED: "waiting",
@@ -43,6 +44,7 @@ def make_environment() -> jinja2.Environment:
         short_id=formats.short_id,
         capitalize_first=formats.capitalize_first,
         lapse=lapse,
+        sparkline=sparkline,
         event_tone=event_tone,
         tone=_TONES.__getitem__,
         stage_tone=lambda status: _STAGE_TONES.get(status, "waiting"),

@@ -189,7 +189,7 @@ async def test_static_files_are_served_with_a_tag(site: Site) -> None:
 async def test_what_pages_load_exists(site: Site) -> None:
     for path in PAGES:
         text = (await site.get(path)).body.decode()
-        for name in re.findall(r"/static/[\w.]+", text):
+        for name in re.findall(r"/static/[\w.-]+", text):
             assert (await site.get(name)).status == 200, name
 
 

@@ -1,20 +1,16 @@
-"""What the plots of a streaming query show, run by Node.js where it is installed: browsers run the same module."""
+"""What the plots of a streaming query show."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from importlib import resources
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from emberkeep.chronicle.timeline import MARKED
-
-NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+from tests.unit.web.conftest import JavaScript
 
 RECORDS = """
 const record = (at, run) => ({
@@ -27,45 +23,32 @@ const records = [record(1000, "a"), record(2000, "a"), record(9000, "b")];
 
 
 @pytest.fixture
-def evaluated(tmp_path: Path) -> Any:
-    """Returns the value of a JavaScript expression.
-
-    It may use the modules ``series``, ``marks`` and ``formats``, and ``records``.
-    """
-    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    for name in ("stream_series.js", "marks.js", "formats.js"):
-        source = resources.files("emberkeep.web").joinpath("static", name).read_text(encoding="utf-8")
-        (tmp_path / name).write_text(source, encoding="utf-8")
-
-    def evaluate(expression: str) -> Any:
-        imports = "".join(
-            f'import * as {name} from "./{file}.js";'
-            for name, file in (("series", "stream_series"), ("marks", "marks"), ("formats", "formats"))
-        )
-        script = f"{imports}{RECORDS}console.log(JSON.stringify({expression}));"
-        (tmp_path / "run.mjs").write_text(script, encoding="utf-8")
-        done = subprocess.run([str(NODE), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)
-
-    return evaluate
+def evaluated(javascript: JavaScript) -> Callable[[str], Any]:
+    """Returns the value of an expression that may use the modules and ``records``."""
+    return partial(javascript, ["stream_series", "marks", "formats"], before=RECORDS)
 
 
 def test_no_line_joins_two_runs_of_a_query(evaluated: Any) -> None:
-    assert evaluated("series.rows(records).map((row) => [row.at, row.record === null])") == [
+    assert evaluated("stream_series.rows(records).map((row) => [row.at, row.record === null])") == [
         [1, False],
         [2, False],
         [8.999, True],
         [9, False],
     ]
-    assert evaluated("series.column(series.rows(records), (record) => record.rows)") == [500, 500, None, 500]
+    assert evaluated("stream_series.column(stream_series.rows(records), (record) => record.rows)") == [
+        500,
+        500,
+        None,
+        500,
+    ]
 
 
 def test_phases_add_up_to_the_whole_trigger(evaluated: Any) -> None:
-    names = evaluated("series.phaseNames(records)")
+    names = evaluated("stream_series.phaseNames(records)")
     assert names == ["walCommit", "addBatch", "unheardOf", "other"]
-    took = evaluated(f"{json.dumps(names)}.map((name) => series.phaseSeconds(records[0], name))")
+    took = evaluated(f"{json.dumps(names)}.map((name) => stream_series.phaseSeconds(records[0], name))")
     assert took == [0.04, 0.6, 0.01, 0.14]
-    assert evaluated("series.stacked([[1, null], [2, null], [4, null]])") == [[1, None], [3, None], [7, None]]
+    assert evaluated("stream_series.stacked([[1, null], [2, null], [4, null]])") == [[1, None], [3, None], [7, None]]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +69,7 @@ def test_numbers_are_shown_with_units(evaluated: Any, expression: str, text: str
 
 
 def test_the_newest_batch_is_described_in_a_sentence(evaluated: Any) -> None:
-    assert evaluated("series.summary(records[0], 6000)") == (
+    assert evaluated("stream_series.summary(records[0], 6000)") == (
         "Batch 7, 5.0 s ago: 500 rows in 800 ms · backlog 1\u202f250 rows (2.0 s of work) · "
         "watermark 15.0 s behind now · 3 late rows dropped"
     )
@@ -97,18 +80,18 @@ def _marks(*moments_ms: int, kind: str = "savepoint", message: str = "a savepoin
 
 
 def test_plots_go_on_to_what_has_happened_since_the_last_batch(evaluated: Any) -> None:
-    assert evaluated("series.rows(records, 20000).map((row) => [row.at, row.record === null]).slice(-2)") == [
+    assert evaluated("stream_series.rows(records, 20000).map((row) => [row.at, row.record === null]).slice(-2)") == [
         [9, False],
         [20, True],
     ]
-    assert evaluated("series.rows(records, 8000).at(-1).at") == 9
-    assert evaluated("series.rows([], 8000)") == []
+    assert evaluated("stream_series.rows(records, 8000).at(-1).at") == 9
+    assert evaluated("stream_series.rows([], 8000)") == []
 
 
 def test_plots_show_marks_from_their_first_batch_on(evaluated: Any) -> None:
-    found = f"marks.since({_marks(999, 1000, 20000)}, series.rows(records)).map((mark) => mark.at)"
+    found = f"marks.since({_marks(999, 1000, 20000)}, stream_series.rows(records)).map((mark) => mark.at)"
     assert evaluated(found) == [1000, 20000]
-    assert evaluated(f"marks.since({_marks(1500, kind='unheard-of')}, series.rows(records))") == []
+    assert evaluated(f"marks.since({_marks(1500, kind='unheard-of')}, stream_series.rows(records))") == []
     assert evaluated(f"marks.since({_marks(1500)}, [])") == []
 
 
@@ -117,7 +100,7 @@ def test_the_cursor_finds_the_marks_near_to_it(evaluated: Any) -> None:
 
 
 def test_arrow_keys_stop_at_each_batch_and_each_mark(evaluated: Any) -> None:
-    assert evaluated(f"marks.stops(series.rows(records), {_marks(2000, 4000)})") == [1, 2, 4, 9]
+    assert evaluated(f"marks.stops(stream_series.rows(records), {_marks(2000, 4000)})") == [1, 2, 4, 9]
 
 
 def test_the_table_has_each_mark_with_the_batch_before_it(evaluated: Any) -> None:

@@ -5,8 +5,13 @@
 
 const POLL_MS = 3000;
 const AT_MOST_EVERY_MS = 500;
+const PATIENCE_MS = 10000; // a connection that is cut off says nothing
+const LOST_TITLE = "No connection · ";
+const LOST_ICON = "/static/icon-lost.svg";
 const notice = document.getElementById("notice");
+const icon = document.getElementById("icon");
 
+let lostIcon = null;
 let events = null;
 let timer = null;
 let busy = false;
@@ -18,17 +23,43 @@ function say(text) {
 }
 
 async function fetchPage() {
-  const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", signal: patience });
   if (response.status === 401 || response.status === 403) {
-    say("This session has ended: reload the page to log in.");
+    lost("This session has ended: reload the page to log in.");
     return null;
   }
-  if (!response.headers.get("Content-Type")?.startsWith("text/html")) throw new Error(`HTTP status ${response.status}`);
+  if (!response.ok || !response.headers.get("Content-Type")?.startsWith("text/html")) {
+    throw new Error(`HTTP status ${response.status}`);
+  }
   say("");
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
 
+// What is shown may be out of date: the tab says so, too.
+function lost(text) {
+  say(text);
+  if (!document.title.startsWith(LOST_TITLE)) document.title = LOST_TITLE + document.title;
+  if (lostIcon !== null) setIcon(lostIcon);
+}
+
+// The icon is read beforehand, because it is shown when the server is out of reach.
+async function keepLostIcon() {
+  try {
+    const response = await fetch(LOST_ICON);
+    if (response.ok) lostIcon = `data:image/svg+xml,${encodeURIComponent(await response.text())}`;
+  } catch {
+    // the title says it, too
+  }
+}
+
+function setIcon(address) {
+  if (icon.getAttribute("href") !== address) icon.setAttribute("href", address);
+}
+
 function replaceParts(fresh) {
+  if (document.title !== fresh.title) document.title = fresh.title;
+  setIcon(fresh.getElementById("icon").getAttribute("href")); // every page has one
   for (const old of document.querySelectorAll("[data-live]")) {
     const part = fresh.getElementById(old.id);
     if (part === null) continue;
@@ -55,7 +86,8 @@ export async function refresh() {
       listen();
     }
   } catch (error) {
-    say(`The JobManager does not answer (${error.message}). What you see may be out of date.`);
+    const why = error.name === "TimeoutError" ? `no answer within ${PATIENCE_MS / 1000} s` : error.message;
+    lost(`The JobManager does not send this page: ${why}. What you see may be out of date.`);
   } finally {
     busy = false;
     timer = setTimeout(tick, again ? AT_MOST_EVERY_MS : POLL_MS);
@@ -90,10 +122,12 @@ function listen() {
 }
 
 if (document.querySelector("[data-live]") !== null) {
+  keepLostIcon();
   timer = setTimeout(tick, POLL_MS);
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) refresh();
     else listen();
   });
+  addEventListener("online", refresh);
   listen();
 }
