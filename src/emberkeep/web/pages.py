@@ -27,6 +27,7 @@ from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import health
 from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.nodes import blocked_task_managers, node_lines
+from emberkeep.web.savepoints import origin, savepoint_lines
 from emberkeep.web.static_files import static_route
 from emberkeep.web.templates import make_environment
 
@@ -144,12 +145,15 @@ class _Pages:
     async def job(self, request: web.Request) -> web.Response:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
+        seen = visible(identity, await self._gateway.jobs()) if job.started_from or job.pointers.savepoints else []
         return self._render(
             request,
             "job.html",
             "jobs",
             job=job,
             may_act=may_act(identity, job),
+            savepoints=savepoint_lines(job, seen),
+            origin=origin(job, seen),
             course=await self._events.course(job, identity),
             report=job.status_report,
             trace=job.traces[-1] if job.traces and job.traces[-1].milestones else None,

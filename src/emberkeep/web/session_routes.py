@@ -27,6 +27,7 @@ _READ = (
     "/jobs/{jobid}/logs/{logid}",
     "/jobs/{jobid}/progress",
     "/openapi.json",
+    "/savepoints/manifest",
     "/taskmanagers/{taskmanagerid}/logs",
     "/taskmanagers/{taskmanagerid}/logs/{name}",
 )
@@ -34,6 +35,7 @@ _BUTTONS = (
     ("PATCH", "/jobs/{jobid}"),
     ("POST", "/jobs/{jobid}/savepoints"),
     ("POST", "/jobs/{jobid}/stop"),
+    ("POST", "/savepoint-verification"),
     ("PUT", "/blocklist/nodes/{nodeid}"),
     ("DELETE", "/blocklist/nodes/{nodeid}"),
     ("PUT", "/blocklist/taskmanagers/{taskmanagerid}"),
