@@ -315,6 +315,33 @@ class RestClient:
         """Return the first piece of a range: "1000-1999", "1000-" or "-1000". Raises InvalidInput."""
         return await self._read_log(path, {"range": byte_range}, 0.0)
 
+    async def search_log(
+        self, path: str, selection: dict[str, str | list[str]], offset: int, *, wait: float = 0.0
+    ) -> rest_logs.LogRecords:
+        """Search a bounded part of a log from ``offset`` on: ``end`` in the reply says how far. Raises InvalidInput.
+
+        ``selection``: query parameters of the resource.
+        """
+        answer = await self._http.call(
+            Request(
+                "GET",
+                f"{path}/records",
+                {**selection, "offset": str(offset), "wait": f"{wait:g}"},
+                limits=aiohttp.ClientTimeout(total=wait + REQUEST_TIMEOUT),
+            )
+        )
+        return decode(answer, rest_logs.LogRecords)
+
+    async def merged_logs(
+        self, job_id: JobId, selection: dict[str, str | list[str]], after: str
+    ) -> rest_logs.MergedLogRecords:
+        """Return the records of an attempt's logs that follow the cursor ``after``, by time; "" is the start.
+
+        ``selection``: query parameters of the resource.
+        """
+        answer = await self._http.call(Request("GET", f"/jobs/{job_id}/merged-logs", {**selection, "after": after}))
+        return decode(answer, rest_logs.MergedLogRecords)
+
     async def _read_log(self, path: str, parameters: dict[str, str], wait: float) -> LogRead:
         answer = await self._http.call(
             Request(

@@ -28,6 +28,7 @@ from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.local_state.model import Holding
+from emberkeep.log_records.scan import Found, Search
 from emberkeep.slots.model import Allocation, ProcessStart, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 PROTOCOL_VERSION = 1
@@ -341,6 +342,26 @@ class LogUploaded(Message, frozen=True, kw_only=True):
     owner: JobId
     key: str = ""
     holder: str = ""
+
+
+class SearchLog(Message, frozen=True, kw_only=True):
+    """Search a bounded part of a log. ``search.offset`` may be beyond the end.
+
+    Absent: there is no such log, or it belongs to a job other than ``job_id``.
+    """
+
+    log_id: str
+    search: Search
+    wait: float  # seconds to wait while a search forwards has no bytes to examine
+    job_id: JobId | None = None
+
+
+class LogSearched(Message, frozen=True, kw_only=True):
+    """Reply to SearchLog. ``size`` and ``complete`` as in LogUploaded."""
+
+    found: Found
+    size: int
+    complete: bool
 
 
 # --- TaskManager → JobMaster ----------------------------------------------------------------------------------------
@@ -697,6 +718,7 @@ REQUESTS: dict[str, type[Message]] = {
         AllocateSlot,
         ListLogs,
         UploadLog,
+        SearchLog,
         OfferSlots,
         ExecutorChanged,
         StartExecutor,

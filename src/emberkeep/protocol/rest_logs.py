@@ -30,6 +30,54 @@ class LogInfo(Kebab, frozen=True, kw_only=True):
     executor_id: str = ""
 
 
+class LogRecord(Kebab, frozen=True, kw_only=True):
+    """One record of a log: a message with all its lines, such as a stack trace, or one line of other output.
+
+    ``offset`` and ``size``: its bytes in the log. ``time``: its own, or that of the record before it; null if neither
+    has one. ``level``: trace, debug, info, warn, error, fatal, or "" if it has none. ``log``: the id of its log among
+    merged ones.
+    """
+
+    offset: int
+    size: int
+    time: Millis | None
+    level: str
+    text: str
+    log: str = ""
+
+
+class LogRecords(Kebab, frozen=True, kw_only=True):
+    """Records that were found in the bytes from ``start`` to ``end`` of a log, in its order.
+
+    The search continues from ``end``, or backwards from ``start``, even if nothing was found here. ``size``: bytes of
+    the log now. ``complete``: nothing follows ``end``, and nothing more will be appended.
+    """
+
+    records: list[LogRecord]
+    start: int
+    end: int
+    size: int
+    complete: bool
+
+
+class MergedLogRecords(Kebab, frozen=True, kw_only=True):
+    """Records of the driver and the executors of an attempt, by time. ``log`` of each: the ``id`` of its log.
+
+    ``previous`` and ``next``: cursors, with which other requests continue in both directions. ``at-start``: nothing
+    precedes these records. ``at-end``: nothing follows them now. ``complete``: nothing more will follow, as all logs
+    have ended; the attempt may still start executors. ``unreachable``: task managers whose logs are missing.
+    """
+
+    attempt: int
+    records: list[LogRecord]
+    previous: str
+    next: str
+    at_start: bool
+    at_end: bool
+    complete: bool
+    unreachable: list[str] = field(default_factory=list)
+
+
 class LogList(Kebab, frozen=True, kw_only=True):
     """A list of logs.
 

@@ -15,6 +15,7 @@ from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.model import NamedToken
 from emberkeep.jobs.progress.history import HistoryPage, Selection
 from emberkeep.lifecycle.manifest import Manifest
+from emberkeep.log_records.scan import Found, Search
 from emberkeep.notifications.outbox import Counts
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.protocol.rest_logs import LogInfo
@@ -84,6 +85,29 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     complete: bool
     owner: JobId = NO_JOB
+
+
+class LogSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """A search through a part of a log. ``wait`` and ``job_id`` as in LogQuery.
+
+    An offset beyond the end means the end if the search goes backwards. Otherwise it means that the log was replaced,
+    and the search begins at byte 0.
+    """
+
+    search: Search
+    wait: float = 0.0
+    job_id: JobId | None = None
+
+
+class LogFound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search has found, and the log's current ``size``.
+
+    ``complete``: the search has reached the end of the log, and the log has ended.
+    """
+
+    found: Found
+    size: int
+    complete: bool
 
 
 class SparkUis(Protocol):
@@ -198,6 +222,9 @@ class RemoteLogs(Protocol):
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         """Return the bytes that ``query`` selects. Raises Absent, InvalidInput, RetryLater."""
+
+    async def search(self, address: str, log_id: str, wanted: LogSearch) -> LogFound:
+        """Search a bounded part of a log. Raises Absent, InvalidInput, RetryLater."""
 
 
 class Tokens(Protocol):

@@ -196,9 +196,9 @@ class TaskManagerPorts:
     """The ports that a task manager uses.
 
     ``store`` keeps the slots for the next task manager process, see ``Journal``. ``usage`` measures the machine for
-    each report and must not block; by default nothing is measured. ``logs`` serves ListLogs and UploadLog; without it
-    they are refused. ``listeners`` follow the slots. ``local_state`` serves ListLocalState; without it the reply is
-    empty.
+    each report and must not block; by default nothing is measured. ``logs`` serves ListLogs, SearchLog and UploadLog;
+    without it they are refused. ``listeners`` follow the slots. ``local_state`` serves ListLocalState; without it the
+    reply is empty.
     """
 
     rpc: RpcClient

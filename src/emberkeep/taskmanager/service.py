@@ -17,6 +17,7 @@ from emberkeep.protocol.messages import (
     ListLogs,
     LocalStateListed,
     Message,
+    SearchLog,
     UploadLog,
 )
 from emberkeep.slots.model import TaskManagerInfo
@@ -72,7 +73,7 @@ class TaskManagerService:
 
     async def serve(self, request: Message) -> Message:
         """See RpcService. Requires that ``run`` runs."""
-        if isinstance(request, ListLogs | UploadLog) and self._logs is not None:
+        if isinstance(request, ListLogs | UploadLog | SearchLog) and self._logs is not None:
             return await self._logs.serve(request)
         if isinstance(request, ListLocalState):
             return (

@@ -13,10 +13,12 @@ import pytest
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.cli.application import main
+from emberkeep.cli.jobs import log_search
 from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
+from emberkeep.protocol import rest_logs
 from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, ReservedStandbyInfo
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob
@@ -412,12 +414,98 @@ def test_a_range_without_an_end_is_followed(fake: FakeJobManager, capfd: Output)
         (["--jobmanager", "--taskmanager", "tm-1"], "name a job"),
         (["--jobmanager", "--attempt", "1"], "a job's"),
         (["a1", "--name", "x"], "--name goes with"),
+        (["a1", "--merged", "--executor", "1"], "--merged is for all"),
+        (["a1", "--merged", "--list"], "cannot be combined"),
+        (["--jobmanager", "--merged"], "a job's"),
+        (["a1", "--grep", "x", "--range", "0-"], "cannot be combined"),
+        (["a1", "--level", "warn", "--list"], "cannot be combined"),
+        (["a1", "--since", "yesterday"], "not a duration or a time"),
     ],
 )
 def test_logs_that_cannot_be_meant(fake: FakeJobManager, capfd: Output, arguments: list[str], reason: str) -> None:
     fake.jobs = {A: job_info(A)}
     assert main(["logs", *arguments]) == 2
     assert reason in capfd.readouterr().err
+
+
+WARNING = b"26/01/31 18:00:00 WARN A: odd\n"
+FAILURE = b"26/01/31 18:00:01 ERROR Executor: it failed\njava.lang.Exception\n\tat A\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--follow"]])
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--grep", "EXCEPTION"], FAILURE.decode()),
+        (["--grep", "exception", "--grep", "odd"], ""),
+        (["--level", "warn"], (WARNING + FAILURE).decode()),
+        (["--level", "fatal"], ""),
+        (["--since", "2026-01-31T18:00:01Z"], FAILURE.decode()),
+        (["--until", "2026-01-31T18:00:00Z"], WARNING.decode()),
+        (["--grep", "--odd--"], ""),
+    ],
+)
+def test_records_of_logs_are_searched(
+    fake: FakeJobManager, capfd: Output, arguments: list[str], found: str, more: list[str]
+) -> None:
+    fake.jobs = {A: job_info(A)}
+    fake.logs[A] = [
+        FakeLog(1, "driver-stdout", b"printed\n", complete=True),
+        FakeLog(1, "driver-stderr", WARNING + FAILURE, complete=True),
+    ]
+
+    assert main(["logs", "a1", *arguments, *more]) == 0
+    assert capfd.readouterr() == (found, "")
+
+
+def test_a_search_goes_on_after_parts_without_a_match(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A)}
+    fake.logs[A] = [FakeLog(1, "driver-stderr", WARNING * 200_000 + FAILURE)]
+
+    assert main(["logs", "a1", "--level", "error"]) == 0
+    assert capfd.readouterr() == (FAILURE.decode(), "")
+
+
+def merged(*records: tuple[str, str], follows: str, **changes: Any) -> rest_logs.MergedLogRecords:
+    """A reply with these texts of these logs."""
+    return rest_logs.MergedLogRecords(
+        **{
+            "attempt": 2,
+            "records": [
+                rest_logs.LogRecord(offset=0, size=1, time=None, level="", text=text, log=log) for log, text in records
+            ],
+            "previous": "",
+            "next": follows,
+            "at_start": True,
+            "at_end": False,
+            "complete": False,
+            **changes,
+        }
+    )
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_merged_logs_name_their_writers(
+    fake: FakeJobManager, capfd: Output, follow: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "_POLL_SECONDS", 0.0)
+    fake.jobs = {A: job_info(A)}
+    driver, executor = FakeLog(2, "driver-stderr"), FakeLog(2, "executor-stderr", executor="3")
+    fake.logs[A] = [driver, executor]
+    fake.merged = [
+        merged((driver.id, "it starts"), follows="d:1", unreachable=["tm-9"]),
+        merged((executor.id, "it failed\n\tat A"), follows="d:1,3:2", at_end=True, unreachable=["tm-9"]),
+        merged(follows="d:1,3:2", at_end=True, complete=True),
+    ]
+
+    assert main(["logs", "a1", "--merged", "--level", "warn", *follow]) == 0
+
+    out, err = capfd.readouterr()
+    assert out == "driver       | it starts\nexecutor 3   | it failed\nexecutor 3   | \tat A\n"
+    assert err.count("tm-9") == 1
+    asked = [{"level": "warn", "after": ""}, {"level": "warn", "after": "d:1", "attempt": "2"}]
+    assert fake.merged_queries[:2] == asked
+    assert len(fake.merged_queries) == (3 if follow else 2)
 
 
 @pytest.mark.req("BLOB-20")

@@ -23,6 +23,7 @@ from emberkeep.chronicle.selection import Selection
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.log_records.scan import Contents, search
 from emberkeep.protocol import (
     rest,
     rest_audit,
@@ -40,6 +41,9 @@ from emberkeep.protocol.chronicle.rest_events import EventList
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
 from emberkeep.rest.cluster.event_shapes import event_of
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
+from emberkeep.rest.logs.records import ReadRecords, records_reply
+from emberkeep.rest.ports import LogFound
+from emberkeep.rest.serving.routing import parse_query
 from tests.support.chronicle.memory import MemoryChronicle
 
 TOKEN = "t" * 40
@@ -169,9 +173,17 @@ class FakeLog:
     """One log of a driver, or with ``name`` of a daemon."""
 
     def __init__(
-        self, attempt: int, kind: str, data: bytes = b"", *, complete: bool = False, name: str | None = None
+        self,
+        attempt: int,
+        kind: str,
+        data: bytes = b"",
+        *,
+        complete: bool = False,
+        name: str | None = None,
+        executor: str = "",
     ) -> None:
         self.name = name
+        self.executor = executor
         self.attempt = attempt
         self.kind = kind
         self.data = data
@@ -192,6 +204,7 @@ class FakeLog:
             taskmanager_id="tm-1",
             job_id=job_id,
             attempt=self.attempt,
+            executor_id=self.executor,
         )
 
 
@@ -204,6 +217,8 @@ class FakeJobManager:
         self.jobs: dict[str, rest_jobs.JobDetailsInfo] = {}
         self.unreachable: list[str] = []  # task managers
         self.logs: dict[str, list[FakeLog]] = {}
+        self.merged: list[rest_logs.MergedLogRecords] = []  # replies, in the order of the requests
+        self.merged_queries: list[dict[str, str]] = []
         self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
         self.of_another_store: tuple[rest_cluster.TaskManagerOfAnotherStore, ...] = ()
         self.task_managers: list[rest_task_managers.TaskManagerDetails] = []  # each is heard whenever somebody looks
@@ -265,7 +280,9 @@ class FakeJobManager:
             ("GET", "/jobs/{jid}/exceptions", self._exceptions),
             ("GET", "/jobs/{jid}/checkpoints", self._checkpoints),
             ("GET", "/jobs/{jid}/logs", self._job_logs),
+            ("GET", "/jobs/{jid}/merged-logs", self._merged_logs),
             ("GET", "/jobs/{jid}/logs/{log}", self._read_log),
+            ("GET", "/jobs/{jid}/logs/{log}/records", self._search_log),
             ("POST", "/jobs/{jid}/blobs", self._open_group),
             ("GET", "/jobs/{jid}/blobs", self._list_blobs),
             ("GET", "/blobs", self._list_blobs),
@@ -465,6 +482,19 @@ class FakeJobManager:
         if request.match_info["log"] not in logs:
             raise _no_log(request)
         return await self._piece(request, logs[request.match_info["log"]])
+
+    async def _merged_logs(self, request: web.Request) -> web.Response:
+        self.merged_queries.append(dict(request.query))
+        return reply(self.merged.pop(0))
+
+    async def _search_log(self, request: web.Request) -> web.Response:
+        logs = {log.id: log for log in self.logs.get(request.match_info["jid"], [])}
+        log = logs[request.match_info["log"]]
+        query = parse_query(request, ReadRecords)
+        contents = Contents(lambda at, count: log.data[at : at + count], len(log.data), log.complete, lambda ms: ms)
+        found = search(contents, query.of(None).search)
+        complete = log.complete and found.end == len(log.data)
+        return reply(records_reply(LogFound(found=found, size=len(log.data), complete=complete)))
 
     async def _own_logs(self, request: web.Request) -> web.Response:
         return reply(rest_logs.LogList(logs=[log.info("") for log in self.daemon_logs.get(_daemon(request), [])]))

@@ -41,7 +41,7 @@ from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.quotas.quotas import Quotas
 from emberkeep.rest.application import build_application
 from emberkeep.rest.metrics.exposition import Metrics
-from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
+from emberkeep.rest.ports import LogChunk, LogEntry, LogFound, LogQuery, LogSearch
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.table import DRIVER_ROUTES, least_roles
@@ -98,6 +98,9 @@ class ReaderPerAddress:
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
         return await self._reader(address).read(log_id, query)
+
+    async def search(self, address: str, log_id: str, wanted: LogSearch) -> LogFound:
+        return await self._reader(address).search(log_id, wanted)
 
 
 class HostileSparkUis:

@@ -19,7 +19,8 @@ class LogReading:
     follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False
     (
         "Print more as it is written, until the log ends.\n"
-        "A driver's output without --range is followed across restarts, until the job ends."
+        "A driver's output without --range is followed across restarts, until the job ends.\n"
+        "A search follows one attempt."
     )
     byte_range: Annotated[str | None, Parameter(name="--range", allow_leading_hyphen=True)] = None
     (
@@ -42,6 +43,14 @@ class LogReading:
             )
 
 
+@dataclass(frozen=True)
+class LogPrinting:
+    """How to print a log, and which of its records: ``selection`` has query parameters; empty for the whole log."""
+
+    reading: LogReading
+    selection: dict[str, str | list[str]]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LogChoice:
@@ -51,6 +60,11 @@ class LogChoice:
     "Number of the attempt. Default: the newest with logs."
     executor: str | None = None
     "Id of an executor: print its logs instead of the driver's."
+    merged: Annotated[bool, Parameter(negative=())] = False
+    (
+        "Print the records of the driver and of all executors of the attempt, by time, each with its writer.\n"
+        "Only what they write to standard error: lines that a script prints have no time."
+    )
     task_manager: Annotated[str | None, Parameter(name="--taskmanager")] = None
     "Id of a task manager: print its own log instead of a job's."
     job_manager: Annotated[bool, Parameter(name="--jobmanager", negative=())] = False
@@ -62,7 +76,9 @@ class LogChoice:
         """Raise InvalidInput unless the options choose one process, given the ``job`` that the command names."""
         if [job is not None, self.task_manager is not None, self.job_manager].count(True) != 1:
             raise InvalidInput("name a job, --taskmanager or --jobmanager", hint="`emberkeep list` shows the jobs")
-        if job is None and (self.attempt is not None or self.executor is not None):
-            raise InvalidInput("--attempt and --executor are a job's")
+        if job is None and (self.attempt is not None or self.executor is not None or self.merged):
+            raise InvalidInput("--attempt, --executor and --merged are a job's")
+        if self.merged and self.executor is not None:
+            raise InvalidInput("--merged is for all executors", hint="leave out --executor, or --merged")
         if job is not None and self.name is not None:
             raise InvalidInput("--name goes with --taskmanager or --jobmanager", hint="--attempt and --executor choose")

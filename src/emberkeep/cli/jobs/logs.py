@@ -7,7 +7,8 @@ import sys
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.cli.jobs.log_options import LogReading
+from emberkeep.cli.jobs.log_options import LogPrinting
+from emberkeep.cli.jobs.log_search import FOLLOW_SECONDS, print_records
 from emberkeep.cli.messages import say
 from emberkeep.cli.tables import print_table
 from emberkeep.cli.terminal import JobTerminal
@@ -22,19 +23,18 @@ from emberkeep.client.rest_client import (
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
 from emberkeep.protocol.rest_logs import LogInfo
 
-_FOLLOW_SECONDS = 10.0  # seconds that one request waits for more output
-
 
 async def show_job_logs(
-    client: RestClient, job_id: JobId, reading: LogReading, *, attempt: int | None, executor: str | None
+    client: RestClient, job_id: JobId, printing: LogPrinting, *, attempt: int | None, executor: str | None
 ) -> None:
     """Print logs of a job's driver, or of one of its executors.
 
     Raises Absent if that attempt or executor has no logs, RetryLater if they may be on a task manager that does not
     answer.
     """
-    job = await client.job(job_id)
-    if reading.follow and executor is None and reading.byte_range is None and not reading.names:
+    job, reading = await client.job(job_id), printing.reading
+    is_whole = reading.byte_range is None and not reading.names and not printing.selection
+    if reading.follow and executor is None and is_whole:
         first = attempt if attempt is not None else max(1, job.emberkeep.attempt)
         await JobFollower(client, job_id, JobTerminal(quiet=True), first_attempt=first).run()
         return
@@ -54,30 +54,30 @@ async def show_job_logs(
             )
         raise Absent(f"{which} has no log of {whose}", hint="`emberkeep logs --list` shows all logs of a job")
     if reading.follow:
-        await asyncio.gather(*(_print(client, job_log_path(job_id, log.id), log, reading) for log in wanted))
+        await asyncio.gather(*(_print(client, job_log_path(job_id, log.id), log, printing) for log in wanted))
         return
     for log in wanted:
-        await _print(client, job_log_path(job_id, log.id), log, reading)
+        await _print(client, job_log_path(job_id, log.id), log, printing)
 
 
-async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, reading: LogReading) -> None:
+async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, printing: LogPrinting) -> None:
     """Print a log that a task manager holds: its own newest log, or the log called ``name``. Raises Absent."""
     logs = (await client.task_manager_logs(task_manager)).logs
-    log = None if reading.names else _pick(logs, "taskmanager", name)
+    log = None if printing.reading.names else _pick(logs, "taskmanager", name)
     if log is None:
         _print_daemon_logs(logs)
     else:
-        await _print(client, task_manager_log_path(task_manager, log.name), log, reading)
+        await _print(client, task_manager_log_path(task_manager, log.name), log, printing)
 
 
-async def show_job_manager_log(client: RestClient, name: str | None, reading: LogReading) -> None:
+async def show_job_manager_log(client: RestClient, name: str | None, printing: LogPrinting) -> None:
     """Print the JobManager's own log, or the log called ``name``. Raises Absent."""
     logs = (await client.job_manager_logs()).logs
-    log = None if reading.names else _pick(logs, "jobmanager", name)
+    log = None if printing.reading.names else _pick(logs, "jobmanager", name)
     if log is None:
         _print_daemon_logs(logs)
     else:
-        await _print(client, job_manager_log_path(log.name), log, reading)
+        await _print(client, job_manager_log_path(log.name), log, printing)
 
 
 def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
@@ -105,8 +105,12 @@ def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> l
     return sorted((log for log in own if log.attempt == newest), key=lambda log: log.kind)
 
 
-async def _print(client: RestClient, path: str, log: LogInfo, reading: LogReading) -> None:
+async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrinting) -> None:
     """Print a log to standard output, or to standard error if its process wrote it there."""
+    if printing.selection:
+        await print_records(client, path, printing)
+        return
+    reading = printing.reading
     stream = sys.stderr.buffer if log.kind.endswith("stderr") else sys.stdout.buffer
     offset, end = 0, None
     if reading.byte_range is not None:
@@ -119,7 +123,7 @@ async def _print(client: RestClient, path: str, log: LogInfo, reading: LogReadin
             return
     while end is None or offset < end:
         if end is None:
-            chunk = await client.read_log_at(path, offset, wait=_FOLLOW_SECONDS if reading.follow else 0.0)
+            chunk = await client.read_log_at(path, offset, wait=FOLLOW_SECONDS if reading.follow else 0.0)
         else:
             chunk = await client.read_log_range(path, f"{offset}-{end - 1}")
         stream.write(chunk.data)

@@ -11,10 +11,10 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import parse_blob_key
 from emberkeep.daemons.message_blobs import read
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
-from emberkeep.protocol.messages import ListLogs, LogsListed, LogUploaded, Message, UploadLog
+from emberkeep.protocol.messages import ListLogs, LogSearched, LogsListed, LogUploaded, Message, SearchLog, UploadLog
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.rest.ports import LogChunk, LogQuery
+from emberkeep.rest.ports import LogChunk, LogFound, LogQuery, LogSearch
 
 ReplyT = TypeVar("ReplyT", bound=Message)
 
@@ -53,6 +53,12 @@ class BlobRemoteLogs:
             complete=uploaded.complete,
             owner=uploaded.owner,
         )
+
+    async def search(self, address: str, log_id: str, wanted: LogSearch) -> LogFound:
+        """See ``RemoteLogs``."""
+        request = SearchLog(log_id=log_id, search=wanted.search, wait=wanted.wait, job_id=wanted.job_id)
+        searched = await self._ask(address, request, LogSearched, self._timeout + wanted.wait)
+        return LogFound(found=searched.found, size=searched.size, complete=searched.complete)
 
     async def _content(self, uploaded: LogUploaded, limit: int) -> bytes:
         if not uploaded.key:

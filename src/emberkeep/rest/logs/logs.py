@@ -14,10 +14,13 @@ from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
-from emberkeep.protocol.rest_logs import LogInfo, LogList
+from emberkeep.protocol.rest_logs import LogInfo, LogList, LogRecords, MergedLogRecords
 from emberkeep.rest.cluster import expected
+from emberkeep.rest.logs.download import DOWNLOAD_DOC, send_log
+from emberkeep.rest.logs.merged import MERGED_DOC, ReadMerged, merged_records
+from emberkeep.rest.logs.records import RECORDS_DOC, ReadRecords, records_reply
 from emberkeep.rest.logs.response import LOG_REPLY_HEADERS, ReadLog, log_response
-from emberkeep.rest.ports import LogChunk, LogQuery
+from emberkeep.rest.ports import LogChunk, LogFound, LogQuery
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_ids import JobLogId
 from emberkeep.rest.serving.routing import CheckedRequest, Handler, Route
@@ -39,6 +42,17 @@ async def job_manager_log(call: CheckedRequest) -> web.StreamResponse:
     return await _answer(call.api, query, partial(call.api.own_logs.read, call.path["name"], query.of(None)))
 
 
+async def job_manager_log_download(call: CheckedRequest) -> web.StreamResponse:
+    name = call.path["name"]
+    async with call.api.downloads.place():
+        return await send_log(call.request, name, None, partial(call.api.own_logs.read, name))
+
+
+async def job_manager_log_records(call: CheckedRequest) -> msgspec.Struct:
+    query: ReadRecords = call.query
+    return await _found(call.api, query, partial(call.api.own_logs.search, call.path["name"], query.of(None)))
+
+
 async def task_manager_logs(call: CheckedRequest) -> msgspec.Struct:
     view = await _registered(call.api, call.path["taskmanagerid"])
     return LogList(logs=await _entries(call.api, view, None))
@@ -48,7 +62,20 @@ async def task_manager_log(call: CheckedRequest) -> web.StreamResponse:
     return await _read(call.api, call.path["taskmanagerid"], call.path["name"], call.query, None)
 
 
-async def job_logs(call: CheckedRequest) -> msgspec.Struct:
+async def task_manager_log_download(call: CheckedRequest) -> web.StreamResponse:
+    return await _download(call, call.path["taskmanagerid"], call.path["name"], None)
+
+
+async def task_manager_log_records(call: CheckedRequest) -> msgspec.Struct:
+    return await _records(call.api, call.path["taskmanagerid"], call.path["name"], call.query, None)
+
+
+async def merged_job_logs(call: CheckedRequest) -> msgspec.Struct:
+    listed = await job_logs(call)
+    return await merged_records(call.api, call.path["jobid"], listed, call.query)
+
+
+async def job_logs(call: CheckedRequest) -> LogList:
     """Return the job's logs from all task managers: its executors may have run, and ended, on any of them.
 
     List as unreachable the task managers that do not answer, and unregistered ones that ran a driver or executor of
@@ -87,6 +114,18 @@ async def job_log(call: CheckedRequest) -> web.StreamResponse:
     return await _read(call.api, log.task_manager, log.log_id, call.query, call.path["jobid"])
 
 
+async def job_log_download(call: CheckedRequest) -> web.StreamResponse:
+    log: JobLogId = call.path["logid"]
+    await call.api.gateway.job(call.path["jobid"])
+    return await _download(call, log.task_manager, log.log_id, call.path["jobid"])
+
+
+async def job_log_records(call: CheckedRequest) -> msgspec.Struct:
+    log: JobLogId = call.path["logid"]
+    await call.api.gateway.job(call.path["jobid"])
+    return await _records(call.api, log.task_manager, log.log_id, call.query, call.path["jobid"])
+
+
 async def _entries(api: Api, view: TaskManagerView, job_id: JobId | None) -> list[LogInfo]:
     task_manager = view.info.id
     return [
@@ -101,6 +140,22 @@ async def _read(
     view = await _registered(api, task_manager)
     request: LogQuery = query.of(job_id)
     return await _answer(api, query, partial(api.remote_logs.read, view.info.address, log_id, request))
+
+
+async def _download(
+    call: CheckedRequest, task_manager: TaskManagerId, log_id: str, job_id: JobId | None
+) -> web.StreamResponse:
+    view = await _registered(call.api, task_manager)
+    async with call.api.downloads.place():
+        read = partial(call.api.remote_logs.read, view.info.address, log_id)
+        return await send_log(call.request, log_id, job_id, read)
+
+
+async def _records(
+    api: Api, task_manager: TaskManagerId, log_id: str, query: ReadRecords, job_id: JobId | None
+) -> msgspec.Struct:
+    view = await _registered(api, task_manager)
+    return await _found(api, query, partial(api.remote_logs.search, view.info.address, log_id, query.of(job_id)))
 
 
 async def _registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
@@ -123,6 +178,11 @@ async def _answer(api: Api, query: ReadLog, read: Callable[[], Awaitable[LogChun
         return log_response(await read())
 
 
+async def _found(api: Api, query: ReadRecords, search: Callable[[], Awaitable[LogFound]]) -> msgspec.Struct:
+    with api.waiting.place() if query.wait > 0 else nullcontext():
+        return records_reply(await search())
+
+
 def _log(path: str, serve: Handler, title: str) -> Route:
     """Return the route of one log's content."""
     return Route(
@@ -140,11 +200,44 @@ def _log(path: str, serve: Handler, title: str) -> Route:
     )
 
 
+def _log_download(path: str, serve: Handler, title: str) -> Route:
+    """Return the route of one log as a file."""
+    return Route(
+        "GET",
+        path,
+        serve,
+        title,
+        "Logs",
+        role=Role.VIEWER,
+        media="text/plain",
+        problems=(404, 503),
+        doc=DOWNLOAD_DOC,
+    )
+
+
+def _log_records(path: str, serve: Handler, title: str) -> Route:
+    """Return the route of the records of one log."""
+    return Route(
+        "GET",
+        path,
+        serve,
+        title,
+        "Logs",
+        role=Role.VIEWER,
+        reply=LogRecords,
+        query=ReadRecords,
+        problems=(404, 503),
+        doc=RECORDS_DOC,
+    )
+
+
 ROUTES = (
     Route(
         "GET", "/jobmanager/logs", job_manager_logs, "The JobManager's logs", "Logs", role=Role.VIEWER, reply=LogList
     ),
     _log("/jobmanager/logs/{name}", job_manager_log, "A log of the JobManager"),
+    _log_download("/jobmanager/logs/{name}/download", job_manager_log_download, "A whole log of the JobManager"),
+    _log_records("/jobmanager/logs/{name}/records", job_manager_log_records, "Search in a log of the JobManager"),
     Route(
         "GET",
         "/taskmanagers/{taskmanagerid}/logs",
@@ -156,6 +249,16 @@ ROUTES = (
         problems=(404, 503),
     ),
     _log("/taskmanagers/{taskmanagerid}/logs/{name}", task_manager_log, "A log that a task manager holds"),
+    _log_download(
+        "/taskmanagers/{taskmanagerid}/logs/{name}/download",
+        task_manager_log_download,
+        "A whole log that a task manager holds",
+    ),
+    _log_records(
+        "/taskmanagers/{taskmanagerid}/logs/{name}/records",
+        task_manager_log_records,
+        "Search in a log that a task manager holds",
+    ),
     Route(
         "GET",
         "/jobs/{jobid}/logs",
@@ -166,5 +269,19 @@ ROUTES = (
         reply=LogList,
         problems=(404,),
     ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/merged-logs",
+        merged_job_logs,
+        "Records of an attempt's driver and executors, merged by time",
+        "Logs",
+        role=Role.VIEWER,
+        reply=MergedLogRecords,
+        query=ReadMerged,
+        problems=(404, 409, 503),
+        doc=MERGED_DOC,
+    ),
     _log("/jobs/{jobid}/logs/{logid}", job_log, "A log of a job"),
+    _log_download("/jobs/{jobid}/logs/{logid}/download", job_log_download, "A whole log of a job"),
+    _log_records("/jobs/{jobid}/logs/{logid}/records", job_log_records, "Search in a log of a job"),
 )

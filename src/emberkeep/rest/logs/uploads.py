@@ -1,4 +1,4 @@
-"""A task manager's logs for the JobManager: lists them and uploads pieces as transient BLOBs (BLOB-20)."""
+"""A task manager's logs for the JobManager: lists and searches them, uploads pieces as transient BLOBs (BLOB-20)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,18 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import NO_JOB, BlobKey
-from emberkeep.protocol.messages import ListLogs, LogsListed, LogUploaded, LogView, Message, UploadLog
+from emberkeep.protocol.messages import (
+    ListLogs,
+    LogSearched,
+    LogsListed,
+    LogUploaded,
+    LogView,
+    Message,
+    SearchLog,
+    UploadLog,
+)
 from emberkeep.rest.logs.response import MAX_LIMIT, MAX_WAIT
-from emberkeep.rest.ports import LogChunk, LogQuery
+from emberkeep.rest.ports import LogChunk, LogQuery, LogSearch
 from emberkeep.rest.serving.log_ids import parse_log_id
 from emberkeep.rest.serving.log_reader import LogReader
 
@@ -52,7 +61,7 @@ class _Piece:
 
 
 class LogUploads:
-    """RpcService for ListLogs and UploadLog.
+    """RpcService for ListLogs, SearchLog and UploadLog.
 
     Each reader gets a reference of its own and releases it, so readers of one log do not disturb each other. This class
     releases references that their readers have not released: at the first request for the same log after
@@ -77,7 +86,17 @@ class LogUploads:
             return LogsListed(logs=tuple(msgspec.convert(entry, LogView, from_attributes=True) for entry in entries))
         if isinstance(request, UploadLog):
             return await self._upload(request)
+        if isinstance(request, SearchLog):
+            return await self._search(request)
         raise InvalidInput(f"a log service does not serve {type(request).__name__}")
+
+    async def _search(self, request: SearchLog) -> LogSearched:
+        log_id = parse_log_id(request.log_id)
+        if not request.search.is_bounded or not 0 <= request.wait <= MAX_WAIT:
+            raise InvalidInput(f"a search needs bounds, and a wait of 0 to {MAX_WAIT} s")
+        wanted = LogSearch(search=request.search, wait=request.wait, job_id=request.job_id)
+        searched = await self._reader.search(log_id, wanted)
+        return LogSearched(found=searched.found, size=searched.size, complete=searched.complete)
 
     async def _upload(self, request: UploadLog) -> LogUploaded:
         log_id = parse_log_id(request.log_id)

@@ -1,4 +1,4 @@
-"""Reads parts of this process's logs, and waits for new bytes when a client follows a log."""
+"""Reads and searches parts of this process's logs, and waits for new bytes when a client follows a log."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from emberkeep.base.errors import Absent
 from emberkeep.base.files.hostile import open_to_read
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
+from emberkeep.log_records import scan
+from emberkeep.log_records.scan import Contents
 from emberkeep.protocol.rest_logs import LogInfo
-from emberkeep.rest.ports import LogCatalogue, LogChunk, LogEntry, LogQuery
+from emberkeep.rest.ports import LogCatalogue, LogChunk, LogEntry, LogFound, LogQuery, LogSearch
+from emberkeep.rest.serving.local_time import unix_from_local
 
 POLL_INTERVAL = 0.2  # seconds
+_SEARCHES = 2  # at once; they compete with this process's heartbeats for the interpreter
 
 
 class LogReader:
@@ -27,6 +33,7 @@ class LogReader:
         self._monotonic = monotonic
         self._poll_interval = poll_interval
         self._closing = asyncio.Event()
+        self._searches = asyncio.Semaphore(_SEARCHES)
 
     def close(self) -> None:
         """End all waits, because the process is about to stop."""
@@ -44,12 +51,38 @@ class LogReader:
         at 0. Raises Absent if there is no such log, or if it belongs to a job other than ``query.job_id``.
         """
         deadline = self._monotonic() + query.wait
+        entry, start = await self._with_bytes(log_id, query.job_id, deadline, lambda size: _start(query, size))
+        return await asyncio.to_thread(_read, entry, start, query.limit)
+
+    async def search(self, log_id: str, wanted: LogSearch) -> LogFound:
+        """Search a bounded part of a log: see LogSearch. Raises what ``read`` raises."""
+        search = wanted.search
+        deadline = self._monotonic() + (0.0 if search.backwards else wanted.wait)
+
+        def start(size: int) -> int:
+            return min(search.offset, size) if search.backwards or search.offset <= size else 0
+
         while True:
-            entry = await asyncio.to_thread(self._find, log_id, query.job_id)
-            start = _start(query, entry.size)
-            if start < entry.size or entry.complete or self._monotonic() >= deadline or self._closing.is_set():
-                return await asyncio.to_thread(_read, entry, start, query.limit)
+            entry, offset = await self._with_bytes(log_id, wanted.job_id, deadline, start)
+            async with self._searches:
+                result = await asyncio.to_thread(_search, entry, msgspec.structs.replace(search, offset=offset))
+            if result.found.end > offset or result.complete or self._is_over(deadline):
+                return result
+            await self._pause(self._poll_interval)  # for the end of a line
+
+    async def _with_bytes(
+        self, log_id: str, job_id: JobId | None, deadline: float, start: Callable[[int], int]
+    ) -> tuple[LogEntry, int]:
+        """Wait until ``deadline`` for bytes after ``start(size)``; return the log's entry and that offset."""
+        while True:
+            entry = await asyncio.to_thread(self._find, log_id, job_id)
+            offset = start(entry.size)
+            if offset < entry.size or entry.complete or self._is_over(deadline):
+                return entry, offset
             await self._pause(min(self._poll_interval, deadline - self._monotonic()))
+
+    def _is_over(self, deadline: float) -> bool:
+        return self._monotonic() >= deadline or self._closing.is_set()
 
     def _find(self, log_id: str, job_id: JobId | None) -> LogEntry:
         entry = self._catalogue.find(log_id)
@@ -85,6 +118,23 @@ def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
         complete=entry.complete and end >= entry.size,
         owner=NO_JOB if entry.complete or entry.job_id is None else entry.job_id,
     )
+
+
+def _search(entry: LogEntry, search: scan.Search) -> LogFound:
+    descriptor = _open(entry.path, entry.id)
+    try:
+        found = scan.search(
+            Contents(
+                read=lambda offset, count: os.pread(descriptor, max(0, count), offset),
+                size=entry.size,
+                complete=entry.complete,
+                local_time=unix_from_local,
+            ),
+            search,
+        )
+    finally:
+        os.close(descriptor)
+    return LogFound(found=found, size=entry.size, complete=entry.complete and found.end >= entry.size)
 
 
 def _open(path: Path, log_id: str) -> int:

@@ -7,7 +7,9 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from emberkeep.adapters.blobs.files import BlobFiles
@@ -17,10 +19,12 @@ from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import NO_JOB, BlobKey
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.jobmanager.blobs.server import BlobServer
+from emberkeep.log_records.model import Selection
+from emberkeep.log_records.scan import Search
 from emberkeep.protocol.messages import LogUploaded, UploadLog
 from emberkeep.rest.logs import uploads as log_uploads
 from emberkeep.rest.logs.uploads import LogUploads
-from emberkeep.rest.ports import LogChunk, LogEntry, LogKind, LogQuery
+from emberkeep.rest.ports import LogChunk, LogEntry, LogKind, LogQuery, LogSearch
 from emberkeep.rest.serving.log_reader import LogReader
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
 from tests.support.memory_rpc import MemoryNetwork
@@ -94,6 +98,10 @@ class Bench:
 
 def query(**changes: object) -> LogQuery:
     return LogQuery(**{"offset": 0, "limit": 1000, "wait": 0.0, **changes})  # type: ignore[arg-type]
+
+
+def wanted(text: str) -> Search:
+    return Search(selection=Selection(texts=(text,)), offset=0, limit=10, most_bytes=1000)
 
 
 @pytest.fixture
@@ -257,6 +265,28 @@ async def test_refusals_keep_their_kind(bench: Bench) -> None:
     with pytest.raises(InvalidInput, match="1 to"):
         await bench.read("driver", wait=float("nan"))
     assert bench.uploads.puts == []
+
+
+async def test_a_search_is_carried_out_where_the_log_is(bench: Bench) -> None:
+    bench.add("driver", JOB, complete=True)
+
+    found = await bench.logs.search(ADDRESS, "driver", LogSearch(search=wanted("ZWÖLF"), job_id=JOB))
+
+    assert [record.data for record in found.found.records] == [TEXT]
+    assert (found.size, found.complete) == (14, True)
+    assert bench.uploads.puts == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"limit": 0}, {"limit": 10**6}, {"most_bytes": 2**40}, {"offset": -1}, {"selection": Selection(texts=("",))}],
+)
+async def test_a_search_without_bounds_is_refused(bench: Bench, changes: dict[str, Any]) -> None:
+    bench.add("driver", JOB)
+    search = msgspec.structs.replace(wanted("x"), **changes)
+
+    with pytest.raises(InvalidInput, match="needs bounds"):
+        await bench.logs.search(ADDRESS, "driver", LogSearch(search=search))
 
 
 async def test_a_task_manager_that_is_gone(bench: Bench) -> None:

@@ -1,0 +1,61 @@
+"""Search in logs: print the records that the machines with the logs find, part by part, of one log or merged."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from emberkeep.base.ids import JobId
+from emberkeep.cli.jobs.log_options import LogPrinting
+from emberkeep.cli.messages import say
+from emberkeep.client.rest_client import RestClient
+from emberkeep.protocol.rest_logs import LogInfo
+
+FOLLOW_SECONDS = 10.0  # seconds that one request waits for more output
+_POLL_SECONDS = 1.0  # between two requests for merged logs
+
+
+async def print_records(client: RestClient, path: str, printing: LogPrinting) -> None:
+    """Print the selected records of a log to standard output; with ``follow``, until the log ends."""
+    offset, follow = 0, printing.reading.follow
+    while True:
+        found = await client.search_log(path, printing.selection, offset, wait=FOLLOW_SECONDS if follow else 0.0)
+        for record in found.records:
+            sys.stdout.write(f"{record.text}\n")
+        sys.stdout.flush()
+        if found.complete or (found.end == offset and not follow):
+            return
+        offset = found.end
+
+
+async def print_merged(client: RestClient, job_id: JobId, attempt: int | None, printing: LogPrinting) -> None:
+    """Print the selected records of an attempt's driver and executors by time, each line with the process's name.
+
+    With ``follow``, print further ones until all these logs have ended. Raises Absent, RetryLater.
+    """
+    selection, after, told = dict(printing.selection), "", set[str]()
+    if attempt is not None:
+        selection["attempt"] = str(attempt)
+    writers: dict[str, str] = {}
+    while True:
+        found = await client.merged_logs(job_id, selection, after)
+        selection["attempt"] = str(found.attempt)  # a later one does not replace it
+        for task_manager in sorted({*found.unreachable} - told):
+            say(f"task manager {task_manager} does not answer: its logs are missing here")
+            told.add(task_manager)
+        if any(record.log not in writers for record in found.records):
+            writers = {log.id: _writer(log) for log in (await client.job_logs(job_id)).logs}
+        for record in found.records:
+            writer = writers.get(record.log, record.log)
+            for line in record.text.split("\n"):
+                sys.stdout.write(f"{writer:<12} | {line}\n")
+        sys.stdout.flush()
+        after = found.next
+        if found.complete or (found.at_end and not printing.reading.follow):
+            return
+        if found.at_end:
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _writer(log: LogInfo) -> str:
+    return f"executor {log.executor_id}" if log.executor_id else "driver"

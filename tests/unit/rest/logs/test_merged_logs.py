@@ -1,0 +1,142 @@
+"""The logs of a driver and its executors, merged by time over REST."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.rest.logs import merged as merged_logs
+from emberkeep.rest.ports import LogEntry, LogKind
+from emberkeep.rest.serving.log_reader import LogReader
+from tests.unit.rest.fake_gateway import job_id, task_manager_view
+from tests.unit.rest.server import ListedLogs, Site
+
+MERGED = f"/v1/jobs/{job_id(1)}/merged-logs"
+DRIVER = "".join(f"2026-01-31T18:00:{second:02}Z WARN driver {second}\n" for second in range(0, 60, 3))
+EXECUTOR = "".join(f"2026-01-31T18:00:{second:02}Z INFO executor {second}\n" for second in range(0, 60, 2))
+
+
+def add(held: ListedLogs, directory: Path, kind: LogKind, text: str, **about: Any) -> None:
+    log_id = f"{about.get('attempt', 2)}-{kind.value}-{about.get('executor_id', '')}"
+    path = directory / log_id
+    path.write_text(text, encoding="utf-8")
+    held.logs[log_id] = LogEntry(
+        **{
+            "id": log_id,
+            "kind": kind,
+            "path": path,
+            "size": path.stat().st_size,
+            "mtime_ms": 5,
+            "complete": True,
+            "job_id": job_id(1),
+            "attempt": 2,
+            **about,
+        }
+    )
+
+
+@pytest.fixture
+def held(site: Site, tmp_path: Path) -> ListedLogs:
+    """The driver's logs on task manager 2, those of executors on 2 and 4."""
+    site.gateway.add_task_managers(task_manager_view(4))
+    del site.gateway.managers[TaskManagerId("tm-127.0.0.3-1")]
+    here, there = ListedLogs(), ListedLogs()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    add(here, tmp_path / "here", LogKind.DRIVER_STDERR, "an old attempt\n", attempt=1)
+    add(here, tmp_path / "here", LogKind.DRIVER_STDERR, DRIVER)
+    add(here, tmp_path / "here", LogKind.DRIVER_STDOUT, "printed\n")
+    add(there, tmp_path / "there", LogKind.EXECUTOR_STDERR, EXECUTOR, executor_id="0")
+    for number, logs in ((2, here), (4, there)):
+        reader = LogReader(logs, time.monotonic, poll_interval=0.01)
+        site.remote_logs.readers[f"127.0.0.{number}:40001"] = reader
+    return there
+
+
+def lines(body: Any) -> list[str]:
+    return [record["text"] for record in body["records"]]
+
+
+EXPECTED = sorted((DRIVER + EXECUTOR).splitlines(), key=lambda line: (line[:20], "driver" not in line))
+
+
+async def test_all_records_of_the_newest_attempt_by_time(site: Site, held: ListedLogs) -> None:
+    body = (await site.get(MERGED)).json()
+
+    assert lines(body) == EXPECTED
+    assert (body["attempt"], body["at-start"], body["at-end"], body["complete"]) == (2, True, True, False)
+    assert body["unreachable"] == ["tm-127.0.0.3-1"]
+    logs = {record["log"] for record in body["records"]}
+    assert logs == {"tm-127.0.0.2-1~2-driver-stderr-", "tm-127.0.0.4-1~2-executor-stderr-0"}
+
+
+async def test_all_is_complete_when_all_logs_have_ended_and_answer(site: Site, held: ListedLogs) -> None:
+    site.gateway.change(job_id(1), attempts=(), status_report=None)  # none ran on a task manager that is gone
+
+    assert (await site.get(f"{MERGED}?limit=1000")).json()["complete"] is True
+    held.logs["2-executor-stderr-0"] = msgspec.structs.replace(held.logs["2-executor-stderr-0"], complete=False)
+    body = (await site.get(MERGED)).json()
+    assert (body["at-end"], body["complete"]) == (True, False)
+
+
+async def test_requests_continue_in_both_directions(
+    site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_logs, "_LEAST_BYTES", 300)
+    monkeypatch.setattr(merged_logs, "_MOST_BYTES", 1)
+    found, body = list[str](), {"next": "", "at-end": False}
+    while not body["at-end"]:
+        body = (await site.get(f"{MERGED}?limit=7&after={body['next']}")).json()
+        found += lines(body)
+    assert found == EXPECTED
+
+    newest = (await site.get(f"{MERGED}?limit=7&before=")).json()
+    body, found = newest, lines(newest)
+    while not body["at-start"]:
+        body = (await site.get(f"{MERGED}?limit=7&before={body['previous']}")).json()
+        found = lines(body) + found
+    assert found == EXPECTED
+    assert lines((await site.get(f"{MERGED}?after={newest['next']}")).json()) == []
+
+
+async def test_selections_and_other_logs(site: Site, held: ListedLogs) -> None:
+    assert lines((await site.get(f"{MERGED}?level=warn")).json()) == DRIVER.splitlines()
+    assert lines((await site.get(f"{MERGED}?text=executor%204")).json()) == [
+        f"2026-01-31T18:00:{second:02}Z INFO executor {second}" for second in (4, 40, 42, 44, 46, 48)
+    ]
+    assert lines((await site.get(f"{MERGED}?stdout=true")).json())[0] == "printed"
+    assert lines((await site.get(f"{MERGED}?attempt=1")).json()) == ["an old attempt"]
+
+
+async def test_a_task_manager_that_does_not_answer_is_named(site: Site, held: ListedLogs) -> None:
+    del site.remote_logs.readers["127.0.0.4:40001"]
+
+    body = (await site.get(MERGED)).json()
+
+    assert lines(body) == DRIVER.splitlines()
+    assert body["unreachable"] == ["tm-127.0.0.3-1", "tm-127.0.0.4-1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("after=d", "after"), ("before=x", "before"), ("before=&after=d:1", "before"), ("after=d:1,,", "after")],
+)
+async def test_bad_cursors_are_refused(site: Site, held: ListedLogs, query: str, field: str) -> None:
+    answer = await site.get(f"{MERGED}?{query}")
+
+    assert (answer.status, answer.problem().field) == (400, field)
+
+
+async def test_an_attempt_without_logs(site: Site, held: ListedLogs) -> None:
+    assert (await site.get(f"{MERGED}?attempt=9")).problem().status == 404
+
+
+async def test_too_many_logs_are_not_merged(site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merged_logs, "MOST_LOGS", 1)
+
+    assert (await site.get(MERGED)).problem().status == 409
