@@ -21,6 +21,7 @@ from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.identities.job_access import may_act, visible
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
+from emberkeep.log_records.model import Level
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.web.capacity import capacity_map
 from emberkeep.web.event_texts import EventTexts
@@ -36,6 +37,7 @@ AUDIT_PER_PAGE = 100
 _RUNNING_ON_OVERVIEW = 50
 _ENDED_ON_OVERVIEW = 10
 _LOG_PATHS = (
+    "/jobs/{jobid:[0-9a-f]{32}}/logs",
     "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
     "/taskmanagers/{taskmanagerid:[A-Za-z0-9._-]{1,128}}/logs/{name:[A-Za-z0-9._-]{1,200}}",
     "/jobmanager/logs/{name:[A-Za-z0-9._-]{1,200}}",
@@ -201,10 +203,20 @@ class _Pages:
         return self._render(request, "events.html", "jobs", job=job, terms=(), chosen=chosen)
 
     async def log(self, request: web.Request) -> web.Response:
-        owner, _, name = request.path.rpartition("/logs/")
+        owner, _, rest = request.path.rpartition("/logs")
+        name = rest.removeprefix("/")  # none: all logs of a job
         section = "overview" if owner == "/jobmanager" else owner.split("/")[1]
         back = "/" if owner == "/jobmanager" else owner
-        return self._render(request, "log.html", section, source=API_PREFIX + request.path, name=name, back=back)
+        return self._render(
+            request,
+            "log.html",
+            section,
+            source=API_PREFIX + request.path if name else "",
+            job_api=API_PREFIX + owner if section == "jobs" else "",
+            name=name or "Logs by time",
+            back=back,
+            levels=[level.value for level in Level],
+        )
 
     def _render(
         self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any

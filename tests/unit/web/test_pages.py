@@ -52,6 +52,7 @@ PAGES = [
     f"/jobs/{job_id(1)}/events?type=exception",
     "/taskmanagers/tm-127.0.0.2-1",
     f"/jobs/{job_id(1)}/logs/tm-127.0.0.2-1~driver",
+    f"/jobs/{job_id(1)}/logs",
     "/taskmanagers/tm-127.0.0.2-1/logs/taskmanager.log",
     "/jobmanager/logs/jobmanager.log",
 ]

@@ -1,55 +1,304 @@
-// Shows a log and follows it by long polls. Text only, without terminal colours.
+// Shows the records of a log, or of all logs of an attempt by time: the newest first, older ones on demand, new ones as
+// they are written. Logs may be of any size: the page holds a bounded number of records, and each request examines a
+// bounded part of a log.
 
-const FIRST_BYTES = 256 * 1024;
-const KEPT_CHARACTERS = 2 * 1024 * 1024;
+import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, processesOf, selection, streamOf, surplus, writerOf } from "./log_choice.js";
+import { bytes } from "./formats.js";
+
+const MOST_RECORDS = 3000; // on the page
+const FIRST_RECORDS = 200; // a search goes back until it has found so many
 const WAIT_SECONDS = 20;
-const RETRY_MS = 2000;
-const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])/g;
+const PAUSE_MS = 2000;
+const TYPING_MS = 400;
+const NEAR_PIXELS = 150;
+const ALL = "all"; // instead of one process
 
 const view = document.getElementById("log");
 const state = document.getElementById("log-state");
-const follow = document.getElementById("follow");
-let decoder = new TextDecoder();
-let offset = -FIRST_BYTES;
+const form = document.getElementById("log-search");
+const older = document.getElementById("log-older");
+const newest = document.getElementById("log-newest");
+const download = document.getElementById("log-download");
+const fields = form.elements;
+const { list, page, merged } = view.dataset; // the last is the resource with all logs of a job
 
-function show(text) {
-  const atEnd = view.scrollTop + view.clientHeight >= view.scrollHeight - 40;
-  const whole = view.textContent + text.replace(ESCAPES, "");
-  view.textContent = whole.length > KEPT_CHARACTERS ? whole.slice(-KEPT_CHARACTERS) : whole;
-  if (follow.checked && atEnd) view.scrollTop = view.scrollHeight;
+let choice = choiceOf(location.search);
+let source = view.dataset.source ?? ""; // the log that is shown; "" for all
+let logs = [];
+let parts = []; // of what is shown, in its order: {start, end, isFirst, count, element}
+let size = 0;
+let complete = false;
+let atEnd = true; // the last part ends where the logs end
+let stopped = new AbortController(); // ends the requests of what was shown before
+let isBusy = false; // with older records
+
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+async function ask(url, signal) {
+  const response = await fetch(url, { cache: "no-store", signal });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.detail);
+  return answer;
 }
 
-async function read(wait) {
-  const response = await fetch(`${view.dataset.source}?offset=${offset}&wait=${wait}`, { cache: "no-store" });
-  if (!response.ok) throw new Error((await response.json()).detail);
-  const start = Number(response.headers.get("X-Log-Offset"));
-  const size = Number(response.headers.get("X-Log-Size"));
-  const bytes = new Uint8Array(await response.arrayBuffer());
-  if (offset > start) {
-    decoder = new TextDecoder();
-    show("\n── the log was rotated ──\n");
-  } else if (offset < 0 && start > 0) {
-    show(`── the first ${start} bytes are left out ──\n`);
+// Returns a part, the same for one log and for all: its records, and where it starts and ends.
+async function part(parameters) {
+  const query = new URLSearchParams({ ...(source === "" ? allOf(choice) : {}), ...selection(choice), ...parameters });
+  const answer = await ask(`${source === "" ? merged : `${source}/records`}?${query}`, stopped.signal);
+  if (answer.records.some((record) => record.log !== "" && logOf(record) === undefined)) await readList(); // a new executor
+  if (source !== "") return { ...answer, isFirst: answer.start === 0, isLast: true, missing: [] };
+  return { ...answer, start: answer.previous, end: answer.next, size: 0, isFirst: answer["at-start"], isLast: answer["at-end"], missing: answer.unreachable };
+}
+
+const before = (start) => part({ before: start });
+const last = () => before(source === "" ? "" : Number.MAX_SAFE_INTEGER);
+const after = (end) => part(source === "" ? { after: end } : { offset: end, wait: WAIT_SECONDS });
+
+const logOf = (record) => logs.find((each) => each.id === record.log);
+
+function recordElement(record) {
+  const element = document.createElement("div");
+  element.className = `record ${record.level}`;
+  if (source === "") {
+    const log = logOf(record);
+    const writer = document.createElement("span");
+    writer.className = "writer";
+    writer.textContent = log === undefined ? "" : writerOf(log);
+    element.append(writer);
   }
-  offset = start + bytes.length;
-  show(decoder.decode(bytes, { stream: true }));
-  const complete = response.headers.get("X-Log-Complete") === "true" && offset >= size;
-  state.textContent = complete ? `Complete, ${size} bytes.` : `${offset} of ${size} bytes so far.`;
-  return complete;
+  marked(plain(record.text), choice.text).forEach((piece, index) => {
+    if (index % 2 === 0) return element.append(piece);
+    const mark = document.createElement("mark");
+    mark.textContent = piece;
+    element.append(mark);
+  });
+  return element;
 }
 
-async function run() {
-  let wait = 0;
+// Adds a part before or after the others. A part without records only extends its neighbour.
+function add(found, isFirst) {
+  const neighbour = isFirst ? parts[0] : parts.at(-1);
+  if (neighbour !== undefined && found.records.length === 0) {
+    if (isFirst) [neighbour.start, neighbour.isFirst] = [found.start, found.isFirst];
+    else neighbour.end = found.end;
+    return;
+  }
+  const element = document.createElement("div");
+  element.append(...found.records.map(recordElement));
+  const added = { start: found.start, end: found.end, isFirst: found.isFirst, count: found.records.length, element };
+  const height = view.scrollHeight;
+  if (isFirst) {
+    parts.unshift(added);
+    view.prepend(element);
+    view.scrollTop += view.scrollHeight - height;
+  } else {
+    parts.push(added);
+    view.append(element);
+  }
+  for (let left = surplus(parts.map((each) => each.count), MOST_RECORDS, isFirst); left > 0; left -= 1) {
+    const full = view.scrollHeight;
+    (isFirst ? parts.pop() : parts.shift()).element.remove();
+    if (isFirst) atEnd = false;
+    else view.scrollTop -= full - view.scrollHeight;
+  }
+}
+
+function tell(note = "") {
+  if (parts.length === 0) return;
+  const count = parts.reduce((sum, each) => sum + each.count, 0);
+  const isWhole = parts[0].isFirst && atEnd;
+  const what = choice.text !== "" || choice.level !== "" ? "matching " : "";
+  let where = isWhole ? "in all logs" : "in the newest part of all logs";
+  if (source !== "") where = isWhole ? `in the whole log, ${bytes(size)}` : `in ${bytes(parts.at(-1).end - parts[0].start)} of ${bytes(size)}`;
+  state.textContent = `${count} ${what}${count === 1 ? "record" : "records"} ${where}${complete ? "; nothing more follows" : ""}${note}`;
+  older.hidden = parts[0].isFirst;
+  newest.hidden = atEnd;
+}
+
+function tellFailure(error) {
+  state.textContent = `The log cannot be read: ${error.message}`;
+}
+
+function missing(found) {
+  return found.missing.length > 0 ? `; logs on ${found.missing.join(", ")} are missing` : "";
+}
+
+// Goes back until enough is found, or the start is reached.
+async function back(wanted) {
+  const shown = stopped;
+  let count = 0;
+  while (count < wanted && !parts[0].isFirst) {
+    const found = await before(parts[0].start);
+    if (shown !== stopped) return;
+    add(found, true);
+    count += found.records.length;
+    tell(count < wanted && !found.isFirst ? ", searching further back …" : missing(found));
+  }
+}
+
+async function show() {
+  stopped.abort();
+  stopped = new AbortController();
+  const shown = stopped;
+  download.hidden = source === "";
+  download.href = `${source}/download`;
   for (;;) {
+    view.replaceChildren();
+    [parts, atEnd, complete, isBusy] = [[], true, false, true];
+    state.textContent = "Loading…";
     try {
-      if (await read(wait)) return;
-      wait = WAIT_SECONDS;
+      const found = await last();
+      if (shown !== stopped) return;
+      size = found.size;
+      add(found, false);
+      tell(missing(found));
+      if (parts[0].count < FIRST_RECORDS) await back(FIRST_RECORDS - parts[0].count);
+      if (shown !== stopped) return;
+      view.scrollTop = view.scrollHeight;
+      isBusy = false;
+      return follow(shown);
     } catch (error) {
-      state.textContent = `The log cannot be read: ${error.message}`;
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      if (shown !== stopped) return;
+      tellFailure(error);
+      await pause(PAUSE_MS);
+      if (shown !== stopped) return;
     }
-    while (!follow.checked || document.hidden) await new Promise((resolve) => setTimeout(resolve, 300));
   }
 }
 
-run();
+async function follow(shown) {
+  while (shown === stopped && !complete) {
+    if (!choice.follow || document.hidden || !atEnd) {
+      await pause(300);
+      continue;
+    }
+    try {
+      const end = parts.at(-1).end;
+      const found = await after(end);
+      if (shown !== stopped || !atEnd) continue;
+      if (found.start < end && source !== "") return show(); // the log was rotated
+      const isAtBottom = view.scrollTop + view.clientHeight >= view.scrollHeight - 40;
+      [size, complete] = [found.size, found.complete];
+      add(found, false);
+      if (isAtBottom) view.scrollTop = view.scrollHeight;
+      if (found.end !== end || complete) tell(missing(found));
+      if (complete) readList(); // there may be another attempt
+      if (source === "" && found.isLast && !complete) await pause(PAUSE_MS);
+    } catch (error) {
+      if (shown !== stopped) return;
+      tellFailure(error);
+      await pause(PAUSE_MS);
+    }
+  }
+}
+
+async function showOlder() {
+  if (isBusy || parts.length === 0 || parts[0].isFirst) return;
+  isBusy = true;
+  const shown = stopped;
+  try {
+    await back(1);
+  } catch (error) {
+    if (shown === stopped) tellFailure(error);
+  } finally {
+    if (shown === stopped) isBusy = false;
+  }
+}
+
+function fillList(select, entries, chosen) {
+  select.replaceChildren(
+    ...entries.map(({ value, text }) => {
+      const option = document.createElement("option");
+      [option.value, option.textContent, option.selected] = [String(value), text, String(value) === String(chosen)];
+      return option;
+    }),
+  );
+}
+
+function addressOfLog(log) {
+  return `${list}/${encodeURIComponent(log.id)}`;
+}
+
+// Fills the lists of attempts, processes and streams from the logs of the job, and names what is shown.
+function offer() {
+  const log = logs.find((each) => addressOfLog(each) === source) ?? null;
+  if (source !== "" && log === null) return;
+  const attempt = log?.attempt ?? (choice.attempt || attemptsOf(logs)[0]);
+  const process = log === null ? ALL : (log["executor-id"] ?? "");
+  const own = logs.filter((each) => each.attempt === attempt && each["executor-id"] === log?.["executor-id"]);
+  fillList(fields.attempt, attemptsOf(logs).map((each) => ({ value: each, text: String(each) })), attempt);
+  fillList(fields.process, [{ value: ALL, text: "all, by time" }, ...processesOf(logs, attempt)], process);
+  const streams = log === null ? ["stderr", "stderr and stdout"] : own.map(streamOf);
+  const stream = log === null ? streams[choice.stdout ? 1 : 0] : streamOf(log);
+  fillList(fields.stream, streams.map((each) => ({ value: each, text: each })), stream);
+  for (const label of form.querySelectorAll("[data-choice]")) label.hidden = false;
+  const title = log === null ? `Logs of attempt ${attempt}, by time` : `Log of ${log["executor-id"] ? writerOf(log) : "the driver"}, attempt ${attempt}`;
+  document.getElementById("log-name").textContent = title;
+  document.getElementById("log-id").textContent = log === null ? stream : `${stream} on task manager ${log["taskmanager-id"]}`;
+  view.setAttribute("aria-label", title);
+  document.title = `${title} · Emberkeep`;
+}
+
+async function readList() {
+  if (list === undefined) return;
+  try {
+    logs = (await ask(list)).logs;
+    if (logs.length > 0) offer();
+  } catch {
+    logs = []; // records are shown without the lists
+  }
+}
+
+// Shows another log, or all of an attempt, as the lists now say.
+function open() {
+  const attempt = Number(fields.attempt.value);
+  if (fields.process.value === ALL) {
+    choice = { ...choice, attempt, stdout: fields.stream.value.includes("stdout") && source === "" };
+    source = "";
+    history.pushState(null, "", addressOf(page, choice, true));
+  } else {
+    const log = nearest(logs, attempt, fields.process.value, fields.stream.value);
+    if (log === null) return;
+    source = addressOfLog(log);
+    history.pushState(null, "", addressOf(`${page}/${encodeURIComponent(log.id)}`, choice, false));
+  }
+  offer();
+  show();
+}
+
+// Applies the search, the level and whether to follow.
+function apply() {
+  const [old, wanted] = [choice, { text: fields.text.value, level: fields.level.value, follow: fields.follow.checked }];
+  choice = { ...old, ...wanted };
+  history.replaceState(null, "", addressOf(location.pathname, choice, source === ""));
+  if (old.text !== choice.text || old.level !== choice.level) show();
+  else if (choice.follow && !old.follow) view.scrollTop = view.scrollHeight;
+}
+
+let typing = null;
+fields.text.addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(apply, TYPING_MS);
+});
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  clearTimeout(typing);
+  apply();
+});
+for (const name of ["level", "follow"]) fields[name].addEventListener("change", apply);
+for (const name of ["attempt", "process", "stream"]) fields[name].addEventListener("change", open);
+older.addEventListener("click", showOlder);
+newest.addEventListener("click", show);
+view.addEventListener("scroll", () => {
+  if (view.scrollTop < NEAR_PIXELS) showOlder();
+});
+addEventListener("popstate", () => location.reload());
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, select, textarea") !== null) return;
+  event.preventDefault();
+  fields.text.focus();
+});
+
+[fields.text.value, fields.level.value, fields.follow.checked] = [choice.text, choice.level, choice.follow];
+readList().then(show);
