@@ -18,13 +18,15 @@ from tools import check_facts, wrap_docs
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Documents written by code: `<module>.render() -> str`, wrapped, is the whole file. `--write` brings them up to date.
+# Files written by code: `<module>.render() -> str` is the whole file, wrapped if it is a page. `--write` brings them up
+# to date.
 GENERATED = {
     "docs/configuration.md": "tools.option_reference",
     "docs/credentials.md": "tools.credential_reference",
     "docs/metrics.md": "tools.metric_reference",
     "docs/rest.md": "tools.rest_reference",
     "docs/states.md": "tools.state_diagrams",
+    "src/emberkeep/client/declarations/job.schema.json": "tools.job_schema",
 }
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -113,7 +115,7 @@ def stale_references(root: Path, generated: dict[str, str]) -> Iterator[Problem]
     """Generated pages that differ from what their generator writes now."""
     for path, module in generated.items():
         page = root / path
-        if not page.exists() or page.read_text() != _render(module):
+        if not page.exists() or page.read_text() != _render(path, module):
             yield Problem(path, 1, f"differs from what {module} writes: run `python -m tools.check_docs --write`")
 
 
@@ -151,11 +153,12 @@ def write_references(root: Path, generated: dict[str, str]) -> None:
     for path, module in generated.items():
         page = root / path
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(_render(module))
+        page.write_text(_render(path, module))
 
 
-def _render(module: str) -> str:
-    return wrap_docs.wrap(cast(Callable[[], str], importlib.import_module(module).render)())
+def _render(path: str, module: str) -> str:
+    text = cast(Callable[[], str], importlib.import_module(module).render)()
+    return wrap_docs.wrap(text) if path.endswith(".md") else text
 
 
 def _problem(root: Path, file: Path, line: int, what: str) -> Problem:

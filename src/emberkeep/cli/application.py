@@ -18,7 +18,7 @@ from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
 from emberkeep.cli.exit_codes import ExitCode, ended, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
-from emberkeep.cli.jobs import log_commands, spark_ui_commands
+from emberkeep.cli.jobs import declared, log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.monitoring import commands as monitoring_commands
@@ -83,6 +83,9 @@ def build_app() -> App:
     for order, name in enumerate(_WITH_SCRIPT):
         forms = [f"emberkeep {name} [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")]
         app.command(getattr(job_commands, name), name=name, sort_key=order, usage="Usage: " + "\n       ".join(forms))
+    app.command(declared.apply, sort_key=2)
+    app.command(declared.diff, sort_key=2)
+    app.command(declared.get, sort_key=2)
     app.command(job_commands.list_jobs, name="list", sort_key=10)
     app.command(job_commands.info, sort_key=11)
     app.command(top.top, sort_key=11)

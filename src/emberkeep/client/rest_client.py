@@ -222,6 +222,10 @@ class RestClient:
     async def checkpoints(self, job_id: JobId) -> CheckpointStatistics:
         return await self._get(f"/jobs/{job_id}/checkpoints", CheckpointStatistics)
 
+    async def config(self, job_id: JobId) -> rest_jobs.JobConfigInfo:
+        """Return what the job was submitted with."""
+        return await self._get(f"/jobs/{job_id}/config", rest_jobs.JobConfigInfo)
+
     async def submit(
         self, submission: rest_submission.JobSubmission | rest_submission.OffloadedSubmission
     ) -> rest_submission.JobSubmitted:

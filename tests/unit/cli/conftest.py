@@ -1,4 +1,4 @@
-"""A JobManager that the command finds by EMBERKEEP_URL."""
+"""JobManagers that the command finds by EMBERKEEP_URL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.cli.scripted_gateway import Scripted, serving_gateway
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
 
 
@@ -23,3 +24,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobMan
         monkeypatch.setenv("EMBERKEEP_SECURITY__ENCRYPTION", "none")
         monkeypatch.setenv("EMBERKEEP_URL", server.url)
         yield server
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    with serving_gateway(tmp_path, monkeypatch) as served:
+        yield served

@@ -101,7 +101,7 @@ def with_client_waiting(
             say(f"job {job_id[:SHORT_ID]}: the savepoint goes below {trigger.emberkeep.target_directory}")
         if detach:
             return _detached(trigger, output)
-        display = _Display()
+        display = ProcedureDisplay()
         state = await until_completed(client, job_id, trigger.request_id, display.show, say)
         code = _ended(state, output)
         await _look_for(client, state.emberkeep.location)
@@ -141,7 +141,7 @@ def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
     return ExitCode.OK
 
 
-class _Display:
+class ProcedureDisplay:
     """Print a line for each new phase; for a change in numbers only, at intervals that grow from 2 s to 30 s."""
 
     def __init__(self) -> None:

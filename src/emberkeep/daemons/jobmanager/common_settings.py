@@ -12,7 +12,7 @@ from emberkeep.base.configuration.options import (
     WORKING_DIRECTORY,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.rest.serving.redaction import redacted
+from emberkeep.base.redaction import redacted
 
 # Options that differ between the JobManagers of one cluster, because they name this process or its machine.
 _OWN_KEYS: Final = frozenset(

@@ -12,10 +12,10 @@ from emberkeep.base.configuration.options import ENCRYPTION
 from emberkeep.base.configuration.values import options
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.identity import Role
+from emberkeep.base.redaction import HIDDEN
 from emberkeep.protocol.rest import Empty
 from emberkeep.protocol.rest_cluster import ClusterOverview, ConfigurationEntry, DashboardConfiguration, Features, Probe
 from emberkeep.rest.cluster.shapes import FLINK_VERSION, JobManagerCondition, cluster_overview
-from emberkeep.rest.serving.redaction import HIDDEN
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 REFRESH_INTERVAL_MS = 3000

@@ -6,6 +6,7 @@ import msgspec
 
 from emberkeep.base.configuration.options import RESTART_STRATEGY
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
@@ -34,7 +35,6 @@ from emberkeep.protocol.rest_jobs import (
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.rest.jobs.progress_shapes import work_info
 from emberkeep.rest.jobs.savepoint_shapes import periodic_info, procedure_info
-from emberkeep.rest.serving.redaction import redacted, redacted_arguments
 from emberkeep.slots.reserved.choices import StandbyView
 
 NEVER = -1

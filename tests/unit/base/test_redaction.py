@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.rest.serving.redaction import HIDDEN, redacted, redacted_arguments
+from emberkeep.base.redaction import HIDDEN, redacted, redacted_arguments
 
 
 @pytest.mark.parametrize(

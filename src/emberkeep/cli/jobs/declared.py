@@ -1,0 +1,158 @@
+"""``apply``, ``diff`` and ``get``: jobs that a file declares."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job
+from emberkeep.cli.tables import OutputFormat, print_data
+
+if TYPE_CHECKING:
+    from emberkeep.client.declarations.declaration import DeclaredJob, Wanted
+    from emberkeep.client.declarations.plan import Plan
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.client.submission.blob_upload import UploadProgress
+    from emberkeep.protocol.rest_savepoints import SavepointStatus
+
+File = Annotated[str | None, Parameter(name=["--file", "-f"], metavar="FILE", help="YAML file that declares the job.")]
+
+
+def apply(
+    *,
+    file: File = None,
+    dry_run: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
+    again: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
+    from_savepoint: FromSavepoint = None,
+    schema: bool = False,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Make the cluster run a job as a file declares it. Print the job's id.
+
+    A job that runs as declared is left as it is.
+    If the file has changed, the running job is stopped with a savepoint, and the changed one starts from it.
+
+    Parameters
+    ----------
+    dry_run
+        Show what would be done, and do nothing.
+    again
+        If the job has ended, start it again, without a savepoint.
+    schema
+        Print the JSON Schema of the file instead.
+    """
+    if schema:
+        path = Path(__file__).parents[2] / "client" / "declarations" / "job.schema.json"
+        sys.stdout.write(path.read_text())
+        return ExitCode.OK
+    from emberkeep.client.declarations.apply import Applying
+    from emberkeep.client.declarations.plan import Choice, Step
+    from emberkeep.client.savepoint_calls import savepoint_location
+
+    choice = Choice("" if from_savepoint is None else savepoint_location(from_savepoint), again)
+    endpoint = cluster.require()
+    wanted = _wanted(file, cluster)
+
+    async def work(client: RestClient) -> str:
+        applying = Applying(client, wanted, choice)
+        plan = await applying.plan()
+        _show(plan)
+        if dry_run:
+            say("nothing was done: --dry-run")
+            return ""
+        job_id = await applying.carry_out(plan, _Display())
+        if plan.step is not Step.NOTHING:
+            say(f"job {job_id[:8]} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
+        return job_id
+
+    job_id = with_client(endpoint, work)
+    if job_id:
+        print_line(job_id)
+    return ExitCode.OK
+
+
+def diff(*, file: File = None, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show what `emberkeep apply` would change. The exit code is 0 if nothing, and 1 if something would change."""
+    from emberkeep.client.declarations.apply import Applying
+    from emberkeep.client.declarations.plan import Choice, Step
+
+    endpoint = cluster.require()
+    wanted = _wanted(file, cluster)
+
+    async def read(client: RestClient) -> Plan:
+        return await Applying(client, wanted, Choice()).plan()
+
+    plan = with_client(endpoint, read)
+    _show(plan)
+    return ExitCode.OK if plan.step is Step.NOTHING else ExitCode.FAILED
+
+
+def get(job: Job, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Print the declaration of a job as YAML, which `emberkeep apply` takes."""
+    from emberkeep.base.errors import Absent
+    from emberkeep.client.declarations.declaration import record_in
+    from emberkeep.client.job_reference import resolve_job
+
+    async def read(client: RestClient) -> DeclaredJob:
+        job_id = await resolve_job(client, job)
+        config = (await client.config(job_id)).emberkeep
+        if config is None:
+            raise Absent(f"job {job_id[:8]} has ended, and this JobManager no longer knows how it was declared")
+        record = record_in(config.spark_conf)
+        if record is None:
+            raise Absent(
+                f"job {job_id[:8]} was not declared by a file", hint=f"`emberkeep info {job_id[:8]} -o yaml` shows it"
+            )
+        return record
+
+    record = with_client(cluster.require(), read)
+    print_line(f"# Paths begin at {record.directory}")
+    print_data(record.declaration, OutputFormat.YAML)
+    return ExitCode.OK
+
+
+def _wanted(file: str | None, cluster: ClusterOptions) -> Wanted:
+    from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+    from emberkeep.base.errors import InvalidInput
+    from emberkeep.client.declarations.declaration import wanted_job
+
+    if file is None:
+        raise InvalidInput("-f is missing: the file that declares the job", field="-f", hint="emberkeep apply -f FILE")
+    wanted = wanted_job(Path(file), os.environ, offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE])
+    for notice in wanted.job.notices:
+        say(notice)
+    return wanted
+
+
+def _show(plan: Plan) -> None:
+    say(f"{plan.step.value}: {plan.reason}")
+    for change in plan.changes:
+        say(f"  {change}")
+
+
+class _Display:
+    """Implements ``client.declarations.apply.ApplyDisplay``."""
+
+    def __init__(self) -> None:
+        from emberkeep.cli.jobs.stop import ProcedureDisplay
+        from emberkeep.cli.jobs.upload_display import UploadDisplay
+
+        self._stop = ProcedureDisplay()
+        self._upload = UploadDisplay(say, quiet=False)
+
+    def notice(self, text: str) -> None:
+        say(text)
+
+    def stopping(self, state: SavepointStatus) -> None:
+        self._stop.show(state)
+
+    @property
+    def upload(self) -> UploadProgress:
+        return self._upload

@@ -1,0 +1,144 @@
+"""Bring the cluster to what a file declares.
+
+A client may crash between any two steps. The next ``apply`` reads the cluster again and continues: a job that is being
+stopped is awaited, a stopped one is continued from its savepoint. A job has one successor, by its idempotency key.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.client.declarations.declaration import Wanted, differences, keyed, record_in
+from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan
+from emberkeep.client.rest_client import RestClient
+from emberkeep.client.savepoint_wait import until_completed
+from emberkeep.client.submission.blob_upload import UploadProgress
+from emberkeep.client.submission.job_submission import JobSubmitting
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+from emberkeep.protocol.rest_jobs import JobDetailsInfo, ProcedureInfo
+from emberkeep.protocol.rest_savepoints import SavepointStatus
+
+_STOPS = (Procedure.SUSPEND, Procedure.DRAIN)
+
+
+class ApplyDisplay(Protocol):
+    """The receiver of what happens: lines for the user, the progress of a stop, and that of an upload."""
+
+    def notice(self, text: str) -> None: ...
+
+    def stopping(self, state: SavepointStatus) -> None: ...
+
+    @property
+    def upload(self) -> UploadProgress: ...
+
+
+class Applying:
+    """Apply one declaration. ``plan`` must be called first; ``carry_out`` does what it returned."""
+
+    def __init__(self, client: RestClient, wanted: Wanted, choice: Choice) -> None:
+        self._client, self._wanted, self._choice = client, wanted, choice
+        self._known: Known | None = None
+        self._namespace = ""
+
+    async def plan(self) -> Plan:
+        """Return what must be done. Changes nothing. Raises Conflict, InvalidInput, and what RestClient raises."""
+        declaration = self._wanted.record.declaration
+        self._namespace = declaration.namespace or (await self._client.tokens.caller()).namespace
+        self._known = await find_known(self._client, self._namespace, declaration.name)
+        return make_plan(self._wanted.record, self._known, self._choice)
+
+    async def carry_out(self, plan: Plan, display: ApplyDisplay) -> JobId:
+        """Do what the plan says, and return the id of the job that runs as declared.
+
+        Raises Conflict (another client has changed the job in the meantime), Fatal (the job was not stopped), and what
+        RestClient and JobSubmitting raise.
+        """
+        known, savepoint = self._known, plan.savepoint
+        if plan.step is Step.NOTHING and known is not None:
+            return JobId(known.job_id)
+        if plan.step in (Step.STOP_AND_START, Step.WAIT_AND_START) and known is not None:
+            savepoint = await self._stopped(known, plan, display)
+        key = idempotency_key(self._namespace, self._wanted.record.declaration.name, known.job_id if known else "")
+        job = keyed(self._wanted, key, savepoint)
+        job_id = await JobSubmitting(self._client, job, display.upload, display.notice).run()
+        await self._check(job_id)
+        return job_id
+
+    async def _stopped(self, known: Known, plan: Plan, display: ApplyDisplay) -> str:
+        """Stop the job, or wait until it is stopped, and return the savepoint's location."""
+        job_id = JobId(known.job_id)
+        if plan.step is Step.WAIT_AND_START and known.stop is not None:
+            request = known.stop.request_id
+        else:
+            request = (await self._client.savepoints.stop(job_id, drain=False, target=None)).request_id
+        state = await until_completed(self._client, job_id, request, display.stopping, display.notice)
+        failure = None if state.operation is None else state.operation.failure_cause
+        if failure is not None:
+            raise Fatal(
+                f"job {job_id[:8]} was not stopped, and continues as it was declared before: {failure.stack_trace}",
+                hint=f"apply again, or `emberkeep cancel {job_id[:8]}` and apply with --again",
+            )
+        return state.emberkeep.location
+
+    async def _check(self, job_id: JobId) -> None:
+        """Raise Conflict unless the job runs as declared: another client may have submitted its successor first."""
+        found = await _known(self._client, await self._client.job(job_id))
+        if found.record is not None and not differences(found.record, self._wanted.record):
+            return
+        raise Conflict(
+            f"another client has started job {job_id[:8]} under this name in the meantime, with another declaration",
+            hint="apply again if this one is right",
+        )
+
+
+async def find_known(client: RestClient, namespace: str, name: str) -> Known | None:
+    """Return the unfinished job of this name, else the newest; None if there is none. Raises Conflict (several)."""
+    jobs = [
+        job
+        for job in await client.jobs(namespace=namespace)
+        if job.name == name and job.emberkeep.namespace == namespace
+    ]
+    unfinished = [job for job in jobs if not job.state.is_globally_terminal]
+    if len(unfinished) > 1:
+        shown = ", ".join(job.jid[:8] for job in unfinished)
+        raise Conflict(f"{len(unfinished)} jobs have the name {name!r}: {shown}", hint="end all but the declared one")
+    chosen = unfinished or jobs[:1]
+    return await _known(client, await client.job(chosen[0].jid)) if chosen else None
+
+
+async def _known(client: RestClient, job: JobDetailsInfo) -> Known:
+    config = (await client.config(job.jid)).emberkeep
+    if job.state.is_globally_terminal:
+        stop = await _stop_of_ended(client, job.jid)
+    else:
+        stop = _stop_of_running(job.emberkeep.procedure)
+    return Known(
+        job_id=job.jid,
+        state=job.state,
+        is_readable=config is not None,
+        record=None if config is None else record_in(config.spark_conf),
+        stop=stop,
+    )
+
+
+def _stop_of_running(asked: ProcedureInfo | None) -> Stop | None:
+    if asked is None or asked.procedure not in _STOPS:
+        return None
+    return Stop(asked.procedure, asked.phase, asked.trigger_id, asked.location)
+
+
+async def _stop_of_ended(client: RestClient, job_id: JobId) -> Stop | None:
+    """Return the stop that ended the job, by its newest savepoint; None if the job ended in another way."""
+    made = [each for each in (await client.savepoints.all()).savepoints if each.job_id == job_id]
+    newest = max(made, key=lambda each: each.created, default=None)
+    if newest is None:
+        return None
+    procedure = (await client.savepoints.status(job_id, newest.trigger_id)).emberkeep.procedure
+    if procedure is None:  # an earlier leader got the request
+        try:
+            procedure = (await client.savepoints.manifest(newest.path)).procedure
+        except EmberkeepError:
+            procedure = Procedure.DRAIN  # it may have been one, and then a person must decide
+    return Stop(procedure, ProcedurePhase.COMPLETED, newest.trigger_id, newest.path) if procedure in _STOPS else None

@@ -1,0 +1,132 @@
+"""Decide what ``apply`` must do: a pure function of what is declared and what the cluster knows."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass
+
+from emberkeep.base.errors import Conflict, InvalidInput
+from emberkeep.client.declarations.declaration import DeclaredJob, differences
+from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+
+
+class Step(enum.Enum):
+    NOTHING = "nothing"
+    START = "start"
+    STOP_AND_START = "stop and start"
+    WAIT_AND_START = "wait and start"  # the job is being stopped already
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A request to stop a job. ``location``: its savepoint, "" until it is complete."""
+
+    procedure: Procedure
+    phase: ProcedurePhase | None
+    request_id: str
+    location: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """The job that has the declared name: the unfinished one, else the newest. ``stop``: what stops or has stopped it.
+
+    ``is_readable``: what it was submitted with is known; else ``record`` says nothing. ``record``: None if the job was
+    not declared.
+    """
+
+    job_id: str
+    state: JobStatus
+    is_readable: bool
+    record: DeclaredJob | None
+    stop: Stop | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user has said about the state that the job starts with, if it has ended before."""
+
+    from_savepoint: str = ""
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do, with the reason in words. ``changes``: what differs from the declaration that runs."""
+
+    step: Step
+    reason: str
+    savepoint: str = ""
+    changes: tuple[str, ...] = ()
+
+
+def idempotency_key(namespace: str, name: str, before: str) -> str:
+    """Return the key under which the successor of job ``before`` is submitted; "" for the first job of the name.
+
+    All clients that replace the same job use the same key, so it has one successor, whichever of them crash.
+    """
+    identity = "\n".join((namespace, name, before))
+    return f"declared-{hashlib.sha256(identity.encode()).hexdigest()}"
+
+
+def make_plan(wanted: DeclaredJob, known: Known | None, choice: Choice) -> Plan:
+    """Return what to do. Raises Conflict and InvalidInput if a person must decide first."""
+    if known is None:
+        return Plan(Step.START, "no job of this name exists", choice.from_savepoint)
+    if known.state.is_globally_terminal:
+        return _after_end(wanted, known, choice)
+    return _while_running(wanted, known, choice)
+
+
+def _while_running(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:
+    shown = f"job {known.job_id[:8]} ({wanted.declaration.name})"
+    if known.record is None:
+        raise Conflict(
+            f"{shown} is {known.state.value} and was not declared by a file",
+            hint="stop or cancel it first, or declare another name",
+        )
+    if known.state in (JobStatus.CANCELLING, JobStatus.FAILING):
+        raise Conflict(f"{shown} is {known.state.value}", hint="apply again when it has ended")
+    if choice != Choice():
+        raise InvalidInput(
+            f"--from-savepoint and --again are for jobs that have ended; {shown} is {known.state.value}",
+            hint="without them, a changed declaration continues from a savepoint that apply makes",
+        )
+    changes = tuple(differences(known.record, wanted))
+    stop = known.stop
+    if stop is not None and stop.procedure is Procedure.DRAIN and stop.phase is not ProcedurePhase.FAILED:
+        raise Conflict(f"{shown} is being drained", hint="apply again when it has ended")
+    if stop is not None and stop.procedure is Procedure.SUSPEND and stop.phase is not ProcedurePhase.FAILED:
+        reason = f"{shown} is being stopped with a savepoint, from which the declared job will start"
+        return Plan(Step.WAIT_AND_START, reason, changes=changes)
+    if not changes:
+        return Plan(Step.NOTHING, f"{shown} is {known.state.value} as declared")
+    return Plan(Step.STOP_AND_START, f"stop {shown} with a savepoint, and start from it", changes=changes)
+
+
+def _after_end(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:
+    shown = f"job {known.job_id[:8]} ({wanted.declaration.name})"
+    changes = () if known.record is None else tuple(differences(known.record, wanted))
+    if choice != Choice():
+        how = f"from {choice.from_savepoint}" if choice.from_savepoint else "again, without a savepoint"
+        return Plan(Step.START, f"{shown} is {known.state.value}; start {how}", choice.from_savepoint, changes)
+    location = "" if known.stop is None else known.stop.location
+    decide = "--again starts it without a savepoint; --from-savepoint PATH from one"
+    if location:
+        decide = f"--from-savepoint {location} continues; --again starts it without a savepoint"
+    if not known.is_readable:
+        raise Conflict(f"{shown} has ended, and this JobManager no longer knows how it was declared", hint=decide)
+    if known.record is None:
+        if location:
+            raise Conflict(f"{shown} was stopped with a savepoint, and was not declared by a file", hint=decide)
+        return Plan(Step.START, f"{shown} has ended, and was not declared by a file")
+    if known.stop is not None and known.stop.procedure is Procedure.SUSPEND and location:
+        return Plan(Step.START, f"{shown} was stopped; start from its savepoint {location}", location, changes)
+    if known.state is JobStatus.FINISHED and not changes:
+        return Plan(Step.NOTHING, f"{shown} is FINISHED as declared; --again runs it again")
+    if known.state is JobStatus.FINISHED and not location:
+        return Plan(Step.START, f"{shown} is FINISHED; start the changed job", changes=changes)
+    how = ", and was drained" if location else ""
+    raise Conflict(f"{shown} is {known.state.value}{how}", hint=decide)

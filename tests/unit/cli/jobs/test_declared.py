@@ -1,0 +1,205 @@
+"""``emberkeep apply``, ``diff`` and ``get`` against a JobManager's API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.cli.application import main
+from emberkeep.client.declarations.apply import Applying
+from emberkeep.client.rest_client import RestClient
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.model import ProcedurePhase, ProcedureProgress
+from tests.unit.cli.scripted_gateway import Scripted
+from tests.unit.rest.fake_gateway import NOW_MS
+
+Output = pytest.CaptureFixture[str]
+STOPPED: list[dict[str, Any]] = [
+    {"progress": ProcedureProgress(trigger_id="", phase=ProcedurePhase.COPYING)},
+    {"is_over": True, "savepoint": "/s/savepoint-1"},
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "declared"
+    folder.mkdir()
+    (folder / "app.py").write_text("print('hi')\n")
+    declare(folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def declare(folder: Path, **more: Any) -> None:
+    document = {"version": 1, "name": "counts", "script": "app.py", **more}
+    (folder / "job.yaml").write_bytes(msgspec.yaml.encode(document))
+
+
+def apply(*words: str) -> int:
+    return main(["apply", "-f", "job.yaml", *words])
+
+
+def applied(gateway: Scripted, capfd: Output, *words: str) -> JobView:
+    """Apply, and return the job whose id is printed."""
+    assert apply(*words) == 0, capfd.readouterr().err
+    return gateway.views[JobId(capfd.readouterr().out.strip())]
+
+
+def runs(gateway: Scripted, view: JobView) -> None:
+    """The newest job of the gateway runs; later ones are submitted later."""
+    gateway.change(view.job_id, status=JobStatus.RUNNING, submitted_ms=NOW_MS - 1000 + len(gateway.views))
+
+
+def named(gateway: Scripted) -> list[JobView]:
+    return [view for view in gateway.views.values() if view.name == "counts"]
+
+
+def test_the_same_file_twice_starts_one_job(gateway: Scripted, capfd: Output) -> None:
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    assert main(["diff", "-f", "job.yaml"]) == 0
+    assert "nothing: " in capfd.readouterr().err
+    assert applied(gateway, capfd).job_id == first.job_id
+    assert len(named(gateway)) == 1
+
+
+def test_a_changed_stream_is_stopped_and_starts_from_its_savepoint(
+    gateway: Scripted, capfd: Output, folder: Path
+) -> None:
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    declare(folder, conf={"spark.a": 1})
+    for words, code in ((["diff"], 1), (["apply", "--dry-run"], 0)):
+        assert main([*words, "-f", "job.yaml"]) == code
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "+ conf.spark.a: 1" in err
+        assert "stop and start: stop job" in err
+    assert gateway.procedures == {}
+    gateway.steps, gateway.ends_as = list(STOPPED), JobStatus.FINISHED
+    second = applied(gateway, capfd)
+    assert second.job_id != first.job_id
+    assert second.graph is not None
+    assert second.graph.savepoint == "/s/savepoint-1"
+    assert gateway.views[first.job_id].status is JobStatus.FINISHED
+    assert len(gateway.procedures) == 1
+
+
+def test_a_failed_stop_leaves_the_job_running(gateway: Scripted, capfd: Output, folder: Path) -> None:
+    runs(gateway, applied(gateway, capfd))
+    declare(folder, arguments=["x"])
+    gateway.steps = [{"is_over": True, "failure": "the disk is full"}]
+    assert apply() == 1
+    err = capfd.readouterr().err
+    assert "was not stopped, and continues as it was declared before: the disk is full" in err
+    assert len(named(gateway)) == 1
+
+
+def test_a_job_of_the_name_that_no_file_declared_is_left_alone(gateway: Scripted, capfd: Output, folder: Path) -> None:
+    assert main(["submit", "--name", "counts", "app.py"]) == 0
+    capfd.readouterr()
+    assert apply() == 1
+    assert "was not declared by a file" in capfd.readouterr().err
+    assert main(["get", "counts"]) == 4
+    assert len(named(gateway)) == 1
+
+
+class Crash(EmberkeepError):
+    """The client is gone."""
+
+
+@pytest.mark.parametrize("lost", ["before the submission", "after the submission"])
+def test_a_client_that_crashes_after_the_stop_never_makes_two_jobs(
+    gateway: Scripted, capfd: Output, folder: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    declare(folder, arguments=["x"])
+    gateway.steps, gateway.ends_as = list(STOPPED), JobStatus.FINISHED
+    submit = RestClient.submit
+
+    async def crash(client: RestClient, submission: Any) -> Any:
+        if lost == "after the submission":
+            await submit(client, submission)
+        raise Crash("gone")
+
+    monkeypatch.setattr(RestClient, "submit", crash)
+    assert apply() == 1
+    monkeypatch.setattr(RestClient, "submit", submit)
+    capfd.readouterr()
+    second = applied(gateway, capfd)
+    assert second.graph is not None
+    assert second.graph.savepoint == "/s/savepoint-1"
+    assert {view.job_id for view in named(gateway)} == {first.job_id, second.job_id}
+    assert len(gateway.procedures) == 1
+
+
+def test_a_client_that_crashes_while_the_job_stops_is_continued(
+    gateway: Scripted, capfd: Output, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    assert main(["stop", "--detach", first.job_id]) == 0
+    declare(folder, arguments=["x"])
+    gateway.steps, gateway.ends_as = list(STOPPED), JobStatus.FINISHED
+    capfd.readouterr()
+    second = applied(gateway, capfd)
+    assert second.graph is not None
+    assert (second.graph.savepoint, second.graph.arguments) == ("/s/savepoint-1", ("x",))
+    assert len(gateway.procedures) == 1
+
+
+def test_two_clients_at_once_start_one_job(
+    gateway: Scripted, capfd: Output, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other client submits between this one's plan and its submission."""
+    carry_out = Applying.carry_out
+
+    async def late(applying: Applying, plan: Any, display: Any) -> JobId:
+        monkeypatch.setattr(Applying, "carry_out", carry_out)
+        declare(folder, arguments=["other"])
+        command = [sys.executable, "-m", "emberkeep.cli.main", "apply", "-f", "job.yaml"]
+        assert await asyncio.to_thread(subprocess.call, command, cwd=folder) == 0
+        return await carry_out(applying, plan, display)
+
+    monkeypatch.setattr(Applying, "carry_out", late)
+    assert apply() == 1
+    assert "another client has started job" in capfd.readouterr().err
+    (only,) = named(gateway)
+    assert only.graph is not None
+    assert only.graph.arguments == ("other",)
+
+
+def test_get_prints_what_apply_takes(gateway: Scripted, capfd: Output, folder: Path) -> None:
+    declare(folder, conf={"spark.a": True}, arguments=["x"], options={"restart-strategy.type": "none"})
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    assert main(["get", "counts"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith(f"# Paths begin at {folder}\n")
+    (folder / "job.yaml").write_text(out)
+    assert applied(gateway, capfd).job_id == first.job_id
+
+
+def test_a_failed_job_starts_again_when_asked(gateway: Scripted, capfd: Output) -> None:
+    first = applied(gateway, capfd)
+    gateway.change(first.job_id, status=JobStatus.FAILED, submitted_ms=NOW_MS - 5000)
+    assert apply() == 1
+    assert "--again starts it without a savepoint" in capfd.readouterr().err
+    second = applied(gateway, capfd, "--again")
+    assert second.job_id != first.job_id
+
+
+def test_the_schema_and_a_missing_file(capfd: Output) -> None:
+    assert main(["apply", "--schema"]) == 0
+    assert json.loads(capfd.readouterr().out)["title"] == "A declared job of Emberkeep"

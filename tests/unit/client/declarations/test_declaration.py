@@ -1,0 +1,129 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.client.declarations.declaration import (
+    RECORD_KEY,
+    DeclaredJob,
+    Wanted,
+    differences,
+    keyed,
+    record_in,
+    wanted_job,
+)
+
+TEXT = """
+version: 1
+name: counts
+script: jobs/app.py
+arguments: [--input, data]
+conf:
+  spark.executor.instances: 2
+  spark.sql.adaptive.enabled: true
+options:
+  restart-strategy.type: fixed-delay
+files: [extra.txt]
+secrets: [KEY=key.txt]
+"""
+# A record as release 0.2 writes it: later releases must read it.
+RECORD = (
+    '{"declaration":{"arguments":["a"],"conf":{"spark.a":1},"name":"counts","script":"app.py","version":1},'
+    '"directory":"/d","files":{"script app.py":"ab"}}'
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "app.py").write_text("print(1)\n")
+    (tmp_path / "extra.txt").write_text("extra")
+    (tmp_path / "key.txt").write_text("hush\n")
+    (tmp_path / "job.yaml").write_text(TEXT)
+    return tmp_path
+
+
+def wanted(folder: Path, text: str = TEXT, **environ: str) -> Wanted:
+    (folder / "job.yaml").write_text(text)
+    return wanted_job(folder / "job.yaml", environ, offload_min_size=1 << 20)
+
+
+def test_a_file_becomes_a_job_with_its_record(folder: Path) -> None:
+    (folder / "spark-defaults.conf").write_text("spark.other 1\n")
+    found = wanted(folder, SPARK_CONF_DIR=str(folder), SPARK_EXECUTOR_MEMORY="9g")
+    submission = keyed(found, "key", "/s/1").submission
+    assert submission.spark_conf.pop(RECORD_KEY)
+    assert submission.spark_conf == {
+        "spark.app.name": "counts",
+        "spark.executor.instances": "2",
+        "spark.sql.adaptive.enabled": "true",
+    }
+    assert submission.options == {"restart-strategy.type": "fixed-delay"}
+    assert (submission.name, submission.arguments, submission.savepoint) == ("counts", ["--input", "data"], "/s/1")
+    assert submission.idempotency_key == "key"
+    assert submission.working_directory == str(folder)
+    assert submission.secrets == {"KEY": "hush"}
+    assert sorted(found.record.files) == ["file extra.txt", "script app.py"]
+    assert record_in(keyed(found, "key", "").submission.spark_conf) == found.record
+
+
+def test_what_was_declared_can_be_declared_again(folder: Path) -> None:
+    first = wanted(folder)
+    again = wanted(folder, msgspec.yaml.encode(first.record.declaration).decode())
+    assert differences(first.record, again.record) == []
+
+
+def test_a_record_of_this_release_stays_readable() -> None:
+    record = record_in({RECORD_KEY: RECORD})
+    assert record is not None
+    assert msgspec.json.encode(record, order="sorted").decode() == RECORD
+    assert record_in({}) is None
+
+
+def test_a_record_of_a_newer_release_is_no_missing_one() -> None:
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        record_in({RECORD_KEY: RECORD.replace('"version":1', '"version":2')})
+
+
+def test_differences_name_each_field_and_changed_content(folder: Path) -> None:
+    before = wanted(folder).record
+    (folder / "jobs" / "app.py").write_text("print(2)\n")
+    text = TEXT.replace("instances: 2", "instances: 3").replace("  spark.sql.adaptive.enabled: true\n", "")
+    lines = differences(before, wanted(folder, text.replace("data]", "data, more]")).record)
+    assert lines[:3] == [
+        "+ arguments[2]: more",
+        "~ conf.spark.executor.instances: 2 -> 3",
+        "- conf.spark.sql.adaptive.enabled: true",
+    ]
+    assert lines[3].startswith("~ content of script app.py: ")
+    assert len(lines) == 4
+    elsewhere = DeclaredJob(declaration=before.declaration, files=before.files, directory="/elsewhere")
+    assert differences(before, elsewhere) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: x\nscript: jobs/app.py", "missing required field `version`"),
+        ("version: 2\nname: x\nscript: jobs/app.py", "Invalid enum value 2"),
+        ("version: 1\nname: x", "either script or module"),
+        ("version: 1\nname: x\nscript: a.py\nmodule: m", "either script or module"),
+        ("version: 1\nname: x\nscript: jobs/app.py\nexecutors: 3", "unknown field `executors`"),
+        ("version: 1\nname: [x]\nscript: jobs/app.py", "Expected `str`"),
+        ("version: 1\nname: x\nscript: none.py", "does not exist"),
+        ("version: 1\nname: x\nscript: jobs/app.py\noptions: {rest.port: 1}", "says where the cluster is"),
+        ("version: 1\nname: x\nscript: jobs/app.py\noptions: {blob.server.port: 1}", "a setting of the cluster's"),
+        ("version: 1\nname: x\nscript: jobs/app.py\noptions: {restart-strategy.tpe: none}", "did you mean"),
+        ("version: 1\nname: x\nscript: jobs/app.py\nconf: {spark.db.password: y}", "looks like a secret"),
+        ("version: 1\nname: x\nscript: jobs/app.py\narguments: [--password, y]", "looks like a secret"),
+        ("version: 1\nname: x\nscript: jobs/app.py\nconf: {spark.a: 'Bearer x'}", "looks like a secret"),
+        ("version: 1\nname: x\nscript: jobs/app.py\nfiles: ['a,b']", "cannot have a comma"),
+        ("a: [", "is not YAML"),
+        ("x" * 70_000, "larger than 64 KiB"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        wanted(folder, text)
+    assert message in str(error.value)

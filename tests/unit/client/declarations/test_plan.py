@@ -1,0 +1,91 @@
+import pytest
+
+from emberkeep.base.errors import Conflict, InvalidInput
+from emberkeep.client.declarations.declaration import Declaration, DeclaredJob
+from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan
+from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+
+WANTED = DeclaredJob(declaration=Declaration(version=1, name="counts", script="app.py"), files={"script app.py": "a"})
+OTHER = DeclaredJob(declaration=WANTED.declaration, files={"script app.py": "b"})
+CHANGE = ("~ content of script app.py: b -> a",)
+R, F = JobStatus.RUNNING, JobStatus.FINISHED
+
+
+def stop(procedure: Procedure, phase: ProcedurePhase, location: str = "") -> Stop:
+    return Stop(procedure, phase, "r1", location)
+
+
+SUSPENDING = stop(Procedure.SUSPEND, ProcedurePhase.COPYING)
+SUSPENDED = stop(Procedure.SUSPEND, ProcedurePhase.COMPLETED, "/s/1")
+FAILED_STOP = stop(Procedure.SUSPEND, ProcedurePhase.FAILED)
+DRAINING = stop(Procedure.DRAIN, ProcedurePhase.DRAINING)
+DRAINED = stop(Procedure.DRAIN, ProcedurePhase.COMPLETED, "/s/1")
+
+
+def known(state: JobStatus, record: DeclaredJob | None, stop: Stop | None = None, *, is_readable: bool = True) -> Known:
+    return Known("ab" * 16, state, is_readable, record, stop)
+
+
+@pytest.mark.parametrize(
+    ("job", "choice", "step", "savepoint", "changes"),
+    [
+        (None, Choice(), Step.START, "", ()),
+        (None, Choice("/s/2"), Step.START, "/s/2", ()),
+        (known(R, WANTED), Choice(), Step.NOTHING, "", ()),
+        (known(JobStatus.CREATED, WANTED), Choice(), Step.NOTHING, "", ()),
+        (known(R, OTHER), Choice(), Step.STOP_AND_START, "", CHANGE),
+        (known(JobStatus.RESTARTING, OTHER, FAILED_STOP), Choice(), Step.STOP_AND_START, "", CHANGE),
+        (known(R, WANTED, FAILED_STOP), Choice(), Step.NOTHING, "", ()),
+        (known(R, OTHER, SUSPENDING), Choice(), Step.WAIT_AND_START, "", CHANGE),
+        (known(R, WANTED, SUSPENDING), Choice(), Step.WAIT_AND_START, "", ()),
+        (known(R, OTHER, SUSPENDED), Choice(), Step.WAIT_AND_START, "", CHANGE),
+        (known(F, OTHER, SUSPENDED), Choice(), Step.START, "/s/1", CHANGE),
+        (known(F, WANTED, SUSPENDED), Choice(), Step.START, "/s/1", ()),
+        (known(JobStatus.FAILED, OTHER, SUSPENDED), Choice(), Step.START, "/s/1", CHANGE),
+        (known(F, WANTED), Choice(), Step.NOTHING, "", ()),
+        (known(F, WANTED, DRAINED), Choice(), Step.NOTHING, "", ()),
+        (known(F, OTHER), Choice(), Step.START, "", CHANGE),
+        (known(F, None), Choice(), Step.START, "", ()),
+        (known(F, WANTED), Choice(again=True), Step.START, "", ()),
+        (known(JobStatus.FAILED, WANTED), Choice(again=True), Step.START, "", ()),
+        (known(JobStatus.CANCELED, OTHER), Choice("/s/2"), Step.START, "/s/2", CHANGE),
+        (known(F, None, is_readable=False), Choice(again=True), Step.START, "", ()),
+    ],
+)
+def test_the_plan(job: Known | None, choice: Choice, step: Step, savepoint: str, changes: tuple[str, ...]) -> None:
+    found = make_plan(WANTED, job, choice)
+    assert found == Plan(step, found.reason, savepoint, changes)
+    assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("job", "message", "hint"),
+    [
+        (known(R, None), "was not declared by a file", "stop or cancel it"),
+        (known(JobStatus.CANCELLING, OTHER), "is CANCELLING", "apply again when it has ended"),
+        (known(R, OTHER, DRAINING), "is being drained", "apply again when it has ended"),
+        (known(F, OTHER, DRAINED), "was drained", "--from-savepoint /s/1"),
+        (known(JobStatus.FAILED, WANTED), "is FAILED", "--again"),
+        (known(JobStatus.CANCELED, OTHER), "is CANCELED", "--again"),
+        (known(F, None, is_readable=False), "no longer knows", "--again"),
+        (known(F, None, SUSPENDED), "was not declared by a file", "--from-savepoint /s/1"),
+    ],
+)
+def test_a_person_decides_where_state_could_be_lost(job: Known, message: str, hint: str) -> None:
+    with pytest.raises(Conflict, match=message) as error:
+        make_plan(WANTED, job, Choice())
+    assert hint in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("choice", [Choice(again=True), Choice("/s/1")])
+def test_a_running_job_is_not_started_again(choice: Choice) -> None:
+    with pytest.raises(InvalidInput, match="for jobs that have ended"):
+        make_plan(WANTED, known(R, WANTED), choice)
+
+
+def test_a_job_has_one_successor() -> None:
+    keys = {idempotency_key(*words) for words in (("", "n", ""), ("", "n", "1"), ("", "m", "1"), ("a", "n", "1"))}
+    assert len(keys) == 4
+    assert idempotency_key("a", "n", "1") in keys
+    assert all(len(key) <= 200 for key in keys)
