@@ -36,7 +36,7 @@ SURPLUS_MOST: Final = 20  # savepoints beyond those retained; with more, no furt
 _FIRST_RETRY: Final = 30.0  # seconds
 _SETTLING: Final = 30.0  # seconds after the start of an attempt, in which it begins to work
 _SPREAD: Final = 300.0  # seconds over which the savepoints that a new leader finds overdue are spread, at most
-_QUERIES_PATIENCE: Final = 60.0  # seconds after which a due job without a streaming query is taken to be a batch job
+_QUERIES_PATIENCE: Final = 300.0  # seconds for which a due job may start slowly, before it is taken for a batch job
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 600.0  # seconds between two tries to delete files
 
 NO_QUERIES: Final = "the job runs no streaming query, so there is nothing to save; the next one begins its savepoints"
