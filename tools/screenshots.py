@@ -100,9 +100,11 @@ def console(directory: Path) -> Iterator[Console]:
 
 
 def photograph(page: Page, url: str, paths: dict[str, str], target: Path, theme: str) -> None:
-    """Write a picture of each page, of its whole height."""
+    """Write a picture of each page, of its whole height. Raises ValueError if one is not shown."""
     for name, path in paths.items():
-        page.goto(f"{url}{path}", wait_until="load")
+        answer = page.goto(f"{url}{path}", wait_until="load")
+        if answer is None or not answer.ok:
+            raise ValueError(f"{path} is not shown: {answer.status_text if answer else 'no answer'}")
         page.wait_for_timeout(1500)  # plots are drawn after the page has loaded
         page.screenshot(path=target / f"{name}-{theme}.png", full_page=True)
         print(f"{target}/{name}-{theme}.png", flush=True)

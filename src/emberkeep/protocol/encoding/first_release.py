@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from emberkeep.jobs.model import AttemptOutcome, JobGraph
+from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol import messages
 from emberkeep.protocol.messages import Message
 
@@ -20,6 +21,8 @@ MessageT = TypeVar("MessageT", bound=Message)
 ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     AttemptOutcome: ("lasting",),
     JobGraph: ("owner", "namespace", "secrets"),
+    ProcedureProgress: ("impossible",),
+    ProcedureRequest: ("periodic",),
     messages.AllocateSlot: ("lineage",),
     messages.DriverReport: ("start", "why_cold"),
     messages.ExecutorReport: ("start", "why_cold"),

@@ -29,7 +29,15 @@ export const GROUPS = [
   {
     lane: "Requests",
     legend: "savepoint, stop, move or cancellation",
-    kinds: ["requested", "savepoint", "request-failed", "cancel-requested", "moving"],
+    kinds: [
+      "requested",
+      "savepoint",
+      "periodic-savepoint",
+      "periodic-savepoint-failed",
+      "request-failed",
+      "cancel-requested",
+      "moving",
+    ],
     shape: "M-4.5-4.5H4.5V4.5H-4.5Z",
   },
   {
