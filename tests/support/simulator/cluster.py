@@ -30,13 +30,13 @@ from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 from tests.support.agent_store import MemoryAgentStore
 from tests.support.chronicle.memory import MemoryChronicle, Streams
+from tests.support.savepoints.memory_savepoints import MemorySavepoints
 from tests.support.simulator.blobs import JM_PROCESS, SimBlobs, Uploading, artefact_of, receive
 from tests.support.simulator.blocklist import BlockCall, SimBlocklist, WatchedRpc
 from tests.support.simulator.history import History
 from tests.support.simulator.job_store import SimStore
 from tests.support.simulator.launcher import LaunchRoom, SimLauncher
 from tests.support.simulator.machines import Machine, Machines, Process
-from tests.support.simulator.memory_savepoints import MemorySavepoints
 from tests.support.simulator.network import Handler, SimNetwork, rpc_handler
 from tests.support.simulator.scripts import RUNTIME, Script, SimSpark, Truth
 from tests.support.simulator.standbys import StandbyRoom

@@ -22,7 +22,7 @@ from emberkeep.slots.resource_driver import ResourceManagerDriver
 from tests.support.chronicle.memory import MemoryChronicle, Streams
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.support.memory_rpc import MemoryNetwork
-from tests.support.simulator.memory_savepoints import MemorySavepoints
+from tests.support.savepoints.memory_savepoints import MemorySavepoints
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
 from tests.support.usable_storage import UsableStorage
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
