@@ -97,7 +97,7 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         opened.open(f"/jobs/{job_id}")
         opened.page.get_by_role("button", name="Savepoint…", exact=True).click()
         opened.page.get_by_role("button", name="Make the savepoint").click()
-        opened.sees("savepoint", "#checkpoints")
+        opened.sees("emberkeep savepoint restore", "#savepoints")
         os.kill(cluster.wait_for_driver(job_id, attempt), signal.SIGKILL)
         opened.page.locator("#attempts tbody tr").nth(attempt).wait_for()
         cluster.wait_for_driver(job_id, attempt + 1)
@@ -126,7 +126,7 @@ def test_a_lost_connection_is_shown_and_heals(browser: Browser, cluster: Cluster
     with window(browser, cluster) as opened:
         opened.open("/")
         opened.page.context.set_offline(True)
-        opened.sees("does not answer", "#notice")
+        opened.sees("may be out of date", "#notice")
         opened.page.context.set_offline(False)
         opened.page.locator("#notice").wait_for(state="hidden")
         opened.problems.clear()  # the failed requests
