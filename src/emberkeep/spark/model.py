@@ -12,6 +12,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.openlineage import LineageParent
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class DriverSettings:
     - ``asked_before``: procedure that an earlier attempt was asked to run; this attempt continues it.
     - ``function_seconds``: time limit of one call of a user function.
     - ``step_seconds``: time limit of planned batches, and of the copy of a savepoint.
+    - ``lineage``: parent of the runs that OpenLineage's listener reports; None: the listener is not turned on.
     - ``ui_key``: key to the Spark UI, see ``jvm.spark_ui``; None leaves the UI open to all users of the machine.
     """
 
@@ -71,6 +73,7 @@ class DriverSettings:
     asked_before: Procedure | None = None
     function_seconds: float = 600.0
     step_seconds: float = 3600.0
+    lineage: LineageParent | None = None
     ui_key: bytes | None = None
 
 

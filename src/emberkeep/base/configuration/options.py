@@ -663,6 +663,17 @@ STANDBY = define(
         "and has memory for one more. `none`: the next attempt takes any warm driver that fits.",
     )
 )
+OPENLINEAGE = define(
+    Option(
+        "execution.openlineage",
+        False,
+        boolean,
+        "boolean",
+        "Whether OpenLineage's listener runs in the job's Spark, with the job as the parent of its runs. The job "
+        "brings the listener's jar, and `spark.openlineage.*` says where it reports to. Without the jar the job fails "
+        "at its start.",
+    )
+)
 STOP_SCRIPT_TIMEOUT = define(
     Option(
         "execution.stop.script-timeout",

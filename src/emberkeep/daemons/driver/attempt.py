@@ -31,6 +31,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater, UnknownO
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.driver.end import hand_over, store_outcome
 from emberkeep.daemons.driver.gateway import serve_own_gateway
+from emberkeep.daemons.driver.lineage import lineage_parent
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver.program import DriverProgram, find_program
 from emberkeep.daemons.driver.secret_text import SecretText
@@ -209,6 +210,7 @@ class _Driver:
             asked_before=None if self._spec.procedure is None else self._spec.procedure.procedure,
             function_seconds=self._configuration[STOP_FUNCTION_TIMEOUT],
             step_seconds=self._configuration[STOP_SAVEPOINT_TIMEOUT],
+            lineage=lineage_parent(self._spec, self._configuration),
             ui_key=self._bridge.ui_key,
         )
 

@@ -60,7 +60,8 @@ def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str)
             "spark.dynamicAllocation.enabled=true is overridden with false: spark.executor.instances sets the "
             "number of executors"
         )
-    return MergedConfiguration(_required(settings, master_url), tuple(warnings))
+    lineage = {} if settings.lineage is None else settings.lineage.settings(present)
+    return MergedConfiguration(lineage | _required(settings, master_url), tuple(warnings))
 
 
 def with_defaults(chosen: Mapping[str, str], file: Mapping[str, str], settings: DriverSettings) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -18,6 +20,7 @@ from emberkeep.spark.jvm.configuration import (
     with_defaults,
 )
 from emberkeep.spark.model import DriverSettings
+from emberkeep.spark.openlineage import LISTENER, LineageParent
 
 SETTINGS = DriverSettings(
     host="10.0.0.5",
@@ -48,6 +51,23 @@ def test_dynamic_allocation_is_overridden_with_one_warning() -> None:
     merged = merge({"spark.dynamicAllocation.enabled": "TRUE"}, SETTINGS, _MASTER)
     assert merged.values["spark.dynamicAllocation.enabled"] == "false"
     assert len(merged.warnings) == 1
+
+
+def test_the_job_is_the_parent_of_what_openlineage_reports() -> None:
+    parent = LineageParent("team", "etl", UUID("0123456789abcdef0123456789abcdef"))
+    settings = dataclasses.replace(SETTINGS, lineage=parent)
+    merged = merge({"spark.extraListeners": "org.example.Mine"}, settings, _MASTER).values
+    assert merged["spark.extraListeners"] == f"org.example.Mine,{LISTENER}"
+    assert merged["spark.openlineage.parentJobNamespace"] == "team"
+    assert merged["spark.openlineage.parentJobName"] == "etl"
+    assert merged["spark.openlineage.parentRunId"] == "01234567-89ab-cdef-0123-456789abcdef"
+    assert "spark.extraListeners" not in merge({}, SETTINGS, _MASTER).values
+
+
+def test_a_listener_and_a_parent_of_the_user_stay() -> None:
+    settings = dataclasses.replace(SETTINGS, lineage=LineageParent("team", "etl", UUID(int=1)))
+    own = {"spark.extraListeners": LISTENER, "spark.openlineage.parentRunId": "airflow's"}
+    assert not own.keys() & merge(own, settings, _MASTER).values.keys()
 
 
 def test_settings_of_the_user_are_left_alone() -> None:
