@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Spark needs a Java 17+ runtime. Says nothing where there is one; installs one where that needs no question.
 set -euo pipefail
+. "${BASH_SOURCE[0]%/*}/apt.sh"
 
 wanted=17
 
@@ -28,17 +29,5 @@ explain() {
 }
 
 [ -z "${JAVA_HOME:-}" ] || explain
-command -v apt-get >/dev/null 2>&1 || explain
-if [ "$(id -u)" = 0 ]; then
-    as_root=(env)
-elif sudo -n true 2>/dev/null; then
-    as_root=(sudo -n env)
-else
-    explain
-fi
-
-echo "Installing openjdk-17-jre-headless, which Spark needs"
-install=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless)
-# Only errors are shown; what apt-get says of each package is for nobody here.
-"${install[@]}" </dev/null >/dev/null || { "${as_root[@]}" apt-get update -qq </dev/null >/dev/null && "${install[@]}" </dev/null >/dev/null; } || explain
+install_package openjdk-17-jre-headless "which Spark needs" || explain
 [ "$(java_major)" -ge "$wanted" ] || explain
