@@ -80,7 +80,7 @@ class JobMasterService:
 
         First writes the newest progress of streaming queries, which takes 3 s at most. Then retries the report for
         ``heartbeat.timeout``, but tries only once if the driver was stopped from outside (FailureKind.LOST): the
-        process that stopped it knows, and may be stopping JobManagers as well. At last waits up to
+        process that stopped it knows, and may be stopping JobManagers as well. Finally waits up to
         ``heartbeat.interval`` until task managers have taken the slots back.
 
         Raises the last error if no report succeeded; the task manager reports the outcome then. A refusal counts as

@@ -101,18 +101,25 @@ def _kept(savepoints: Iterable[SavepointPointer]) -> list[SavepointPointer]:
 def after_retention(
     known: JobPointers, retired: Collection[str], gone: Collection[str], retired_ms: int
 ) -> JobPointers:
-    """Return ``known`` with the periodic savepoints at ``retired`` marked, and without those at ``gone``.
+    """Return ``known`` with what ``retained`` leaves of its savepoints; the same object if nothing changes."""
+    savepoints = retained(known.savepoints, retired, gone, retired_ms)
+    return known if savepoints == known.savepoints else msgspec.structs.replace(known, savepoints=savepoints)
 
-    Savepoints that are not periodic are left as they are. Return the same object if nothing changes.
+
+def retained(
+    savepoints: Iterable[SavepointPointer], retired: Collection[str], gone: Collection[str], retired_ms: int
+) -> tuple[SavepointPointer, ...]:
+    """Return the savepoints with the periodic ones at ``retired`` marked, and without those at ``gone``.
+
+    Savepoints that are not periodic, or are marked already, are left as they are.
     """
-    savepoints = tuple(
+    return tuple(
         msgspec.structs.replace(each, retired_ms=retired_ms)
         if each.periodic and each.path in retired and not each.retired_ms
         else each
-        for each in known.savepoints
+        for each in savepoints
         if not (each.periodic and each.path in gone)
     )
-    return known if savepoints == known.savepoints else msgspec.structs.replace(known, savepoints=savepoints)
 
 
 def _is_newer(checkpoint: QueryCheckpoint, known: QueryCheckpoint | None) -> bool:

@@ -29,12 +29,7 @@ def is_beside(one: str, other: str) -> bool:
     >>> is_beside("/savepoints/a", "/savepoints/a/b")
     False
     """
-    (scheme, authority, path), (other_scheme, other_authority, other_path) = _plain(one), _plain(other)
-    return (scheme, authority, posixpath.dirname(path)) == (
-        other_scheme,
-        other_authority,
-        posixpath.dirname(other_path),
-    )
+    return is_same_place(f"{one}/..", f"{other}/..")
 
 
 def _plain(location: str) -> tuple[str, str, str]:

@@ -229,6 +229,7 @@ class JobStoreContract:
             old.record_procedure(job(1).job_id, procedure(1)),
             old.record_procedure_end(job(1).job_id, 0, procedure(1).trigger_id, savepoint(1), stopped=True),
             old.record_checkpoints(job(1).job_id, 0, (batch(1),)),
+            old.record_checkpoints(job(1).job_id, 0, ()),
             old.record_retention(job(1).job_id, frozenset(), frozenset(), 1),
             old.record_result(result_of(job(1))),
             old.expire_results(0),

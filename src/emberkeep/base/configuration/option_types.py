@@ -28,8 +28,8 @@ def duration(text: str) -> float:
     return float(match.group(1)) * _DURATION_UNITS[match.group(2)]
 
 
-def pause(minimum: float) -> Callable[[str], float]:
-    """Return a parser of durations that are 0 (never) or at least ``minimum`` seconds."""
+def interval(minimum: float) -> Callable[[str], float]:
+    """Return a parser of intervals: 0 (never), or at least ``minimum`` seconds."""
 
     def parse(text: str) -> float:
         seconds = duration(text)

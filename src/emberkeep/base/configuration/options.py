@@ -6,7 +6,7 @@ next to similar ones.
 
 from __future__ import annotations
 
-from emberkeep.base.configuration.option_types import boolean, choice, decimal, duration, integer, pause, size, text
+from emberkeep.base.configuration.option_types import boolean, choice, decimal, duration, integer, interval, size, text
 from emberkeep.base.configuration.values import Option, define
 
 PORT = integer(0, 65535)
@@ -732,7 +732,7 @@ SAVEPOINT_INTERVAL = define(
     Option(
         "execution.savepoint.interval",
         0.0,
-        pause(1.0),
+        interval(1.0),
         "duration",
         "Time from one periodic savepoint of a streaming job to the next. The JobManager makes them by itself. "
         "0: none.",

@@ -60,8 +60,7 @@ class Submissions(ActorPart):
         """Accept a job durably.
 
         Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken, or the savepoint to start from is
-        being deleted), OverQuota (of its namespace),
-        RetryLater, UnknownOutcome, Fatal.
+        being deleted), OverQuota (of its namespace), RetryLater, UnknownOutcome, Fatal.
         """
         answer = await self.ask(partial(self._submit, graph))
         return await answer

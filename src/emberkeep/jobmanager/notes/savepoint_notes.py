@@ -8,12 +8,7 @@ from emberkeep.lifecycle.requests.events import Ended
 
 
 def made(job_id: str, savepoint: SavepointPointer) -> Occurrence:
-    return Occurrence(
-        what=What.PERIODIC_SAVEPOINT,
-        message=f"periodic savepoint {savepoint.path} is complete",
-        job_id=job_id,
-        details={"request": savepoint.trigger_id, "savepoint": savepoint.path},
-    )
+    return _about(savepoint, job_id, What.PERIODIC_SAVEPOINT, "is complete")
 
 
 def failed(job_id: str, ended: Ended) -> Occurrence:
@@ -34,18 +29,17 @@ def impossible(job_id: str, reason: str) -> Occurrence:
 
 
 def retired(job_id: str, savepoint: SavepointPointer) -> Occurrence:
-    return Occurrence(
-        what=What.SAVEPOINT_RETIRED,
-        message=f"periodic savepoint {savepoint.path} was deleted, because newer ones exist",
-        job_id=job_id,
-        details={"request": savepoint.trigger_id, "savepoint": savepoint.path},
-    )
+    return _about(savepoint, job_id, What.SAVEPOINT_RETIRED, "was deleted, because newer ones exist")
 
 
 def not_deleted(job_id: str, savepoint: SavepointPointer, reason: str) -> Occurrence:
+    return _about(savepoint, job_id, What.SAVEPOINT_NOT_RETIRED, f"cannot be deleted: {reason}")
+
+
+def _about(savepoint: SavepointPointer, job_id: str, what: What, news: str) -> Occurrence:
     return Occurrence(
-        what=What.SAVEPOINT_NOT_RETIRED,
-        message=f"periodic savepoint {savepoint.path} cannot be deleted: {reason}",
+        what=what,
+        message=f"periodic savepoint {savepoint.path} {news}",
         job_id=job_id,
         details={"request": savepoint.trigger_id, "savepoint": savepoint.path},
     )

@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import msgspec
-
-from emberkeep.jobs.checkpoints import SavepointPointer
+from emberkeep.jobs.checkpoints import SavepointPointer, retained
 from emberkeep.jobs.periodic.model import (
     DeleteFiles,
     Effect,
@@ -39,7 +37,7 @@ _SPREAD: Final = 300.0  # seconds over which the savepoints that a new leader fi
 _QUERIES_PATIENCE: Final = 300.0  # seconds for which a due job may start slowly, before it is taken for a batch job
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 600.0  # seconds between two tries to delete files
 
-NO_QUERIES: Final = "the job runs no streaming query, so there is nothing to save; the next one begins its savepoints"
+NO_QUERIES: Final = "the job runs no streaming query, so there is nothing to save; savepoints begin with its next query"
 
 
 class PeriodicSavepoints:
@@ -69,7 +67,6 @@ class PeriodicSavepoints:
         # A time in the future is the mistake of another leader's clock.
         left = settings.interval - max(0.0, (ms - last_ms) / 1000)
         self._wait(max(left, spread * min(_SPREAD, settings.interval / 10)), now, ms)
-        self._newest_ms = self._known[-1].created_ms if self._known else 0
         self._due_alone_since: float | None = None  # since when a savepoint is due and there is no query
         self._impossible_for: frozenset[str] | None = None  # the queries that cannot be saved
         self._problem = ""
@@ -93,7 +90,7 @@ class PeriodicSavepoints:
         return PeriodicView(
             settings=self._settings,
             due_ms=0 if waits else self._due_ms,
-            newest_ms=self._newest_ms,
+            newest_ms=self._known[-1].created_ms if self._known else 0,
             kept=len(self._known) - retiring,
             retiring=retiring,
             failures=self._failures,
@@ -103,9 +100,7 @@ class PeriodicSavepoints:
     def is_retiring(self, path: str) -> bool:
         """True if a job must not start from ``path`` any more, because this savepoint there is being deleted."""
         begun = self._writing.retired if self._writing is not None else ()
-        return any(
-            is_same_place(each.path, path) for each in (*begun, *self._known) if each.retired_ms or each in begun
-        )
+        return any(is_same_place(each.path, path) for each in self._known if each.retired_ms or each in begun)
 
     # --- looks at the job ---------------------------------------------------------------------------------------------
 
@@ -167,7 +162,6 @@ class PeriodicSavepoints:
         if any(each.path == savepoint.path for each in self._known):
             return
         self._known = sorted([*self._known, savepoint], key=_age)
-        self._newest_ms = max(self._newest_ms, savepoint.created_ms)
         self._failures, self._problem, self._explained, self._impossible_for = 0, "", "", None
         self._wait(self._settings.interval, now, ms)
 
@@ -180,7 +174,7 @@ class PeriodicSavepoints:
         if queries is not None:
             self._impossible_for = queries
             return self._explain(reason)
-        self._problem = f"the newest try has failed: {reason}"
+        self._problem = f"the last try failed: {reason}"
         self._wait(self._pause(), now, ms)
         return []
 
@@ -208,11 +202,7 @@ class PeriodicSavepoints:
             return
         gone, retired = {each.path for each in writing.gone}, {each.path for each in writing.retired}
         self._gone = [each for each in self._gone if each.path not in gone]
-        self._known = [
-            _retired(each, retired_ms) if each.path in retired else each
-            for each in self._known
-            if each.path not in gone
-        ]
+        self._known = [*retained(self._known, retired, gone, retired_ms)]
 
     def deleted(self, path: str) -> None:
         """Note that the files of a retired savepoint are gone."""
@@ -236,7 +226,3 @@ class PeriodicSavepoints:
 
 def _age(savepoint: SavepointPointer) -> tuple[int, str]:
     return savepoint.created_ms, savepoint.path
-
-
-def _retired(savepoint: SavepointPointer, retired_ms: int) -> SavepointPointer:
-    return savepoint if savepoint.retired_ms else msgspec.structs.replace(savepoint, retired_ms=retired_ms)

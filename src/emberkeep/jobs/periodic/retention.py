@@ -21,12 +21,11 @@ def surplus(
     another job may still read. The newest savepoint is always kept, whatever its age.
     """
     kept = [each for each in savepoints if not each.retired_ms]
-    oldest_ms = now_ms - round(settings.max_age * 1000) if settings.max_age else None
+    oldest_ms = now_ms - round(settings.max_age * 1000) if settings.max_age else 0
     return [
         each
-        for place, each in enumerate(kept[:-1], start=1 - len(kept))  # the newest has place 0, the one before it -1
-        if (-place >= settings.retained or (oldest_ms is not None and each.created_ms < oldest_ms))
-        and not is_needed(each.path)
+        for newer, each in zip(range(len(kept) - 1, 0, -1), kept, strict=False)  # all but the newest
+        if (newer >= settings.retained or each.created_ms < oldest_ms) and not is_needed(each.path)
     ]
 
 

@@ -69,7 +69,6 @@ class AttemptNodes:
         self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int
     ) -> JobPointers:
         node, _ = await self._read(job_id)
-        await self._nodes.epoch.confirm()  # nothing may have to be written, which a deposed leader must not be told
         return await self._checkpoints.retain(job_id, node, retired, gone, retired_ms)
 
     async def _read(self, job_id: JobId) -> tuple[Znode, StoredAttempt]:

@@ -25,7 +25,7 @@ class CheckpointNodes:
     def __init__(self, nodes: StoreNodes) -> None:
         self._session = nodes.session
         self._layout = nodes.layout
-        self._commit = nodes.epoch.commit
+        self._epoch = nodes.epoch
 
     async def record(
         self,
@@ -48,7 +48,7 @@ class CheckpointNodes:
         known = JobPointers() if node is None else self._decode(job_id, node)
         pointers = merged(known, attempt, queries, savepoints)
         if pointers is known and attempt_data is None:
-            return known
+            return await self._unchanged(known)
         data = encode_node(pointers, None if node is None else node.data)
 
         def build(transaction: Transaction) -> None:
@@ -62,7 +62,7 @@ class CheckpointNodes:
                 transaction.create(path, data)
 
         try:
-            await self._commit(f"record checkpoints of job {job_id}", build)
+            await self._epoch.commit(f"record checkpoints of job {job_id}", build)
         except TransactionRefused:
             raise attempt_changed(job_id) from None
         return pointers
@@ -74,11 +74,11 @@ class CheckpointNodes:
         path, attempt_path = self._layout.checkpoint(job_id), self._layout.attempt(job_id)
         node = await self._session.find(path)
         if node is None:
-            return JobPointers()
+            return await self._unchanged(JobPointers())
         known = self._decode(job_id, node)
         pointers = after_retention(known, retired, gone, retired_ms)
         if pointers is known:
-            return known
+            return await self._unchanged(known)
         data, version = encode_node(pointers, node.data), node.version
 
         def build(transaction: Transaction) -> None:
@@ -86,10 +86,15 @@ class CheckpointNodes:
             transaction.set_data(path, data, version)
 
         try:
-            await self._commit(f"record the retention of savepoints of job {job_id}", build)
+            await self._epoch.commit(f"record the retention of savepoints of job {job_id}", build)
         except TransactionRefused:
             raise attempt_changed(job_id) from None
         return pointers
+
+    async def _unchanged(self, known: JobPointers) -> JobPointers:
+        """Return ``known``, which needs no write. Raises Conflict for a deposed leader, as a write would."""
+        await self._epoch.confirm()
+        return known
 
     async def find(self, job_id: str) -> tuple[Znode | None, JobPointers]:
         """Return the job's pointer node and its content.

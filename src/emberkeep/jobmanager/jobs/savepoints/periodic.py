@@ -46,8 +46,7 @@ log = structlog.get_logger(__name__)
 class JobSavepoints:
     """The periodic savepoints of all jobs. Each state machine belongs to its ManagedJob; runs in turns of ``owner``.
 
-    ``creating`` returns the graphs of jobs that are being accepted and are not in the table yet. Needs eight
-    collaborators, because a savepoint goes through a request, the job store and the files.
+    ``creating`` returns the graphs of jobs that are being accepted and are not in the table yet.
     """
 
     def __init__(
