@@ -6,7 +6,6 @@ The pictures are for those who change a page, to look at, and for the documentat
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -18,14 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
+
+from tests.integration.console.browser import chromium
 
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 _SECONDS: Final = 600.0  # for the history of the stream
 _BATCHES: Final = 20  # of the stream, so that its plots have a shape
 _SIZE: Final = {"width": 1200, "height": 900}
-# As root there is no sandbox.
-_OPTIONS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 _CLUSTER: Final = (
     *("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "-D", "rest.port=0"),
     *("-D", "taskmanager.standby.drivers=0", "-D", "taskmanager.standby.executors=0"),
@@ -70,10 +69,15 @@ class Console:
     def wait_for_batches(self, job_id: str) -> None:
         """Wait until the stream has a history. Raises TimeoutError."""
         deadline = time.monotonic() + _SECONDS
-        while _batch(json.loads(self.run("info", job_id, "--output", "json"))) < _BATCHES:
+        while self._newest_batch(job_id) < _BATCHES:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{job_id} has not committed {_BATCHES} batches in {_SECONDS:g} s")
             time.sleep(5)
+
+    def _newest_batch(self, job_id: str) -> int:
+        """Return the number of the newest batch; -1 if there is none."""
+        found = re.findall(r'"batch-id":\s*(\d+)', self.run("info", job_id, "--output", "json"))
+        return max(map(int, found), default=-1)
 
     def login(self) -> tuple[str, str]:
         """Return the address of the JobManager, and a link that logs one browser in."""
@@ -81,11 +85,6 @@ class Console:
         if link is None:
             raise ValueError("`emberkeep cluster status` prints no link to log in with")
         return link[1], link[0]
-
-
-def _batch(job: dict[str, object]) -> int:
-    """Return the number of the newest batch in what `emberkeep info --output json` prints; -1 if there is none."""
-    return max((int(number) for number in re.findall(r'"batch-id": (\d+)', json.dumps(job))), default=-1)
 
 
 @contextmanager
@@ -121,8 +120,7 @@ def main(target: Path) -> None:
         paths = {"overview": "/", "stream": f"/jobs/{stream}", "batch": f"/jobs/{batch}"}
         paths |= {"job-events": f"/jobs/{stream}/events", "task-manager": "/taskmanagers/tm-127.0.0.2"}
         paths |= {name: f"/{name}" for name in ("jobs", "events", "audit", "taskmanagers", "nodes")}
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(_OPTIONS))
+        with chromium() as browser:
             for theme in THEMES:
                 url, link = cluster.login()
                 context = browser.new_context(ignore_https_errors=True, color_scheme=theme, viewport=_SIZE)  # type: ignore[arg-type]
@@ -131,7 +129,6 @@ def main(target: Path) -> None:
                 page.wait_for_url(f"{url}/")
                 photograph(page, url, paths, target, theme)
                 context.close()
-            browser.close()
         cluster.run("cancel", stream)
 
 

@@ -1,7 +1,7 @@
 """The capacity map: who holds which slot of which node. Pure functions.
 
-Each job has a colour, a pattern and two characters, which follow from its id. So they stay the same on every page, and
-a reader who does not see colours can tell jobs apart.
+Each job has a colour, a pattern and two characters. They follow from its id, so they stay the same whenever the map is
+drawn, and a reader who does not see colours can tell jobs apart.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CapacityMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_mark(job_id: JobId, name: str = "", slots: int = 0) -> JobMark:
-    """Return how a job is shown everywhere."""
+    """Return how the map shows a job."""
     number = int(job_id[:8], 16)
     return JobMark(
         job_id=job_id,
@@ -116,7 +116,7 @@ def _node(node: str, views: list[TaskManagerView], marks: Mapping[JobId, JobMark
         taken=sum(holder is not None for holder in holders),
         drivers=sum(driver.state is not ProcessState.EXITED for view in views for driver in view.report.drivers),
         state=next((name for name, applies in states if applies), ""),
-        leaving=leaving([view.evacuation for view in views if view.evacuation is not None]),
+        leaving=leaving(views),
         hidden=max(0, len(holders) - MOST_SLOTS),
     )
 

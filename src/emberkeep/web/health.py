@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.web.formats import capitalize_first
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +35,10 @@ def health(running: Sequence[JobView], task_managers: Iterable[TaskManagerView] 
         if count
     ]
     if not problems:
-        text = f"All is well: {_jobs(len(running))} {'runs' if len(running) == 1 else 'run'}." if running else ""
-        return Health(tone="running", text=text or "All is well: no job runs.")
-    first, *others = problems
-    text = ", ".join((first, *others))
-    return Health(tone="failed" if alarmed else "waiting", text=f"{text[0].upper()}{text[1:]}.", short=first)
+        what = f"{_jobs(len(running))} {'runs' if len(running) == 1 else 'run'}" if running else "no job runs"
+        return Health(tone="running", text=f"All is well: {what}.")
+    text = capitalize_first(", ".join(problems))
+    return Health(tone="failed" if alarmed else "waiting", text=f"{text}.", short=problems[0])
 
 
 def _jobs(count: int) -> str:

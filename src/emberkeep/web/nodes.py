@@ -8,7 +8,7 @@ import msgspec
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist
-from emberkeep.jobmanager.views.cluster import Evacuation, TaskManagerView
+from emberkeep.jobmanager.views.cluster import TaskManagerView
 
 _LAST_DAY = 253_402_214_400_000  # 9999-12-31
 
@@ -39,14 +39,15 @@ def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -
             slots_taken=sum(view.info.slots - view.free_slots for view in there),
             drivers=sum(view.info.driver_places - view.free_driver_places for view in there),
             entry=entries.get(node),
-            leaving=leaving([view.evacuation for view in there if view.evacuation is not None]),
+            leaving=leaving(there),
         )
         for node, there in sorted(standing.items())
     ]
 
 
-def leaving(evacuations: list[Evacuation]) -> tuple[str, ...]:
+def leaving(there: Iterable[TaskManagerView]) -> tuple[str, ...]:
     """Return lines about what must still leave the task managers of a node."""
+    evacuations = [view.evacuation for view in there if view.evacuation is not None]
     executors, alone = (sum(one.executors for one in evacuations), sum(one.executors_waiting for one in evacuations))
     moving, staying = (sum(one.drivers_moving for one in evacuations), sum(one.drivers_staying for one in evacuations))
     bound = "at least " if any(one.at_least for one in evacuations) else ""

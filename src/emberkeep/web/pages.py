@@ -113,7 +113,7 @@ class _Pages:
             running=_troubled_first(running)[:_RUNNING_ON_OVERVIEW],
             running_total=len(running),
             health=health(running, None if identity.namespace else task_managers),
-            capacity=capacity_map(task_managers, jobs),
+            capacity=None if identity.namespace else capacity_map(task_managers, jobs),
             ended=ended[:_ENDED_ON_OVERVIEW],
             counts=Counter(job.status for job in jobs),
             task_managers=task_managers,

@@ -32,9 +32,8 @@ class Window:
     problems: list[str] = field(default_factory=list)
 
     def open(self, path: str) -> None:
-        """Show a page, and wait until its scripts have asked for what they draw."""
+        """Show a page, and wait until it has loaded."""
         self.page.goto(f"{self.url}{path}", wait_until="load")
-        self.page.wait_for_function("document.readyState === 'complete'")
 
     def sees(self, text: str, within: str = "main") -> None:
         """Wait until the page shows a text, without a reload. Fails when it does not."""

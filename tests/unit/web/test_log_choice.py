@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from importlib import resources
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+from tests.unit.web.conftest import JavaScript
 
 LOGS = [
     {"attempt": attempt, "executor-id": executor, "kind": f"{'executor' if executor else 'driver'}-{stream}"}
@@ -24,20 +21,9 @@ LOGS = [
 
 
 @pytest.fixture
-def evaluated(tmp_path: Path) -> Any:
+def evaluated(javascript: JavaScript) -> Callable[[str], Any]:
     """Returns the value of a JavaScript expression, which may use ``log`` (the module) and ``logs``."""
-    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    source = resources.files("emberkeep.web").joinpath("static", "log_choice.js").read_text(encoding="utf-8")
-    (tmp_path / "log_choice.js").write_text(source, encoding="utf-8")
-
-    def evaluate(expression: str) -> Any:
-        script = f'import * as log from "./log_choice.js";const logs = {json.dumps(LOGS)};'
-        script += f"console.log(JSON.stringify({expression}));"
-        (tmp_path / "run.mjs").write_text(script, encoding="utf-8")
-        done = subprocess.run([str(NODE), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)
-
-    return evaluate
+    return partial(javascript, ["log_choice"], before=f"const log = log_choice, logs = {json.dumps(LOGS)};")
 
 
 def test_an_address_holds_the_whole_choice(evaluated: Any) -> None:

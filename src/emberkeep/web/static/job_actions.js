@@ -1,6 +1,7 @@
 // The buttons that cancel a job, stop it or make a savepoint. Each asks for confirmation first.
 
 import { refresh } from "./live.js";
+import { problemOf } from "./problems.js";
 
 document.addEventListener("click", async (click) => {
   const button = click.target.closest("button");
@@ -22,10 +23,7 @@ async function send(button, dialog) {
   button.disabled = true;
   try {
     const response = await fetch(address, request);
-    if (!response.ok) {
-      const problem = await response.json();
-      throw new Error(problem.hint ? `${problem.detail} (${problem.hint})` : problem.detail);
-    }
+    if (!response.ok) throw await problemOf(response);
     dialog.close();
     await refresh();
   } catch (failure) {

@@ -70,6 +70,11 @@ export function groupOf(mark) {
   return GROUPS.find((group) => group.kinds.includes(mark.kind));
 }
 
+// The groups that have a mark, in their order.
+export function groupsOf(marks) {
+  return GROUPS.filter((group) => marks.some((mark) => groupOf(mark) === group));
+}
+
 // The marks of the time that the rows of a plot cover, and of the time since. Earlier ones are on the timeline only.
 export function since(marks, found) {
   return found.length === 0 ? [] : marks.filter((mark) => groupOf(mark) !== undefined && mark.at >= found[0].at * 1000);

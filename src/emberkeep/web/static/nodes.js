@@ -1,6 +1,7 @@
 // The buttons that block a node or a task manager, after a form, and those that unblock it.
 
 import { refresh } from "./live.js";
+import { problemOf } from "./problems.js";
 
 const HOUR_MS = 3600 * 1000;
 const dialog = document.getElementById("block");
@@ -52,10 +53,7 @@ async function send(button, error, path, request) {
   button.disabled = true;
   try {
     const response = await fetch(path, await request());
-    if (!response.ok) {
-      const problem = await response.json();
-      throw new Error(problem.hint ? `${problem.detail} (${problem.hint})` : problem.detail);
-    }
+    if (!response.ok) throw await problemOf(response);
     await refresh();
     return true;
   } catch (failure) {

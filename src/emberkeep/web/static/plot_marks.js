@@ -1,7 +1,7 @@
 // Marks in the plots of a streaming query: lines with a shape on top, their legend, and the text at the cursor.
 
 import { moment } from "./formats.js";
-import { GROUPS, groupOf, markText, near } from "./marks.js";
+import { groupOf, groupsOf, markText, near } from "./marks.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const ABOVE = 9; // pixels from a shape's centre down to the plot
@@ -48,10 +48,11 @@ export function cursorLines(record, at, marks) {
 
 // Explains the shapes of the groups that are there.
 export function fillLegend(place, marks) {
-  const groups = GROUPS.filter((group) => marks.some((mark) => groupOf(mark) === group));
+  const groups = groupsOf(marks);
+  const key = groups.map((group) => group.legend).join();
   place.hidden = groups.length === 0;
-  if (place.dataset.groups === groups.map((group) => group.legend).join()) return;
-  place.dataset.groups = groups.map((group) => group.legend).join();
+  if (place.dataset.groups === key) return;
+  place.dataset.groups = key;
   place.replaceChildren(
     ...groups.map((group) => {
       const entry = document.createElement("li");

@@ -3,6 +3,7 @@
 // Results stay on this page until it is closed: the table is replaced when the job changes, so they are put back.
 
 import { bytes } from "./formats.js";
+import { problemOf } from "./problems.js";
 import { pieces } from "./savepoint_pieces.js";
 
 const MOST_PROBLEMS = 3;
@@ -38,16 +39,9 @@ async function request(address, options = {}) {
   for (let attempt = 1; ; attempt += 1) {
     const response = await fetch(address, { cache: "no-store", ...options });
     if (response.ok) return response.json();
-    if (response.status !== 503 || attempt === BUSY_TRIES) throw await failure(response);
+    if (response.status !== 503 || attempt === BUSY_TRIES) throw await problemOf(response);
     await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS)); // another check is under way
   }
-}
-
-async function failure(response) {
-  const problem = await response.json();
-  const error = new Error(problem.hint ? `${problem.detail} (${problem.hint})` : problem.detail);
-  error.status = response.status;
-  return error;
 }
 
 async function verify(path) {

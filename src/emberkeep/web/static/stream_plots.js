@@ -227,19 +227,17 @@ export class Plots {
   }
 
   #linesAtCursor(chart) {
-    return cursorLines(this.#found[this.#index()]?.record, this.#at, marksAtCursor(chart, this.#marks, this.#at));
+    return cursorLines(this.#found[this.#index(chart)]?.record, this.#at, marksAtCursor(chart, this.#marks, this.#at));
   }
 
   // The row at the cursor, or the newest one that has values.
-  #index() {
-    if (this.#at === null) return this.#found.findLastIndex((row) => row.record !== null);
-    const distance = (row) => Math.abs(row.at - this.#at);
-    return this.#found.reduce((best, row, index) => (distance(row) < distance(this.#found[best]) ? index : best), 0);
+  #index(chart) {
+    return this.#at === null ? this.#found.findLastIndex((row) => row.record !== null) : chart.valToIdx(this.#at);
   }
 
   #describe(drawn) {
     const { plot, series, values, columns, canvas } = drawn;
-    const index = this.#index();
+    const index = this.#index(drawn.chart);
     const texts = series.map((one, number) => (one.right ? plot.right : plot.left)(columns[number]?.[index]));
     for (const [number, text] of texts.entries()) values[number].textContent = text;
     const there = series.map((one, number) => `${one.label} ${texts[number]}`).join(", ");

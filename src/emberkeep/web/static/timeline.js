@@ -4,7 +4,7 @@
 // changed; the drawing follows. The part that is shown is in the page's address, as `from` and `to`.
 
 import { moment } from "./formats.js";
-import { GROUPS, groupOf, readMarks } from "./marks.js";
+import { groupOf, groupsOf, readMarks } from "./marks.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 92;
@@ -39,7 +39,6 @@ function readData() {
   return { bands, marks: readMarks(data) };
 }
 
-const byOrder = (one, other) => GROUPS.indexOf(one) - GROUPS.indexOf(other);
 
 function whole({ bands }) {
   const from = bands[0].from;
@@ -103,7 +102,7 @@ function draw() {
   const { from, to } = chosen(data);
   const width = Math.max(260, area.clientWidth);
   const left = width < 480 ? 70 : LEFT;
-  const lanes = [...new Set(data.marks.map(groupOf).filter(Boolean).sort(byOrder).map((group) => group.lane))];
+  const lanes = [...new Set(groupsOf(data.marks).map((group) => group.lane))];
   const bottom = BAND.top + BAND.height + 8 + lanes.length * LANE_HEIGHT;
   const height = bottom + 22;
   const x = (ms) => left + ((ms - from) / (to - from)) * (width - left - 10);
