@@ -69,7 +69,8 @@ class ProgressKeeper(ActorPart):
         now_ms = self._clock.now_ms()
         if not self._log.is_empty and now_ms // SAMPLE_MS != self._trend_sample:
             self._trend_sample = now_ms // SAMPLE_MS
-            self._trend = trend_of_rows(self._log.since(now_ms - (SAMPLES_KEPT + 1) * SAMPLE_MS), now_ms)
+            recent = self._log.since(now_ms - (SAMPLES_KEPT + 1) * SAMPLE_MS)
+            self._trend = trend_of_rows(recent, now_ms, began_ms=min(self._log.reported().values()))
         return self._trend
 
     async def run(self) -> None:

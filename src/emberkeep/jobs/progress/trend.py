@@ -1,6 +1,6 @@
 """What a job has done in the last minutes, in one number for each ten seconds. Pure.
 
-A JobMaster reports its trend with each status, so that a list of a thousand jobs costs no further request.
+A JobMaster reports the trend of its job with each status, so a list of a thousand jobs needs no further request.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ class Trend(Compatible, frozen=True, kw_only=True):
     sample_seconds: int = SAMPLE_SECONDS
 
 
-def trend_of_rows(records: Iterable[ProgressRecord], now_ms: int) -> Trend:
+def trend_of_rows(records: Iterable[ProgressRecord], now_ms: int, began_ms: int | None = None) -> Trend:
     """Return the rows per second of all queries until the last full sample before ``now_ms``.
 
     The rows of a batch are spread evenly over its duration. So a query that has finished no batch for a while shows 0,
-    and the samples are filled in when a long batch has ended.
+    and the samples are filled in when a long batch has ended. ``began_ms``: from when on the samples count, even
+    without a batch.
     """
     end_ms = now_ms // SAMPLE_MS * SAMPLE_MS
     first_ms = end_ms - SAMPLES_KEPT * SAMPLE_MS
     rows = [0.0] * SAMPLES_KEPT
-    began_ms = end_ms
+    began_ms = end_ms if began_ms is None else min(began_ms, end_ms)
     for record in records:
         began_ms = min(began_ms, record.triggered_ms)
         took_ms = max(1, record.duration_ms)
