@@ -10,6 +10,8 @@ from emberkeep.cli.tables import OutputFormat
 
 JOB_GROUP = Group("Job", sort_key=5)
 
+JobSwitch = Annotated[bool, Parameter(group=JOB_GROUP)]
+
 Job = Annotated[str, Parameter(help="Job id, a prefix of one, or a job name.")]
 Node = Annotated[str, Parameter(help="Id of the node, as `emberkeep node list` shows it.")]
 SavepointPath = Annotated[str, Parameter(help="The savepoint's directory, as the cluster sees it.")]

@@ -13,7 +13,7 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.submit_options import DEFAULT_JOB, DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import JOB_GROUP, Job
+from emberkeep.cli.parameters import Job, JobSwitch
 from emberkeep.cli.tables import print_table
 from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 from emberkeep.client.errors import NotAuthorised
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def run(
     *words: Words,
     job: JobOptions = DEFAULT_JOB,
-    detach: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
-    keep_logs: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
+    detach: JobSwitch = False,
+    keep_logs: JobSwitch = False,
     quiet: Quiet = False,
     spark: SubmitOptions = DEFAULT_SUBMIT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,

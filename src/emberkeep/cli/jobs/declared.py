@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,24 +13,22 @@ from cyclopts import Parameter
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import JOB_GROUP, FromSavepoint, Job
+from emberkeep.cli.parameters import FromSavepoint, Job, JobSwitch
 from emberkeep.cli.tables import OutputFormat, print_data
 
 if TYPE_CHECKING:
     from emberkeep.client.declarations.declaration import DeclaredJob, Wanted
     from emberkeep.client.declarations.plan import Plan
     from emberkeep.client.rest_client import RestClient
-    from emberkeep.client.submission.blob_upload import UploadProgress
-    from emberkeep.protocol.rest_savepoints import SavepointStatus
 
-File = Annotated[str | None, Parameter(name=["--file", "-f"], metavar="FILE", help="YAML file that declares the job.")]
+_FILE = Parameter(name=["--file", "-f"], metavar="FILE", help="YAML file that declares the job.")
 
 
 def apply(
     *,
-    file: File = None,
-    dry_run: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
-    again: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
+    file: Annotated[str | None, _FILE] = None,
+    dry_run: JobSwitch = False,
+    again: JobSwitch = False,
     from_savepoint: FromSavepoint = None,
     schema: bool = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -49,12 +48,18 @@ def apply(
         Print the JSON Schema of the file instead.
     """
     if schema:
-        path = Path(__file__).parents[2] / "client" / "declarations" / "job.schema.json"
-        sys.stdout.write(path.read_text())
+        folder = resources.files("emberkeep.client.declarations")
+        sys.stdout.write(folder.joinpath("job.schema.json").read_text(encoding="utf-8"))
         return ExitCode.OK
-    from emberkeep.client.declarations.apply import Applying
+    from emberkeep.base.errors import InvalidInput
+    from emberkeep.cli.jobs.stop import ProcedureDisplay
+    from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.client.declarations.apply import ApplyDisplay, Applying
     from emberkeep.client.declarations.plan import Choice, Step
     from emberkeep.client.savepoint_calls import savepoint_location
+
+    if file is None:
+        raise InvalidInput("-f is missing: the file that declares the job", field="-f", hint="emberkeep apply -f FILE")
 
     choice = Choice("" if from_savepoint is None else savepoint_location(from_savepoint), again)
     endpoint = cluster.require()
@@ -67,7 +72,8 @@ def apply(
         if dry_run:
             say("nothing was done: --dry-run")
             return ""
-        job_id = await applying.carry_out(plan, _Display())
+        display = ApplyDisplay(say, ProcedureDisplay().show, UploadDisplay(say, quiet=False))
+        job_id = await applying.carry_out(plan, display)
         if plan.step is not Step.NOTHING:
             say(f"job {job_id[:8]} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
         return job_id
@@ -78,7 +84,7 @@ def apply(
     return ExitCode.OK
 
 
-def diff(*, file: File = None, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def diff(*, file: Annotated[str, _FILE], cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Show what `emberkeep apply` would change. The exit code is 0 if nothing, and 1 if something would change."""
     from emberkeep.client.declarations.apply import Applying
     from emberkeep.client.declarations.plan import Choice, Step
@@ -118,13 +124,10 @@ def get(job: Job, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     return ExitCode.OK
 
 
-def _wanted(file: str | None, cluster: ClusterOptions) -> Wanted:
+def _wanted(file: str, cluster: ClusterOptions) -> Wanted:
     from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
-    from emberkeep.base.errors import InvalidInput
     from emberkeep.client.declarations.declaration import wanted_job
 
-    if file is None:
-        raise InvalidInput("-f is missing: the file that declares the job", field="-f", hint="emberkeep apply -f FILE")
     wanted = wanted_job(Path(file), os.environ, offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE])
     for notice in wanted.job.notices:
         say(notice)
@@ -135,24 +138,3 @@ def _show(plan: Plan) -> None:
     say(f"{plan.step.value}: {plan.reason}")
     for change in plan.changes:
         say(f"  {change}")
-
-
-class _Display:
-    """Implements ``client.declarations.apply.ApplyDisplay``."""
-
-    def __init__(self) -> None:
-        from emberkeep.cli.jobs.stop import ProcedureDisplay
-        from emberkeep.cli.jobs.upload_display import UploadDisplay
-
-        self._stop = ProcedureDisplay()
-        self._upload = UploadDisplay(say, quiet=False)
-
-    def notice(self, text: str) -> None:
-        say(text)
-
-    def stopping(self, state: SavepointStatus) -> None:
-        self._stop.show(state)
-
-    @property
-    def upload(self) -> UploadProgress:
-        return self._upload

@@ -6,14 +6,15 @@ stopped is awaited, a stopped one is continued from its savepoint. A job has one
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.client.declarations.declaration import Wanted, differences, keyed, record_in
 from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.savepoint_wait import until_completed
+from emberkeep.client.savepoint_wait import asked_when_free, until_completed
 from emberkeep.client.submission.blob_upload import UploadProgress
 from emberkeep.client.submission.job_submission import JobSubmitting
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
@@ -23,15 +24,13 @@ from emberkeep.protocol.rest_savepoints import SavepointStatus
 _STOPS = (Procedure.SUSPEND, Procedure.DRAIN)
 
 
-class ApplyDisplay(Protocol):
-    """The receiver of what happens: lines for the user, the progress of a stop, and that of an upload."""
+@dataclass(frozen=True)
+class ApplyDisplay:
+    """Shows the user what happens: lines, the progress of a stop, and that of an upload."""
 
-    def notice(self, text: str) -> None: ...
-
-    def stopping(self, state: SavepointStatus) -> None: ...
-
-    @property
-    def upload(self) -> UploadProgress: ...
+    notice: Callable[[str], None]
+    stopping: Callable[[SavepointStatus], None]
+    upload: UploadProgress
 
 
 class Applying:
@@ -72,7 +71,13 @@ class Applying:
         if plan.step is Step.WAIT_AND_START and known.stop is not None:
             request = known.stop.request_id
         else:
-            request = (await self._client.savepoints.stop(job_id, drain=False, target=None)).request_id
+            trigger = await asked_when_free(
+                self._client,
+                job_id,
+                lambda: self._client.savepoints.stop(job_id, drain=False, target=None),
+                display.notice,
+            )
+            request = trigger.request_id
         state = await until_completed(self._client, job_id, request, display.stopping, display.notice)
         failure = None if state.operation is None else state.operation.failure_cause
         if failure is not None:
@@ -84,8 +89,9 @@ class Applying:
 
     async def _check(self, job_id: JobId) -> None:
         """Raise Conflict unless the job runs as declared: another client may have submitted its successor first."""
-        found = await _known(self._client, await self._client.job(job_id))
-        if found.record is not None and not differences(found.record, self._wanted.record):
+        config = (await self._client.config(job_id)).emberkeep
+        record = None if config is None else record_in(config.spark_conf)
+        if record is not None and not differences(record, self._wanted.record):
             return
         raise Conflict(
             f"another client has started job {job_id[:8]} under this name in the meantime, with another declaration",

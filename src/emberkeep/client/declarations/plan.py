@@ -96,9 +96,9 @@ def _while_running(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:
         )
     changes = tuple(differences(known.record, wanted))
     stop = known.stop
-    if stop is not None and stop.procedure is Procedure.DRAIN and stop.phase is not ProcedurePhase.FAILED:
-        raise Conflict(f"{shown} is being drained", hint="apply again when it has ended")
-    if stop is not None and stop.procedure is Procedure.SUSPEND and stop.phase is not ProcedurePhase.FAILED:
+    if stop is not None and stop.phase is not ProcedurePhase.FAILED:
+        if stop.procedure is Procedure.DRAIN:
+            raise Conflict(f"{shown} is being drained", hint="apply again when it has ended")
         reason = f"{shown} is being stopped with a savepoint, from which the declared job will start"
         return Plan(Step.WAIT_AND_START, reason, changes=changes)
     if not changes:

@@ -18,9 +18,7 @@ from emberkeep.base.errors import InvalidInput
 
 _JOB_PREFIXES = (
     "restart-strategy",
-    "execution.checkpointing.",
-    "execution.savepoint.",
-    "execution.stop.",
+    "execution.",
     "executor.",
     "job.driver.",
     "slot.request.",

@@ -203,3 +203,17 @@ def test_a_failed_job_starts_again_when_asked(gateway: Scripted, capfd: Output) 
 def test_the_schema_and_a_missing_file(capfd: Output) -> None:
     assert main(["apply", "--schema"]) == 0
     assert json.loads(capfd.readouterr().out)["title"] == "A declared job of Emberkeep"
+    assert main(["apply"]) == 2
+    assert "-f is missing" in capfd.readouterr().err
+
+
+def test_apply_waits_for_the_end_of_a_periodic_savepoint(gateway: Scripted, capfd: Output, folder: Path) -> None:
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    declare(folder, arguments=["other"])
+    gateway.periodic = True
+    gateway.steps = list(STOPPED)
+    gateway.ends_as = JobStatus.FINISHED
+    assert apply() == 0
+    assert "a periodic savepoint is being made; waiting for its end" in capfd.readouterr().err
+    assert len(named(gateway)) == 2

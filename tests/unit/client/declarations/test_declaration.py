@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.redaction import redacted
 from emberkeep.client.declarations.declaration import (
     RECORD_KEY,
     DeclaredJob,
@@ -66,6 +67,18 @@ def test_a_file_becomes_a_job_with_its_record(folder: Path) -> None:
     assert submission.secrets == {"KEY": "hush"}
     assert sorted(found.record.files) == ["file extra.txt", "script app.py"]
     assert record_in(keyed(found, "key", "").submission.spark_conf) == found.record
+
+
+def test_names_of_secrets_are_no_secrets(folder: Path) -> None:
+    found = wanted(folder, TEXT.replace("KEY=key.txt", "DB_PASSWORD=key.txt"))
+    conf = keyed(found, "key", "").submission.spark_conf
+    assert record_in(redacted(conf)) == found.record, "the cluster shows it whole"
+    assert found.record.declaration.secrets == ["DB_PASSWORD=key.txt"]
+
+
+def test_a_date_that_does_not_exist_is_a_mistake_in_the_file(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="is not YAML: day is out of range"):
+        wanted(folder, TEXT.replace("[--input, data]", "[2026-02-30]"))
 
 
 def test_what_was_declared_can_be_declared_again(folder: Path) -> None:

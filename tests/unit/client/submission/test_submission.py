@@ -150,6 +150,8 @@ def test_settings_are_told_apart() -> None:
     assert without_client_keys(definitions) == ("restart-strategy=none", "slot.request.timeout=5s")
     assert is_job_key("state.backend.local-recovery")
     assert is_job_key("watchdog.restart")
+    assert is_job_key("execution.openlineage")
+    assert is_job_key("execution.standby")
     assert not is_job_key("state.backend.local-recovery.max-size")
     assert not is_job_key("taskmanager.numberOfTaskSlots")
     with pytest.raises(InvalidInput, match=r"-D taskmanager\.numberOfTaskSlots: a setting of the cluster's processes"):
