@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
-from cyclopts.exceptions import CycloptsError
 
 from emberkeep import __version__
 from emberkeep.cli import audit_commands, blob_commands, config_commands, event_commands, token_commands
 from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
-from emberkeep.cli.exit_codes import ExitCode, ended, exit_code_of
+from emberkeep.cli.exit_codes import ExitCode, called, ended, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
 from emberkeep.cli.jobs import declared, log_commands, spark_ui_commands
 from emberkeep.cli.jobs import stop as job_stop
-from emberkeep.cli.messages import print_line, say, say_error
+from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.monitoring import commands as monitoring_commands
 from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.operators import doctor, top
@@ -125,13 +124,4 @@ def _run(words: list[str]) -> int:
         words = [words[0], *normalise(words[1:])]
     elif words[:2] == ["savepoint", "restore"]:
         words = [*words[:2], *normalise_after_path(words[2:])]
-    app = build_app()
-    try:
-        result = app(words, print_error=False, exit_on_error=False)
-    except CycloptsError as error:
-        from emberkeep.cli.usage_errors import usage_problem
-
-        say_error(*usage_problem(app, error))
-        return ExitCode.USAGE
-    sys.stdout.flush()
-    return result if isinstance(result, int) else ExitCode.OK
+    return called(build_app(), words, ExitCode.USAGE)

@@ -1,11 +1,14 @@
-"""Exit codes of the command, the exit code for each error, and how errors end a command."""
+"""Exit codes of the command, the exit code for each error, and how a command is called and ends."""
 
 from __future__ import annotations
 
 import enum
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from cyclopts import App
+from cyclopts.exceptions import CycloptsError
 
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
@@ -32,6 +35,19 @@ def exit_code_of(error: Exception) -> ExitCode:
     if isinstance(error, Unreachable | NoCluster):
         return ExitCode.UNREACHABLE
     return ExitCode.FAILED
+
+
+def called(app: App, words: Sequence[str], usage: ExitCode) -> int:
+    """Call a command with its words and return its exit code: ``usage`` for a mistake in the words."""
+    try:
+        result = app(words, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        from emberkeep.cli.usage_errors import usage_problem
+
+        say_error(*usage_problem(app, error))
+        return usage
+    sys.stdout.flush()
+    return result if isinstance(result, int) else ExitCode.OK
 
 
 def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> int:

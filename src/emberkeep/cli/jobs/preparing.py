@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.cli.cluster_options import ClusterOptions, with_client
 from emberkeep.cli.jobs.submit_options import JobOptions, SubmitOptions
 from emberkeep.cli.messages import say
@@ -63,15 +64,14 @@ def _show(job: PreparedJob) -> None:
     submission = job.submission
     entry = submission.entry_point
     resources = submission.resources
-    say(f"{entry.kind.value} {entry.source_path or entry.name}, arguments {submission.arguments}")
+    say(f"{entry.kind.value} {entry.source_path or entry.name}, arguments {redacted_arguments(submission.arguments)}")
     for artefact in submission.artefacts:
         alias = f"#{artefact.fragment}" if artefact.fragment else ""
         say(f"{artefact.role.value} {artefact.name}{alias} ({artefact.size} bytes, SHA-256 {artefact.sha256})")
     for name in submission.secrets:
         say(f"secret {name}")
-    for key in sorted(submission.spark_conf):
-        hidden = any(part in key.lower() for part in ("secret", "password", "token"))
-        say(f"{key}={'******' if hidden else submission.spark_conf[key]}")
+    for key, value in sorted(redacted(submission.spark_conf).items()):
+        say(f"{key}={value}")
     say(
         f"driver: {resources.driver_memory_mb} MiB and {resources.driver_overhead_mb} MiB overhead; "
         f"{resources.executors} executors: {resources.executor_cores} cores, {resources.executor_memory_mb} MiB and "

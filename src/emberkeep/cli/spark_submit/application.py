@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from cyclopts.exceptions import CycloptsError
 
 from emberkeep import __version__
 from emberkeep.base.errors import Absent, Conflict
 from emberkeep.cli.cluster_options import ClusterOptions, with_client
-from emberkeep.cli.exit_codes import ExitCode, ended
+from emberkeep.cli.exit_codes import ExitCode, called, ended
 from emberkeep.cli.jobs.submit_options import DEFAULT_JOB, DEFAULT_SUBMIT, SPARK_GROUP, SubmitOptions, Words
-from emberkeep.cli.messages import say, say_error
+from emberkeep.cli.messages import say
 from emberkeep.cli.script_arguments import UNSUPPORTED, normalise
 from emberkeep.cli.spark_submit import answers
 from emberkeep.cli.spark_submit.modes import DEPLOY_MODE, MASTER, Mode, last_given, mode_of, refuse_shells
@@ -203,13 +202,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     normal = normalise(words, FLAGS, UNSUPPORTED)
     end = normal.index("--")
-    app = build_app()
-    try:
-        result = app([*last_given(normal[:end], "--conf"), *normal[end:]], print_error=False, exit_on_error=False)
-    except CycloptsError as error:
-        from emberkeep.cli.usage_errors import usage_problem
-
-        say_error(*usage_problem(app, error))
-        return ExitCode.FAILED
-    sys.stdout.flush()
-    return result if isinstance(result, int) else ExitCode.OK
+    return called(build_app(), [*last_given(normal[:end], "--conf"), *normal[end:]], ExitCode.FAILED)

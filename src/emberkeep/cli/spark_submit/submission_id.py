@@ -27,5 +27,6 @@ def submission_id(job_id: JobId, submitted_ms: int) -> str:
 def job_of(text: str) -> JobId | None:
     """Return the job that a submission id names; None if ``text`` has another form."""
     match = _SUBMISSION_ID.fullmatch(text)
-    number = _JOB_IDS if match is None else int(match[1])
-    return JobId(f"{number:032x}") if number < _JOB_IDS else None
+    if match is None or (number := int(match[1])) >= _JOB_IDS:
+        return None
+    return JobId(f"{number:032x}")
