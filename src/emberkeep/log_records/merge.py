@@ -36,8 +36,8 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(parts: Sequence[Part], limit: int, *, backwards: bool = False) -> Merged:
     """Return the first ``limit`` records of the parts, or with ``backwards`` the last ones, that are next by time.
 
-    Records of one log stay in its order, even if their times are not. At the same time, the order of ``parts`` counts.
-    At least one part is used up, or ``limit`` records are returned.
+    Records of one log stay in its order, even if their times are not. Records with equal times are in the order of
+    ``parts``. At least one part is used up, or ``limit`` records are returned.
     """
     sign = -1 if backwards else 1
     keys = [_keys(part, sign) for part in parts]

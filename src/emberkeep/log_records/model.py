@@ -67,7 +67,8 @@ class Record(Compatible, frozen=True, kw_only=True):
 class Selection(Compatible, frozen=True, kw_only=True):
     """Records that contain all ``texts`` in any case, have at least this level, and a time between both ends.
 
-    A record without a level never has "at least" one; one without a time is never within a bound that is set.
+    A record without a level has no level to compare, so ``level`` excludes it. One without a time is excluded by each
+    bound that is set.
     """
 
     texts: tuple[str, ...] = ()
@@ -78,11 +79,11 @@ class Selection(Compatible, frozen=True, kw_only=True):
     def matches(self, record: Record) -> bool:
         if self.level is not None and (record.level is None or record.level.severity < self.level.severity):
             return False
-        if self._is_timed and (record.time is None or record.time < self.since_ms or self.is_before(record)):
+        if self._is_timed and (record.time is None or record.time < self.since_ms or self.ends_before(record)):
             return False
         return not self.texts or self._has_texts(record.data)
 
-    def is_before(self, record: Record, slack_ms: int = 0) -> bool:
+    def ends_before(self, record: Record, slack_ms: int = 0) -> bool:
         """True if the selection ends more than ``slack_ms`` before the record's time."""
         return self.until_ms > 0 and record.time is not None and record.time > self.until_ms + slack_ms
 

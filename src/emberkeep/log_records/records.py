@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from emberkeep.log_records.headers import Header, LocalTime, parse_header
 from emberkeep.log_records.model import MOST_RECORD_BYTES, Record
 
@@ -30,12 +32,12 @@ def split_records(data: bytes, offset: int, local_time: LocalTime, before: Recor
         too_long = line_end - begin > MOST_RECORD_BYTES
         if too_long or (is_new and end == 0) or _starts(now, header, data[end : end + 1]):
             if end > begin:
-                yield _ended(now, data, begin, end)
+                yield msgspec.structs.replace(now, data=data[begin:end])
             now = _begun(now, header, offset + end)
             begin = end
         end = line_end
     if end > begin:
-        yield _ended(now, data, begin, end)
+        yield msgspec.structs.replace(now, data=data[begin:end])
 
 
 def _starts(now: Record, header: Header | None, first: bytes) -> bool:
@@ -56,14 +58,3 @@ def _begun(now: Record, header: Header | None, offset: int) -> Record:
 def _belongs(header: Header, now: Record) -> bool:
     """True if the line with this header is part of ``now``: the traceback of a warning or an error."""
     return header.weak and now.level is not None and now.level.is_severe
-
-
-def _ended(now: Record, data: bytes, begin: int, end: int) -> Record:
-    return Record(
-        offset=now.offset,
-        data=data[begin:end],
-        level=now.level,
-        time=now.time,
-        continues=now.continues,
-        headed=now.headed,
-    )

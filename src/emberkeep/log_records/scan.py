@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
 from typing import Final
 
 import msgspec
@@ -82,14 +83,14 @@ def search(contents: Contents, wanted: Search) -> Found:
 def _forwards(contents: Contents, wanted: Search) -> Found:
     selection, start = wanted.selection, wanted.offset
     if selection.since_ms > _SLACK_MS:
-        start = max(start, _seek(contents, selection.since_ms - _SLACK_MS))
+        start = _seek(contents, start, selection.since_ms - _SLACK_MS)
     data = _few_lines(contents.read(start, min(WINDOW, contents.size - start)), last=False)
     reaches_end = start + len(data) >= contents.size
     data = _settled(contents, data, start)
     stop = start + len(data)
     before = _record_before(contents, start)
-    if not selection.may_match_within(data, before) and len(data) > 2 * MOST_RECORD_BYTES:
-        data = _from_line(data, len(data) - 2 * MOST_RECORD_BYTES)
+    if not selection.may_match_within(data, before) and len(data) > _LOOK_BACK:
+        data = _from_line(data, len(data) - _LOOK_BACK)
         before = _record_before(contents, stop - len(data))
     last = before
     records = split_records(data, stop - len(data), contents.local_time, before)
@@ -102,7 +103,7 @@ def _forwards(contents: Contents, wanted: Search) -> Found:
                 break
             found.append(record)
         last, end = record, record.end
-        if selection.is_before(record, _SLACK_MS):
+        if selection.ends_before(record, _SLACK_MS):
             end = contents.size  # all that follows is later
             break
     return Found(records=tuple(found), start=start, end=end, edge_ms=last.time)
@@ -116,11 +117,11 @@ def _backwards(contents: Contents, wanted: Search) -> Found:
     data = _few_lines(data, last=True)
     low = stop - len(data)
     if low > 0:
-        data = _from_line(data, 0)
+        data = _from_line(data, 0) or data  # a line longer than the window is searched in pieces
         low = stop - len(data)
     before = _record_before(contents, low)
     if not selection.may_match_within(data, before):
-        data = data[: 2 * MOST_RECORD_BYTES]
+        data = data[:_LOOK_BACK]
     examined = list(split_records(data, low, contents.local_time, before))
     if low > 0 and len(examined) > 1 and examined[0].continues:
         del examined[0]  # it belongs to the records before, with its beginning
@@ -158,21 +159,14 @@ def _settled(contents: Contents, data: bytes, offset: int) -> bytes:
 
 
 def _but_last(records: Iterator[Record]) -> Iterator[Record]:
-    """Yield all records but the last one, whose other lines may follow; a single record is yielded."""
-    held = next(records, None)
-    if held is None:
-        return
-    following = next(records, None)
-    if following is None:
-        yield held
-    while following is not None:
-        yield held
-        held, following = following, next(records, None)
+    """Yield the first record, and all others but the last, whose other lines may follow."""
+    yield from islice(records, 1)
+    yield from (record for record, _ in pairwise(records))
 
 
 def _record_before(contents: Contents, offset: int) -> Record:
     """Return the record that ends at ``offset``, or the end of it; NO_RECORD at the start of the log."""
-    low = max(0, offset - 2 * MOST_RECORD_BYTES)
+    low = max(0, offset - _LOOK_BACK)
     data = contents.read(low, offset - low)
     if low > 0:
         data = _from_line(data, 0)
@@ -187,16 +181,16 @@ def _record_before(contents: Contents, offset: int) -> Record:
 
 
 def _from_line(data: bytes, offset: int) -> bytes:
-    """Return what follows the first end of a line at or after ``offset``; all for a negative offset."""
-    return data if offset < 0 else data[data.find(b"\n", offset) + 1 :]
+    """Return what follows the first end of a line at or after ``offset``; all if no line ends there."""
+    return data[data.find(b"\n", offset) + 1 :]
 
 
-def _seek(contents: Contents, moment_ms: int) -> int:
-    """Return an offset, that of a line's start, before which all records are older than ``moment_ms``.
+def _seek(contents: Contents, low: int, moment_ms: int) -> int:
+    """Return ``low``, or the start of a later line: all records in between are older than ``moment_ms``.
 
     Reads a logarithmic number of pieces, and assumes that records are about in the order of their times.
     """
-    low, high = 0, contents.size
+    high = contents.size
     while high - low > 4 * _PROBE:
         middle = (low + high) // 2
         timed = _first_timed(contents, middle)
@@ -212,6 +206,6 @@ def _first_timed(contents: Contents, offset: int) -> tuple[int, int] | None:
     data = contents.read(offset, _PROBE)
     lines = _from_line(data, 0)
     for record in split_records(lines, offset + len(data) - len(lines), contents.local_time):
-        if record.time is not None and record.headed and not record.continues:
+        if record.time is not None:
             return record.offset, record.time
     return None

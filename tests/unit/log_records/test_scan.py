@@ -176,3 +176,12 @@ def test_the_rest_of_a_record_keeps_its_level() -> None:
     rest = found(grown, len(FAILURE), level=Level.ERROR)
 
     assert [(record.data, record.continues) for record in rest.records] == [(b"\tat one more line\n", True)]
+
+
+def test_a_search_backwards_gets_past_a_line_that_is_longer_than_its_window() -> None:
+    data = b"first\n" + b"x" * (scan.WINDOW + scan.WINDOW // 2) + b"\n"
+    result = found(data, len(data), backwards=True)
+    while result.start > 0:
+        before, result = result.start, found(data, result.start, backwards=True)
+        assert result.start < before, "each step gets further"
+    assert texts(result)[0] == b"first\n"

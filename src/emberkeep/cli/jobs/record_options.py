@@ -16,7 +16,7 @@ class RecordChoice:
     """Options that select records: a message with all its lines, such as a stack trace, is one record."""
 
     grep: Annotated[tuple[str, ...], Parameter(metavar="TEXT", negative=(), allow_leading_hyphen=True)] = ()
-    "Print only records that contain this text, in any case; may be repeated: each must be there."
+    "Print only records that contain this text, in any case. Repeat it to require several texts."
     level: Literal["trace", "debug", "info", "warn", "error", "fatal"] | None = None
     "Print only records of this level or a more severe one."
     since: Annotated[str | None, Parameter(metavar="TIME")] = None

@@ -183,51 +183,23 @@ async def _found(api: Api, query: ReadRecords, search: Callable[[], Awaitable[Lo
         return records_reply(await search())
 
 
-def _log(path: str, serve: Handler, title: str) -> Route:
-    """Return the route of one log's content."""
-    return Route(
-        "GET",
-        path,
-        serve,
-        title,
-        "Logs",
-        role=Role.VIEWER,
-        media="text/plain",
-        query=ReadLog,
-        reply_headers=LOG_REPLY_HEADERS,
-        problems=(404, 503),
-        doc=_READ_DOC,
-    )
-
-
-def _log_download(path: str, serve: Handler, title: str) -> Route:
-    """Return the route of one log as a file."""
-    return Route(
-        "GET",
-        path,
-        serve,
-        title,
-        "Logs",
-        role=Role.VIEWER,
-        media="text/plain",
-        problems=(404, 503),
-        doc=DOWNLOAD_DOC,
-    )
-
-
-def _log_records(path: str, serve: Handler, title: str) -> Route:
-    """Return the route of the records of one log."""
-    return Route(
-        "GET",
-        path,
-        serve,
-        title,
-        "Logs",
-        role=Role.VIEWER,
-        reply=LogRecords,
-        query=ReadRecords,
-        problems=(404, 503),
-        doc=RECORDS_DOC,
+def _routes(path: str, whose: str, read: Handler, download: Handler, search: Handler) -> tuple[Route, ...]:
+    """Return the routes of one log: a part of it, the whole as a file, and a search in it."""
+    route = partial(Route, "GET", tag="Logs", role=Role.VIEWER, problems=(404, 503))
+    return (
+        route(
+            path,
+            read,
+            f"A log {whose}",
+            media="text/plain",
+            query=ReadLog,
+            reply_headers=LOG_REPLY_HEADERS,
+            doc=_READ_DOC,
+        ),
+        route(f"{path}/download", download, f"A whole log {whose}", media="text/plain", doc=DOWNLOAD_DOC),
+        route(
+            f"{path}/records", search, f"Search in a log {whose}", reply=LogRecords, query=ReadRecords, doc=RECORDS_DOC
+        ),
     )
 
 
@@ -235,9 +207,13 @@ ROUTES = (
     Route(
         "GET", "/jobmanager/logs", job_manager_logs, "The JobManager's logs", "Logs", role=Role.VIEWER, reply=LogList
     ),
-    _log("/jobmanager/logs/{name}", job_manager_log, "A log of the JobManager"),
-    _log_download("/jobmanager/logs/{name}/download", job_manager_log_download, "A whole log of the JobManager"),
-    _log_records("/jobmanager/logs/{name}/records", job_manager_log_records, "Search in a log of the JobManager"),
+    *_routes(
+        "/jobmanager/logs/{name}",
+        "of the JobManager",
+        job_manager_log,
+        job_manager_log_download,
+        job_manager_log_records,
+    ),
     Route(
         "GET",
         "/taskmanagers/{taskmanagerid}/logs",
@@ -248,16 +224,12 @@ ROUTES = (
         reply=LogList,
         problems=(404, 503),
     ),
-    _log("/taskmanagers/{taskmanagerid}/logs/{name}", task_manager_log, "A log that a task manager holds"),
-    _log_download(
-        "/taskmanagers/{taskmanagerid}/logs/{name}/download",
+    *_routes(
+        "/taskmanagers/{taskmanagerid}/logs/{name}",
+        "that a task manager holds",
+        task_manager_log,
         task_manager_log_download,
-        "A whole log that a task manager holds",
-    ),
-    _log_records(
-        "/taskmanagers/{taskmanagerid}/logs/{name}/records",
         task_manager_log_records,
-        "Search in a log that a task manager holds",
     ),
     Route(
         "GET",
@@ -281,7 +253,5 @@ ROUTES = (
         problems=(404, 409, 503),
         doc=MERGED_DOC,
     ),
-    _log("/jobs/{jobid}/logs/{logid}", job_log, "A log of a job"),
-    _log_download("/jobs/{jobid}/logs/{logid}/download", job_log_download, "A whole log of a job"),
-    _log_records("/jobs/{jobid}/logs/{logid}/records", job_log_records, "Search in a log of a job"),
+    *_routes("/jobs/{jobid}/logs/{logid}", "of a job", job_log, job_log_download, job_log_records),
 )

@@ -15,9 +15,9 @@ from emberkeep.log_records.merge import Part, merge
 from emberkeep.log_records.scan import Search
 from emberkeep.protocol.rest_logs import LogInfo, LogList, MergedLogRecords
 from emberkeep.rest.logs.records import SelectRecords, record_info
+from emberkeep.rest.logs.response import FARTHEST
 from emberkeep.rest.ports import LogFound, LogSearch
 from emberkeep.rest.serving.api import Api
-from emberkeep.rest.serving.log_ids import parse_job_log_id
 
 MOST_LOGS: Final = 256  # of one attempt; a cursor names them all
 _MOST_BYTES: Final = 2 * 1024**2  # of the records that one request reads of all logs
@@ -25,14 +25,13 @@ _LEAST_BYTES: Final = 16 * 1024  # of one log
 _AT_ONCE: Final = 32
 _POSITION: Final = re.compile(r"(d|[0-9]{1,9})(o?):([0-9]{1,16})")
 _CURSOR: Final = r"^([do0-9:,]{0,7000})$"
-_FARTHEST: Final = 2**53
 
 MERGED_DOC = (
     "Each log keeps its own order; a record without a time has that of the one before it. Only what the processes "
     "write to standard error is merged, unless `stdout` is true: lines that scripts print have no time, and come "
     "first. Continue with `after` = `next` until `at-end` is true, or backwards with `before` = `previous` until "
-    "`at-start` is true; a reply may contain no record although others follow. The clocks of the nodes are not "
-    "adjusted."
+    "`at-start` is true. Give the `attempt` of the first reply with each cursor. A reply may contain no record "
+    "although others follow. The clocks of the nodes are not adjusted."
 )
 
 
@@ -60,7 +59,7 @@ async def merged_records(api: Api, job_id: JobId, listed: LogList, query: ReadMe
     backwards = query.before is not None
     logs = _chosen(listed, query)
     given = _positions(query.after or query.before or "", "after" if query.after else "before")
-    starts = {key: given.get(key, _FARTHEST if query.before == "" else 0) for key in logs}
+    starts = {key: given.get(key, FARTHEST if query.before == "" else 0) for key in logs}
     searched = await _search_all(api, job_id, logs, starts, query)
     found = {key: result for key, result in searched.items() if result is not None}
     if not found:
@@ -71,7 +70,7 @@ async def merged_records(api: Api, job_id: JobId, listed: LogList, query: ReadMe
     first, last = (merged.positions, here) if backwards else (here, merged.positions)
     ended = all(result.complete for result in found.values())
     silent = {logs[key].taskmanager_id for key, result in searched.items() if result is None}
-    used_up = all(part.is_last and _at_edge(part, merged.positions[part.log], backwards) for part in parts)
+    at_end = not backwards and all(part.is_last and merged.positions[part.log] == part.found.end for part in parts)
     unreachable = sorted({*listed.unreachable, *silent})
     return MergedLogRecords(
         attempt=next(iter(logs.values())).attempt,
@@ -79,8 +78,8 @@ async def merged_records(api: Api, job_id: JobId, listed: LogList, query: ReadMe
         previous=_cursor({**given, **first}),
         next=_cursor({**given, **last}),
         at_start=all(position == 0 for position in first.values()),
-        at_end=used_up and not backwards,
-        complete=used_up and not backwards and ended and not unreachable,
+        at_end=at_end,
+        complete=at_end and ended and not unreachable,
         unreachable=unreachable,
     )
 
@@ -114,7 +113,7 @@ def _positions(cursor: str, field: str) -> dict[str, int]:
     positions: dict[str, int] = {}
     for part in cursor.split(",") if cursor else ():
         position = _POSITION.fullmatch(part)
-        if position is None or int(position.group(3)) > _FARTHEST:
+        if position is None or int(position.group(3)) > FARTHEST:
             raise InvalidInput(f"{part[:40]!r} is not a position in a log", field=field)
         positions[position.group(1) + position.group(2)] = int(position.group(3))
     return positions
@@ -129,11 +128,11 @@ async def _search_all(
 ) -> dict[str, LogFound | None]:
     """Return what is found in the next part of each log; None if its task manager does not answer now."""
     gate = asyncio.Semaphore(_AT_ONCE)
-    holders = {view.info.id: view.info.address for view in await api.gateway.task_managers()}
+    holders: dict[str, str] = {view.info.id: view.info.address for view in await api.gateway.task_managers()}
     most_bytes = max(_LEAST_BYTES, _MOST_BYTES // len(logs))
 
     async def search(key: str, log: LogInfo) -> LogFound | None:
-        address = holders.get(parse_job_log_id(log.id).task_manager)
+        address = holders.get(log.taskmanager_id)
         if address is None:
             return None
         wanted = Search(
@@ -157,7 +156,3 @@ def _is_last(result: LogFound, start: int, backwards: bool) -> bool:
     """True if nothing can be found beyond this part now: the log ends there, or a line that is not whole yet begins."""
     found = result.found
     return found.start == 0 if backwards else found.end >= result.size or found.end == start
-
-
-def _at_edge(part: Part, position: int, backwards: bool) -> bool:
-    return position == (part.found.start if backwards else part.found.end)

@@ -13,11 +13,10 @@ from emberkeep.base.ids import JobId
 from emberkeep.log_records.model import MOST_TEXT_CHARACTERS, MOST_TEXTS, Level, Record, Selection
 from emberkeep.log_records.scan import MOST_FOUND_BYTES, MOST_RECORDS, WINDOW, Search
 from emberkeep.protocol.rest_logs import LogRecord, LogRecords
-from emberkeep.rest.logs.response import MAX_WAIT
+from emberkeep.rest.logs.response import FARTHEST, MAX_WAIT
 from emberkeep.rest.ports import LogFound, LogSearch
 
 _LEVELS = "|".join(level.value for level in Level)
-_FARTHEST = 2**53
 RECORDS_DOC = (
     f"A reply examines at most {WINDOW // 1024**2} MiB of the log, however large it is, so it may contain no record "
     "although others follow: ask again with `offset` = `end`, until `complete` is true or `end` no longer grows; or "
@@ -68,9 +67,9 @@ class SelectRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class ReadRecords(SelectRecords, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of a search in one log."""
 
-    offset: Annotated[int, Meta(ge=0, le=_FARTHEST, description="Offset of the first byte.")] = 0
+    offset: Annotated[int, Meta(ge=0, le=FARTHEST, description="Offset of the first byte.")] = 0
     before: Annotated[
-        Annotated[int, Meta(ge=0, le=_FARTHEST)] | None,
+        Annotated[int, Meta(ge=0, le=FARTHEST)] | None,
         Meta(description="Instead of `offset`: the last records before this byte. A number beyond the end is the end."),
     ] = None
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for a new line after `offset`.")] = 0.0

@@ -17,7 +17,7 @@ from emberkeep.rest.serving.routing import Header
 
 DEFAULT_LIMIT = 1024**2
 MAX_LIMIT = 4 * 1024**2
-_FARTHEST = 2**53
+FARTHEST = 2**53
 MAX_WAIT = 60
 
 LOG_REPLY_HEADERS = (
@@ -34,9 +34,7 @@ class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     offset: Annotated[
         int,
-        Meta(
-            ge=-_FARTHEST, le=_FARTHEST, description="Offset of the first byte; a negative number counts from the end."
-        ),
+        Meta(ge=-FARTHEST, le=FARTHEST, description="Offset of the first byte; a negative number counts from the end."),
     ] = 0
     limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="Maximum number of bytes in the reply.")] = DEFAULT_LIMIT
     range: Annotated[

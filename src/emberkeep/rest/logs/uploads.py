@@ -93,7 +93,7 @@ class LogUploads:
     async def _search(self, request: SearchLog) -> LogSearched:
         log_id = parse_log_id(request.log_id)
         if not request.search.is_bounded or not 0 <= request.wait <= MAX_WAIT:
-            raise InvalidInput(f"a search needs bounds, and a wait of 0 to {MAX_WAIT} s")
+            raise InvalidInput(f"a search needs bounds within those of one step, and a wait of 0 to {MAX_WAIT} s")
         wanted = LogSearch(search=request.search, wait=request.wait, job_id=request.job_id)
         searched = await self._reader.search(log_id, wanted)
         return LogSearched(found=searched.found, size=searched.size, complete=searched.complete)

@@ -9,9 +9,9 @@ _QUARTER_MS = 15 * 60 * 1000  # zones change at these times only
 
 
 def unix_from_local(local_ms: int) -> int:
-    """Return Unix milliseconds of a time of this machine's zone, which is counted as if it were UTC.
+    """Convert a local time of this machine to Unix milliseconds. ``local_ms`` counts the local time as if it were UTC.
 
-    A time that occurs twice, when the clock is put back, is the first of both.
+    A local time that occurs twice, because the clock was put back, counts as the earlier one.
     """
     return local_ms - _ahead_ms(local_ms // _QUARTER_MS)
 

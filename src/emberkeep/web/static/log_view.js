@@ -45,6 +45,7 @@ async function ask(url, signal) {
 async function part(parameters) {
   const query = new URLSearchParams({ ...(source === "" ? allOf(choice) : {}), ...selection(choice), ...parameters });
   const answer = await ask(`${source === "" ? merged : `${source}/records`}?${query}`, stopped.signal);
+  if (source === "" && choice.attempt === 0) choice = { ...choice, attempt: answer.attempt }; // the cursors belong to it
   if (answer.records.some((record) => record.log !== "" && logOf(record) === undefined)) await readList(); // a new executor
   if (source !== "") return { ...answer, isFirst: answer.start === 0, isLast: true, missing: [] };
   return { ...answer, start: answer.previous, end: answer.next, size: 0, isFirst: answer["at-start"], isLast: answer["at-end"], missing: answer.unreachable };
