@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from emberkeep.adapters.http.login_page import LOGIN_PATH, TOO_MANY, accepts_page, login_page
+from emberkeep.adapters.http.login_page import CONTINUE_PATH, LOGIN_PATH, TOO_MANY, accepts_page, login_page
 from emberkeep.adapters.http.rpc import RPC_PATH
 from emberkeep.adapters.http.security import problem
 from emberkeep.base.clock import since_boot
@@ -56,7 +56,7 @@ def slowing_guesses(quotas: Quotas, now: Callable[[], float] = since_boot) -> Mi
 
 
 def _is_guess(request: web.Request) -> bool:
-    is_form = request.method == hdrs.METH_POST and request.path == LOGIN_PATH
+    is_form = request.method == hdrs.METH_POST and request.path in (LOGIN_PATH, CONTINUE_PATH)
     return is_form or hdrs.AUTHORIZATION in request.headers
 
 

@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 
 LOGIN_PATH = "/login"
 LOGOUT_PATH = "/logout"
+CONTINUE_PATH = "/login/continue"
 _PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -16,7 +17,7 @@ _PAGE = """\
   <meta charset="utf-8">
   <meta name="viewport" content="width=device-width, initial-scale=1">
   <meta name="color-scheme" content="light dark">
-  <title>Log in · Emberkeep</title>
+  <title>{title} · Emberkeep</title>
   <link rel="icon" href="/static/icon.svg" type="image/svg+xml">
   <link rel="stylesheet" href="/static/emberkeep.css">
   {script}
@@ -26,7 +27,7 @@ _PAGE = """\
   <a class="brand" href="/"><img src="/static/icon.svg" alt="" width="24" height="24">Emberkeep</a>
 </header>
 <main id="main">
-<h1>Log in</h1>
+<h1>{title}</h1>
 {content}
 </main>
 </body>
@@ -44,12 +45,17 @@ _SENDING = """\
   <input type="hidden" name="code" value="{code}">
   <button type="submit">Log in</button>
 </form>"""
+# A page of this server asks for the next one: browsers send no strict cookie when another server's page does.
+_CONTINUING = """\
+<p>Another JobManager leads now. <a href="{page}">Continue</a></p>"""
+_REFRESH = '<meta http-equiv="refresh" content="0; url={page}">'
 _SCRIPT = '<script type="module" src="/static/login.js"></script>'
 _CODE = re.compile("[A-Za-z0-9_-]{20,100}")
 
 MISSING = "This browser is not logged in."
 ENDED = "Your session has ended."
 WRONG = "This token is not valid. It may belong to an earlier cluster."
+CONTINUED = "Another JobManager leads now, and this browser's session does not continue there."
 TOO_MANY = "Too many wrong tokens came from your address: wait a minute."
 USED = "This link was used already, has expired, or comes from a JobManager that has ended."
 
@@ -61,7 +67,7 @@ def accepts_page(request: web.Request) -> bool:
 
 def login_page(reason: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> web.Response:
     """Return the page. ``reason`` is one of the constants above."""
-    return _response(_PAGE.format(script="", content=_ASKING.format(reason=reason)), status)
+    return _response(_PAGE.format(title="Log in", script="", content=_ASKING.format(reason=reason)), status)
 
 
 def code_page(code: str) -> web.Response:
@@ -71,7 +77,13 @@ def code_page(code: str) -> web.Response:
     """
     if not _CODE.fullmatch(code):
         return login_page(USED)
-    return _response(_PAGE.format(script=_SCRIPT, content=_SENDING.format(code=code)), HTTPStatus.OK)
+    return _response(_PAGE.format(title="Log in", script=_SCRIPT, content=_SENDING.format(code=code)), HTTPStatus.OK)
+
+
+def continue_page(page: str) -> web.Response:
+    """Return the page that leads on to ``page``, a path of this server without characters that HTML gives a meaning."""
+    refresh, content = _REFRESH.format(page=page), _CONTINUING.format(page=page)
+    return _response(_PAGE.format(title="Continue", script=refresh, content=content), HTTPStatus.OK)
 
 
 def _response(text: str, status: HTTPStatus) -> web.Response:

@@ -32,6 +32,7 @@ from aiohttp.typedefs import Handler, Middleware
 from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.http_status import http_status
 from emberkeep.adapters.http.login_page import (
+    CONTINUE_PATH,
     ENDED,
     LOGIN_PATH,
     LOGOUT_PATH,
@@ -214,8 +215,9 @@ def _check_origin(request: web.Request) -> web.Response | None:
     """Return a refusal for a change from a foreign web page, else None.
 
     Browsers send Origin with every change. A client that sends none is not a browser and must send a bearer token.
+    A session that continues here comes from a page of another JobManager, whose pass names that page's origin.
     """
-    if request.method in _READING:
+    if request.method in _READING or request.path == CONTINUE_PATH:
         return None
     origin = request.headers.get(hdrs.ORIGIN)
     if origin is None:
@@ -232,7 +234,7 @@ def _is_public(request: web.Request, policy: AccessPolicy) -> bool:
     if resource is None:
         return False
     return resource.canonical in policy.public or (
-        policy.web is not None and resource.canonical in (LOGIN_PATH, LOGOUT_PATH)
+        policy.web is not None and resource.canonical in (LOGIN_PATH, LOGOUT_PATH, CONTINUE_PATH)
     )
 
 

@@ -58,7 +58,7 @@ class WebSessions:
         self, now: Callable[[], float] = since_boot, is_valid: Callable[[Identity], bool] = lambda _: True
     ) -> None:
         self._now = now
-        self._is_valid = is_valid
+        self.is_valid = is_valid
         self._sessions: dict[bytes, _Session] = {}  # the least recently used first
         self._codes: dict[bytes, _Code] = {}  # the oldest first
 
@@ -73,16 +73,18 @@ class WebSessions:
     def redeem(self, secret: str) -> Identity | None:
         """Use up a code. Return the identity for which a session may be started; None if the code is not valid."""
         code = self._codes.pop(_digest(secret), None)
-        if code is None or self._now() >= code.until or not self._is_valid(code.identity):
+        if code is None or self._now() >= code.until or not self.is_valid(code.identity):
             return None
         return code.identity
 
-    def begin(self, identity: Identity) -> str:
-        """Return the id of a new session."""
+    def begin(self, identity: Identity, seconds: float = LIFETIME_SECONDS) -> str:
+        """Return the id of a new session, which ends after ``seconds`` in any case."""
         session_id, now = secrets.token_urlsafe(_RANDOM_BYTES), self._now()
         self._sessions = {key: session for key, session in self._sessions.items() if not session.is_over(now)}
         _make_room(self._sessions, MOST_SESSIONS)
-        self._sessions[_digest(session_id)] = _Session(identity, now + IDLE_SECONDS, now + LIFETIME_SECONDS)
+        self._sessions[_digest(session_id)] = _Session(
+            identity, now + IDLE_SECONDS, now + min(seconds, LIFETIME_SECONDS)
+        )
         return session_id
 
     def use(self, session_id: str) -> Identity | None:
@@ -92,7 +94,7 @@ class WebSessions:
         """
         key, now = _digest(session_id), self._now()
         session = self._sessions.pop(key, None)
-        if session is None or session.is_over(now) or not self._is_valid(session.identity):
+        if session is None or session.is_over(now) or not self.is_valid(session.identity):
             return None
         self._sessions[key] = replace(session, idle_until=now + IDLE_SECONDS)
         return session.identity
@@ -100,7 +102,12 @@ class WebSessions:
     def is_open(self, session_id: str) -> bool:
         """True if the session is open. Does not count as use."""
         session = self._sessions.get(_digest(session_id))
-        return session is not None and not session.is_over(self._now()) and self._is_valid(session.identity)
+        return session is not None and not session.is_over(self._now()) and self.is_valid(session.identity)
+
+    def seconds_left(self, session_id: str) -> float:
+        """Return for how long the session may last if it is used; 0 if it is not open. Does not count as use."""
+        session = self._sessions.get(_digest(session_id))
+        return 0.0 if session is None or not self.is_open(session_id) else session.until - self._now()
 
     def end(self, session_id: str) -> None:
         """End a session. Unknown ids are ignored."""

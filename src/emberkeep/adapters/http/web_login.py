@@ -20,7 +20,13 @@ from emberkeep.adapters.http.login_page import (
     login_page,
 )
 from emberkeep.adapters.http.security import IssuedTokens, problem, same_secret
-from emberkeep.adapters.http.sessions import CODE_SECONDS, WebSessions, session_cookie_name, session_of
+from emberkeep.adapters.http.sessions import (
+    CODE_SECONDS,
+    LIFETIME_SECONDS,
+    WebSessions,
+    session_cookie_name,
+    session_of,
+)
 from emberkeep.base.identity import CLUSTER, Identity
 from emberkeep.base.request_context import REQUEST_LOGIN, Login
 from emberkeep.base.request_identity import REQUEST_IDENTITY
@@ -44,25 +50,14 @@ def login_routes(token: str, sessions: WebSessions, tokens: IssuedTokens | None 
         return login_page(MISSING, HTTPStatus.OK) if code is None else code_page(code)
 
     async def log_in(request: web.Request) -> web.Response:
-        form = await _read_form(request)
+        form = await read_form(request)
         if "code" in form:
             identity, reason = sessions.redeem(form["code"]), USED
         else:
             identity, reason = holder_of(form.get("token", "")), WRONG
         if identity is None:
             return _refusal(request, reason)
-        _end_session(request, sessions)
-        request[REQUEST_IDENTITY], request[REQUEST_LOGIN] = identity, Login.SESSION
-        answer = _go_to("/")
-        answer.set_cookie(
-            session_cookie_name(request),
-            sessions.begin(identity),
-            httponly=True,
-            samesite="Strict",
-            secure=request.secure,
-            path="/",
-        )
-        return answer
+        return begin_session(request, _go_to("/"), sessions, identity)
 
     async def log_out(request: web.Request) -> web.Response:
         _end_session(request, sessions)
@@ -88,7 +83,7 @@ class WebLoginLinks:
         return f"{LOGIN_PATH}?code={self._sessions.new_code(identity)}"
 
 
-async def _read_form(request: web.Request) -> dict[str, str]:
+async def read_form(request: web.Request) -> dict[str, str]:
     """Return the fields of a form, each with its first value. Raises an HTTPException for any other body."""
     if request.content_type != _FORM:
         raise web.HTTPUnsupportedMediaType(text=f"the body is {request.content_type}, {_FORM} is expected")
@@ -104,6 +99,27 @@ async def _read_form(request: web.Request) -> dict[str, str]:
     except (OSError, web.RequestPayloadError, ClientPayloadError, HttpProcessingError):
         raise web.HTTPBadRequest(text="the form is incomplete or malformed") from None
     return {name: values[0] for name, values in parse_qs(data.decode("ascii", "replace")).items()}
+
+
+def begin_session(
+    request: web.Request,
+    answer: web.Response,
+    sessions: WebSessions,
+    identity: Identity,
+    seconds: float = LIFETIME_SECONDS,
+) -> web.Response:
+    """Begin a session of ``identity`` in place of the browser's present one; return ``answer`` with its cookie."""
+    _end_session(request, sessions)
+    request[REQUEST_IDENTITY], request[REQUEST_LOGIN] = identity, Login.SESSION
+    answer.set_cookie(
+        session_cookie_name(request),
+        sessions.begin(identity, seconds),
+        httponly=True,
+        samesite="Strict",
+        secure=request.secure,
+        path="/",
+    )
+    return answer
 
 
 def _refusal(request: web.Request, reason: str) -> web.Response:

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,7 @@ from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.chronicle.stored import StoredChronicle
 from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
 from emberkeep.adapters.http.auditing import auditing
+from emberkeep.adapters.http.continued_sessions import ContinuedSessions
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.node_access import RPC_ROUTE
@@ -73,6 +74,7 @@ from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.identities.ports import TokenStore
+from emberkeep.identities.session_passes import SessionPasses
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.named_tokens import TokenRegistry
 from emberkeep.jobmanager.service import JobManagerService
@@ -255,6 +257,11 @@ def _metrics(settings: JobManagerSettings, service: JobManagerService, webhook: 
     return Metrics(settings.port.connections, own, limits)
 
 
+def _job_managers(known: LeaderLocator | None) -> Callable[[], Sequence[str]]:
+    """Return what returns the addresses of all known JobManagers; of none without high availability."""
+    return tuple if known is None else lambda: known.news().job_managers
+
+
 def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:
     """Open the HA store, which is not used while its place is unavailable or another cluster's. Raises Fatal."""
     storage, place = open_blob_storage(settings.layout.ha_blobs), settings.owned_storage.blobs
@@ -336,6 +343,9 @@ async def leadership(
         tokens = TokenRegistry(store, system)
         callers = Callers(configuration, tokens, system.clock)
         sessions = WebSessions(is_valid=callers.is_current)
+        continued = ContinuedSessions(
+            SessionPasses(settings.token), sessions, gateway.epoch, system.clock.now_ms, _job_managers(known)
+        )
         api = Api(
             gateway=gateway,
             configuration=configuration,
@@ -368,8 +378,10 @@ async def leadership(
             roles=roles,
             routes=[
                 *login_routes(settings.token, sessions, callers),
+                *continued.routes(),
                 *rpc_routes(answering, offload),
                 *pages,
             ],
         )
+        continued.attach(app)
         yield Leadership(service, blobs, app, chronicle, offload, keeper, callers, settings.storage, webhook)

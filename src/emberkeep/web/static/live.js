@@ -3,6 +3,8 @@
 // Parts are elements with `data-live` and an id. The markup comes from the same server and the same escaping templates
 // as the page itself, so it is exactly as trustworthy as a reload; nothing else is ever parsed as HTML.
 
+import { elsewhere, followLeader, heard } from "./follow.js";
+
 const POLL_MS = 3000;
 const AT_MOST_EVERY_MS = 500;
 const PATIENCE_MS = 10000; // a connection that is cut off says nothing
@@ -25,8 +27,10 @@ function say(text) {
 async function fetchPage() {
   const patience = AbortSignal.timeout(PATIENCE_MS);
   const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", signal: patience });
+  heard(response);
   if (response.status === 401 || response.status === 403) {
     lost("This session has ended: reload the page to log in.");
+    await followLeader(response.status === 401);
     return null;
   }
   if (!response.ok || !response.headers.get("Content-Type")?.startsWith("text/html")) {
@@ -34,6 +38,12 @@ async function fetchPage() {
   }
   say("");
   return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+function link(address) {
+  const element = document.createElement("a");
+  [element.href, element.textContent] = [address, `Try ${new URL(address).host}`];
+  return element;
 }
 
 // What is shown may be out of date: the tab says so, too.
@@ -88,6 +98,8 @@ export async function refresh() {
   } catch (error) {
     const why = error.name === "TimeoutError" ? `no answer within ${PATIENCE_MS / 1000} s` : error.message;
     lost(`The JobManager does not send this page: ${why}. What you see may be out of date.`);
+    for (const address of elsewhere()) notice.append(" ", link(address));
+    await followLeader(false);
   } finally {
     busy = false;
     timer = setTimeout(tick, again ? AT_MOST_EVERY_MS : POLL_MS);

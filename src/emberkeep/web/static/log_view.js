@@ -3,6 +3,7 @@
 // bounded part of a log.
 
 import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, processesOf, selection, streamOf, surplus, writerOf } from "./log_choice.js";
+import { followLeader, heard } from "./follow.js";
 import { bytes } from "./formats.js";
 
 const MOST_RECORDS = 3000; // on the page
@@ -36,8 +37,9 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 
 async function ask(url, signal) {
   const response = await fetch(url, { cache: "no-store", signal });
+  heard(response);
   const answer = await response.json();
-  if (!response.ok) throw new Error(answer.detail);
+  if (!response.ok) throw Object.assign(new Error(answer.detail), { status: response.status });
   return answer;
 }
 
@@ -116,8 +118,9 @@ function tell(note = "") {
   newest.hidden = atEnd;
 }
 
-function tellFailure(error) {
+async function tellFailure(error) {
   state.textContent = `The log cannot be read: ${error.message}`;
+  await followLeader(error.status === 401);
 }
 
 function missing(found) {
@@ -160,7 +163,7 @@ async function show() {
       return follow(shown);
     } catch (error) {
       if (shown !== stopped) return;
-      tellFailure(error);
+      await tellFailure(error);
       await pause(PAUSE_MS);
       if (shown !== stopped) return;
     }
@@ -187,7 +190,7 @@ async function follow(shown) {
       if (source === "" && found.isLast && !complete) await pause(PAUSE_MS);
     } catch (error) {
       if (shown !== stopped) return;
-      tellFailure(error);
+      await tellFailure(error);
       await pause(PAUSE_MS);
     }
   }

@@ -1,0 +1,70 @@
+"""The console while the leader dies: an open page goes on at the next leader, with its session."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.integration.clusters import QUICK, Cluster
+from tests.integration.commands import Shell
+from tests.integration.console.browser import chromium, window
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("HA-12")]
+
+PLAIN = """
+import time
+
+print("counting", flush=True)
+for number in range(100_000):
+    print("count", number, flush=True)
+    time.sleep(0.5)
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
+    cluster = Cluster(Shell(tmp_path, class_archive.parent))
+    try:
+        session = "high-availability.zookeeper.client.session-timeout=4s"
+        cluster.up("--ha", "--job-managers", "2", "--task-managers", "1", "-D", session, *QUICK)
+        yield cluster
+        cluster.cancel_all()
+    finally:
+        cluster.close()
+
+
+def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
+    cluster.shell.write("plain.py", PLAIN)
+    job_id = cluster.submit("plain.py")
+    cluster.wait_for_driver(job_id)
+    log = next(log for log in cluster.ask(lambda client: client.job_logs(job_id)).logs if log.kind == "driver-stdout")
+    leading = cluster.ask(lambda client: client.overview()).emberkeep.job_manager
+    record = cluster.record
+    address_of = dict(zip((record.url, *record.standby_urls), record.job_managers, strict=True))
+    old_url, old = next((url, each) for url, each in address_of.items() if urlsplit(url).netloc == leading)
+    new_url = next(url for url in address_of if url != old_url)
+
+    with chromium() as browser, window(browser, cluster) as opened:
+        opened.url = old_url
+        opened.open(f"/jobs/{job_id}?view=all")
+        opened.sees("RUNNING", "#headline")
+        other = opened.page.context.new_page()
+        other.goto(f"{old_url}/jobs/{job_id}/logs/{log.id}?q=count")
+        other.get_by_text("count 1", exact=True).first.wait_for()
+        opened.page.bring_to_front()
+        with opened.page.expect_response(lambda answer: "emberkeep-session-pass" in answer.headers):
+            """Wait until the page has a pass."""
+        os.kill(old.identity.pid, signal.SIGKILL)
+
+        opened.page.wait_for_url(f"{new_url}/jobs/{job_id}?view=all", timeout=120_000)
+        opened.sees("RUNNING", "#headline")
+        assert opened.page.locator("header .leader").inner_text() == urlsplit(new_url).netloc
+        other.bring_to_front()
+        other.wait_for_url(f"{new_url}/jobs/{job_id}/logs/{log.id}**", timeout=120_000)
+        other.locator(".record").first.wait_for()
+        opened.problems.clear()  # requests that the dead leader did not answer
