@@ -17,6 +17,7 @@ import structlog
 from bench import (
     blobs,
     blocklist,
+    console,
     encrypted_blobs,
     evacuation,
     heartbeats,
@@ -44,6 +45,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "startup": startup.measure,
     "start": recovery.measure_start,
     "recovery": recovery.measure_recovery,
+    "console": console.measure,
     "throughput": throughput.measure,
     "submission": submission.measure,
     "scale": scale.measure,

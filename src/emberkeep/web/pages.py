@@ -26,6 +26,7 @@ from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.web.capacity import capacity_map
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import health
+from emberkeep.web.job_filter import JobFilter
 from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.nodes import blocked_task_managers, node_lines
 from emberkeep.web.savepoints import origin, savepoint_lines
@@ -122,12 +123,14 @@ class _Pages:
         )
 
     async def jobs(self, request: web.Request) -> web.Response:
-        status = _parse_status(request.query.get("state", ""))
-        number = _parse_page(request.query.get("page", "1"))
-        owner = request.query.get("owner", "")[:200]
+        query = request.query
+        wanted = JobFilter(
+            _parse_status(query.get("state", "")), query.get("owner", "")[:200], query.get("name", "")[:200]
+        )
+        number = _parse_page(query.get("page", "1"))
         seen = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
-        jobs = [job for job in seen if owner in ("", job.owner)]
-        chosen = [job for job in jobs if status is None or job.status is status]
+        jobs = wanted.matching(seen)
+        chosen = [job for job in jobs if wanted.status in (None, job.status)]
         first = (number - 1) * JOBS_PER_PAGE
         return self._render(
             request,
@@ -135,9 +138,7 @@ class _Pages:
             "jobs",
             jobs=chosen[first : first + JOBS_PER_PAGE],
             counts=Counter(job.status for job in jobs),
-            total=len(chosen),
-            status=status,
-            owner=owner,
+            filter=wanted,
             owners=sorted({job.owner for job in seen} - {""}),
             statuses=list(JobStatus),
             number=number,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response, sync_playwright
 
 from tests.integration.clusters import Cluster
 from tests.integration.conditions import DEADLINE
@@ -92,11 +92,28 @@ def window(
     context = browser.new_context(
         ignore_https_errors=True, color_scheme=theme, viewport={"width": size[0], "height": size[1]}
     )
-    try:
-        opened = Window(context.new_page(), cluster.record.url)
-        opened.watch()
+    with _watched(context, cluster.record.url) as opened:
         opened.page.goto(f"{opened.url}{link.path}")
         opened.sees("Overview", "header")
+        yield opened
+
+
+@contextmanager
+def window_with_token(browser: Browser, url: str, token: str) -> Iterator[Window]:
+    """Log in with the form of the login page. Fails when anything went wrong on a page."""
+    with _watched(browser.new_context(viewport={"width": DESKTOP[0], "height": DESKTOP[1]}), url) as opened:
+        opened.page.goto(f"{url}/login")
+        opened.page.get_by_label("Token").fill(token)
+        opened.page.get_by_role("button", name="Log in").click()
+        opened.sees("Overview", "header")
+        yield opened
+
+
+@contextmanager
+def _watched(context: BrowserContext, url: str) -> Iterator[Window]:
+    try:
+        opened = Window(context.new_page(), url)
+        opened.watch()
         yield opened
         assert not opened.problems, "\n".join(opened.problems)
     finally:

@@ -18,6 +18,7 @@ let events = null;
 let timer = null;
 let busy = false;
 let again = false;
+let shown = ""; // the markup that the whole page shows; "" if unknown
 
 function say(text) {
   notice.textContent = text;
@@ -37,7 +38,7 @@ async function fetchPage() {
     throw new Error(`HTTP status ${response.status}`);
   }
   say("");
-  return new DOMParser().parseFromString(await response.text(), "text/html");
+  return response.text();
 }
 
 function link(address) {
@@ -67,7 +68,14 @@ function setIcon(address) {
   if (icon.getAttribute("href") !== address) icon.setAttribute("href", address);
 }
 
+function show(markup) {
+  if (markup === shown && !document.title.startsWith(LOST_TITLE)) return; // an idle page costs next to nothing
+  shown = replaceParts(new DOMParser().parseFromString(markup, "text/html")) ? markup : "";
+}
+
+// Returns false if a part is left as it is because the reader is busy with it.
 function replaceParts(fresh) {
+  let isWhole = true;
   if (document.title !== fresh.title) document.title = fresh.title;
   setIcon(fresh.getElementById("icon").getAttribute("href")); // every page has one
   for (const old of document.querySelectorAll("[data-live]")) {
@@ -75,10 +83,13 @@ function replaceParts(fresh) {
     if (part === null) continue;
     // Sections that the reader has opened stay open.
     for (const open of old.querySelectorAll("details[open]")) fresh.getElementById(open.id)?.setAttribute("open", "");
-    if (old.isEqualNode(part) || old.contains(document.activeElement) && old.querySelector(":focus-visible")) continue;
-    if (document.getSelection()?.containsNode(old, true) && !document.getSelection().isCollapsed) continue;
-    old.replaceWith(document.importNode(part, true));
+    if (old.isEqualNode(part)) continue;
+    const hasFocus = old.contains(document.activeElement) && old.querySelector(":focus-visible");
+    const isSelected = document.getSelection()?.containsNode(old, true) && !document.getSelection().isCollapsed;
+    if (hasFocus || isSelected) isWhole = false;
+    else old.replaceWith(document.importNode(part, true));
   }
+  return isWhole;
 }
 
 export async function refresh() {
@@ -89,9 +100,9 @@ export async function refresh() {
   busy = true;
   clearTimeout(timer);
   try {
-    const fresh = await fetchPage();
-    if (fresh !== null) {
-      replaceParts(fresh);
+    const markup = await fetchPage();
+    if (markup !== null) {
+      show(markup);
       document.dispatchEvent(new Event("emberkeep:refreshed"));
       listen();
     }

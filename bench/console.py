@@ -1,0 +1,85 @@
+"""The console in a real browser, with 1,000 jobs and 200 nodes: until a page can be used, and what an idle one costs.
+
+The application is the JobManager's own, over made-up jobs. A page is interactive when its document is complete
+(``domInteractive``). An idle page is open and in front, and nothing on it changes. Its cost is the processor time of
+the server, and that of all processes of the browser, beyond that of an empty page (``about:blank``).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from bench.measure import Figure, Goal
+from bench.plan import Plan
+from tests.integration.console.browser import Window, chromium, window_with_token
+from tests.integration.console.large_site import large_site
+from tests.unit.rest.server import TOKEN
+
+_JOBS, _NODES, _LOG_BYTES = 1000, 200, 1_000_000
+_PAGES = ("/", "/jobs", "/nodes", "/taskmanagers")
+_IDLE_PAGES = ("/", "/jobs/{job}")
+_INTERACTIVE_GOAL = Goal(at_most=1.0)
+_IDLE_GOAL = Goal(at_most=0.01)
+_INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive / 1000"
+_SETTLED_MS = 8000  # the page has its first news, and the browser has compiled its scripts
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def measure(plan: Plan) -> list[Figure]:
+    """Each page is loaded once a repetition, into a browser that has its scripts and styles."""
+    seconds = plan.size(60, 10)
+    loads: dict[str, list[float]] = {path: [] for path in _PAGES}
+    served: dict[str, list[float]] = {path: [] for path in _IDLE_PAGES}
+    shown: dict[str, list[float]] = {path: [] for path in _IDLE_PAGES}
+    with (
+        large_site(_JOBS, _NODES, _LOG_BYTES) as (site, job),
+        chromium() as browser,
+        window_with_token(browser, site.base, TOKEN) as window,
+    ):
+        for _ in plan.turns("pages of the console"):
+            for path, samples in loads.items():
+                window.open(path)
+                samples.append(float(window.page.evaluate(_INTERACTIVE)))
+            window.page.goto("about:blank")
+            window.page.wait_for_timeout(_SETTLED_MS)
+            _, nothing = _cost(window, seconds)
+            for path in _IDLE_PAGES:
+                window.open(path.format(job=job))
+                window.page.wait_for_timeout(_SETTLED_MS)
+                server, browsing = _cost(window, seconds)
+                served[path].append(server)
+                shown[path].append(max(0.0, browsing - nothing))
+    return [
+        *(Figure(f"{path} interactive", "s", tuple(all_), _INTERACTIVE_GOAL) for path, all_ in loads.items()),
+        *(Figure(f"{path} idle, the server", "cores", tuple(all_), _IDLE_GOAL) for path, all_ in served.items()),
+        *(Figure(f"{path} idle, the browser", "cores", tuple(all_), _IDLE_GOAL) for path, all_ in shown.items()),
+    ]
+
+
+def _cost(window: Window, seconds: float) -> tuple[float, float]:
+    """Return the cores that this process, with the server in it, and the browser need while the page stays open."""
+    began, server, browser = time.monotonic(), time.process_time(), _browser_seconds()
+    window.page.wait_for_timeout(seconds * 1000)
+    elapsed, after = time.monotonic() - began, _browser_seconds()
+    # A renderer that the browser has started in advance, for the next page, is not this page's.
+    spent = sum(after[pid] - before for pid, before in browser.items() if pid in after)
+    return (time.process_time() - server) / elapsed, spent / elapsed
+
+
+def _browser_seconds() -> dict[int, float]:
+    """Return the processor time, in seconds, of each chromium process below this one."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+        except OSError:
+            continue  # it has ended
+        name, fields = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+        found[int(path.parent.name)] = (int(fields[1]), name, (int(fields[11]) + int(fields[12])) / _TICK)
+    seconds, below = {}, {os.getpid()}
+    while below:
+        below = {pid for pid, (parent, _, _) in found.items() if parent in below}
+        seconds.update({pid: found[pid][2] for pid in below if "chrom" in found[pid][1]})
+    return seconds

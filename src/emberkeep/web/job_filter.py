@@ -1,0 +1,45 @@
+"""Which jobs the list of jobs shows, and the links that change that: all of it is in the page's address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobs.model import JobStatus
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """``name``: text that the job's name contains, in any case, or with which its id begins. "" and None select all."""
+
+    status: JobStatus | None = None
+    owner: str = ""
+    name: str = ""
+
+    def matching(self, jobs: Iterable[JobView]) -> list[JobView]:
+        """Return the jobs that match, whatever their status."""
+        text = self.name.strip().lower()
+        return [
+            job
+            for job in jobs
+            if self.owner in ("", job.owner) and (text in job.name.lower() or job.job_id.startswith(text))
+        ]
+
+    def with_status(self, status: JobStatus | None) -> JobFilter:
+        return replace(self, status=status)
+
+    def with_owner(self, owner: str) -> JobFilter:
+        return replace(self, owner=owner)
+
+    def path(self, page: int = 1) -> str:
+        """Return the address of a page of the list."""
+        query = {
+            "state": self.status.value if self.status else "",
+            "owner": self.owner,
+            "name": self.name,
+            "page": "" if page == 1 else str(page),
+        }
+        given = urlencode({key: value for key, value in query.items() if value})
+        return f"/jobs?{given}" if given else "/jobs"

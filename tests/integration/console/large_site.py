@@ -1,0 +1,90 @@
+"""A console with many jobs and nodes and a large log: the real application over a gateway that holds made-up facts."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+from emberkeep.base.clock import SystemClock
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobStatus
+from emberkeep.rest.ports import LogEntry, LogKind
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.log_reader import LogReader
+from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, task_manager_view
+from tests.unit.rest.server import ListedLogs, Site, running_site
+
+LOG_ID = "driver-stderr.1"
+_RECORD = (
+    "26/11/26 10:00:00 INFO DAGScheduler: Submitting stage {number:>9} of the query, which has no missing parents\n"
+)
+NEEDLE = "26/11/26 10:00:00 ERROR TaskSetManager: a needle was lost\n"
+_NEEDLE_AT = 2000  # records from the start
+_STATES = (*(JobStatus.RUNNING,) * 6, *(JobStatus.FINISHED,) * 3, JobStatus.FAILED)
+
+
+@contextmanager
+def large_site(jobs: int, nodes: int, log_bytes: int) -> Iterator[tuple[Site, JobId]]:
+    """Serve in a thread of its own. Yields the site, and the job with the large log."""
+    with tempfile.TemporaryDirectory(prefix="emberkeep-large-") as directory:
+        ready: Future[Site] = Future()
+        loop, end = asyncio.new_event_loop(), asyncio.Event()
+
+        async def serve() -> None:
+            async with running_site(Path(directory), _gateway(jobs, nodes), poll_interval=Api.poll_interval) as site:
+                catalogue = ListedLogs()
+                catalogue.logs[LOG_ID] = _write_log(Path(directory) / "stderr", job_id(1), log_bytes)
+                for view in await site.gateway.task_managers():
+                    logs = catalogue if view.report.drivers else ListedLogs()
+                    reader = LogReader(logs, SystemClock().monotonic, poll_interval=0.2)
+                    site.remote_logs.readers[view.info.address] = reader
+                ready.set_result(site)
+                await end.wait()
+
+        def run() -> None:
+            try:
+                loop.run_until_complete(serve())
+            except BaseException as error:
+                if ready.done():
+                    raise
+                ready.set_exception(error)
+
+        thread = threading.Thread(target=run, name="console")
+        thread.start()
+        try:
+            yield ready.result(60), job_id(1)
+        finally:
+            loop.call_soon_threadsafe(end.set)
+            thread.join(60)
+            loop.close()
+
+
+def _gateway(jobs: int, nodes: int) -> FakeGateway:
+    gateway = FakeGateway()
+    gateway.add(*(job_view(job_id(n), f"orders {n:04}", _STATES[(n - 1) % len(_STATES)]) for n in range(1, jobs + 1)))
+    drivers = (driver_report(job_id(1)),)
+    gateway.add_task_managers(*(task_manager_view(n, drivers=drivers if n == 2 else ()) for n in range(2, nodes + 2)))
+    return gateway
+
+
+def _write_log(path: Path, job: JobId, size: int) -> LogEntry:
+    """Write a log of about ``size`` bytes, one of whose records, near the start, is an error."""
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(size // len(_RECORD.format(number=0))):
+            file.write(NEEDLE if number == _NEEDLE_AT else _RECORD.format(number=number))
+    status = path.stat()
+    return LogEntry(
+        id=LOG_ID,
+        kind=LogKind.DRIVER_STDERR,
+        path=path,
+        size=status.st_size,
+        mtime_ms=int(status.st_mtime * 1000),
+        complete=False,
+        job_id=job,
+        attempt=2,
+    )

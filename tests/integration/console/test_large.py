@@ -1,0 +1,75 @@
+"""The console with 1,000 jobs, 200 nodes and a log of 100 MB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from emberkeep.base.ids import JobId
+from tests.integration.console.browser import Window, chromium, window_with_token
+from tests.integration.console.large_site import large_site
+from tests.unit.rest.server import TOKEN
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+JOBS, NODES, LOG_BYTES = 1000, 200, 100_000_000
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[tuple[Window, JobId]]:
+    with (
+        large_site(JOBS, NODES, LOG_BYTES) as (site, job),
+        chromium() as browser,
+        window_with_token(browser, site.base, TOKEN) as window,
+    ):
+        yield window, job
+
+
+def test_pages_with_many_entries_have_nothing_wrong(opened: tuple[Window, JobId]) -> None:
+    window, _ = opened
+    found = []
+    for path, text in {
+        "/": "600",
+        "/jobs": "1000",
+        "/jobs?page=10": "orders",
+        "/nodes": "127.0.0.201",
+        "/taskmanagers": "201",
+    }.items():
+        window.open(path)
+        window.sees(text)
+        found += [f"{path}: {problem}" for problem in window.accessibility_problems()]
+        if window.is_too_wide():
+            found.append(f"{path}: wider than the window")
+    assert not found, "\n".join(found)
+
+
+def test_every_job_is_on_one_of_the_pages(opened: tuple[Window, JobId]) -> None:
+    window, _ = opened
+    window.open("/jobs")
+    seen: list[str] = []
+    while True:
+        seen += window.page.locator("#jobs a[href^='/jobs/']").all_inner_texts()
+        older = window.page.get_by_role("link", name="Older")
+        if older.count() == 0:
+            break
+        older.click()
+        window.page.wait_for_load_state("load")
+    assert len({text for text in seen if text.startswith("orders")}) == JOBS
+
+
+def test_a_record_near_the_start_of_a_large_log_is_found(opened: tuple[Window, JobId]) -> None:
+    window, job = opened
+    window.open(f"/jobs/{job}/logs")
+    process = window.page.get_by_label("Process")
+    process.locator("option", has_text="driver").wait_for(state="attached")
+    process.select_option(label="driver")
+    window.sees("of 95.4 MiB")
+    window.page.get_by_label("Search").fill("needle")
+    window.page.locator("mark").filter(has_text="needle").wait_for()
+    window.page.get_by_label("Search").fill("")
+    window.page.get_by_role("button", name="Older records").click()
+    window.page.wait_for_function("document.querySelectorAll('.record').length > 300")
+    with window.page.expect_download() as download:
+        window.page.get_by_role("link", name="Download").click()
+    assert abs(download.value.path().stat().st_size - LOG_BYTES) < 1000
