@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
@@ -14,6 +15,11 @@ from emberkeep.protocol.rest_logs import LogInfo
 LOG_WAIT = 10.0  # seconds that one request waits for more output
 _RETRY_PAUSE = 0.2
 _OVER_PATIENCE = 10.0
+
+
+def _moment(milliseconds: int) -> str:
+    """Return Unix milliseconds as local time."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 class ProblemClock:
@@ -104,4 +110,12 @@ class StreamCopy:
                 patience.reset()
                 write(chunk.data)
             if chunk.complete or (over and not chunk.data and patience.is_over()):
-                return None
+                return self._what_is_missing(log, chunk.kept_until)
+
+    def _what_is_missing(self, log: LogInfo, kept_until: int) -> str | None:
+        if not kept_until:
+            return None
+        return (
+            f"the rest of {self._kind} of attempt {self._attempt} is missing: task manager {log.taskmanager_id} does "
+            f"not have it now, and lines after {_moment(kept_until)} are not kept"
+        )

@@ -60,12 +60,17 @@ _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT
 
 @dataclass(frozen=True)
 class LogRead:
-    """Bytes of a log from ``offset`` on. The next read starts at ``next_offset``. ``complete``: the log has ended."""
+    """Bytes of a log from ``offset`` on. The next read starts at ``next_offset``. ``complete``: the log has ended.
+
+    ``kept_until``: the log is read from the shared storage, and lines after this time (Unix milliseconds) are missing;
+    0: none is.
+    """
 
     data: bytes
     offset: int
     next_offset: int
     complete: bool
+    kept_until: int = 0
 
 
 @dataclass(frozen=True)
@@ -360,7 +365,8 @@ class RestClient:
         complete = answer.headers.get(rest_logs.LOG_COMPLETE_HEADER, "").lower() == "true"
         # A long log arrives in pieces: it is complete only once its end has been read.
         complete = complete and end >= int(answer.headers.get(rest_logs.LOG_SIZE_HEADER, end))
-        return LogRead(answer.body, offset, end, complete)
+        kept_until = int(answer.headers.get(rest_logs.LOG_KEPT_UNTIL_HEADER, 0))
+        return LogRead(answer.body, offset, end, complete, kept_until)
 
     async def _get(self, path: str, kind: type[T]) -> T:
         return decode(await self._http.call(Request("GET", path)), kind)

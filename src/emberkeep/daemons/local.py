@@ -20,6 +20,7 @@ from emberkeep.base.configuration.options import (
     BLOB_DIRECTORY,
     JOB_ENVIRONMENT,
     JOB_MANAGER_ADDRESS,
+    LOGS_KEEP_INTERVAL,
     RESOURCE_MANAGER_TYPE,
     STANDBY_DRIVERS,
     STANDBY_EXECUTORS,
@@ -67,8 +68,9 @@ def task_manager_configuration(configuration: Configuration, job_manager: str) -
     inherited = {JOB_ENVIRONMENT.key: EVERYTHING, **configuration.texts()}[JOB_ENVIRONMENT.key]
     # The process ends with its jobs: a process that is warmed for later ones would never be used.
     no_standbys = {STANDBY_DRIVERS.key: "0", STANDBY_EXECUTORS.key: "0"}
+    no_copies = {LOGS_KEEP_INTERVAL.key: "0"}  # the storage of this process ends with it as well
     return _own_blobs(configuration, "taskmanager").with_texts(
-        {JOB_MANAGER_ADDRESS.key: job_manager, JOB_ENVIRONMENT.key: inherited, **no_standbys}, "embedded"
+        {JOB_MANAGER_ADDRESS.key: job_manager, JOB_ENVIRONMENT.key: inherited, **no_standbys, **no_copies}, "embedded"
     )
 
 

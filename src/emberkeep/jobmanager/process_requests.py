@@ -7,15 +7,19 @@ from typing import Any
 
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
 from emberkeep.jobmanager.jobs.job_master_reports import Contact
 from emberkeep.jobmanager.leader import LeaderSeat
 from emberkeep.jobmanager.resources.strangers import Strangers
+from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.ports import JobStore
+from emberkeep.kept_logs.model import KeptLogKey
 from emberkeep.protocol.messages import (
     Ack,
     JobMasterHeartbeat,
     JobMasterReply,
+    KeepLog,
+    LogKept,
     Message,
     RegisterJobMaster,
     RegisterTaskManager,
@@ -30,12 +34,13 @@ class ProcessRequests:
     def __init__(
         self,
         configuration: Configuration,
-        checkpoint_root: str,
+        surroundings: Surroundings,
         store: JobStore,
         seat: LeaderSeat,
         strangers: Strangers,
     ) -> None:
-        self._checkpoint_root = checkpoint_root
+        self._checkpoint_root = surroundings.checkpoint_root
+        self._logs = surroundings.logs
         self._store = store
         self._seat = seat
         self._strangers = strangers
@@ -46,6 +51,7 @@ class ProcessRequests:
             RegisterJobMaster: self._register_job_master,
             JobMasterHeartbeat: self._job_master_heartbeat,
             ReportOutcome: self._report_outcome,
+            KeepLog: self._keep_log,
         }
 
     async def serve(self, request: Message) -> Message:
@@ -71,6 +77,22 @@ class ProcessRequests:
 
     async def _task_manager_heartbeat(self, request: TaskManagerHeartbeat) -> Message:
         return await self._seat.leader.resources.heartbeat(request)
+
+    async def _keep_log(self, request: KeepLog) -> Message:
+        """Store a piece of a log of a known job. Only a confirmed leader writes, for task managers that follow it."""
+        leader = self._seat.leader
+        leader.term.authority.check()
+        try:
+            registered = await leader.resources.view(request.task_manager)
+        except Absent as error:
+            raise RetryLater(f"task manager {request.task_manager} is not registered") from error
+        if registered.info.instance != request.instance:
+            raise Conflict(f"another process is registered as task manager {request.task_manager}")
+        await leader.dispatcher.view(request.job_id)
+        key = KeptLogKey(
+            job_id=request.job_id, attempt=request.attempt, task_manager=request.task_manager, name=request.name
+        )
+        return LogKept(position=await self._logs.keep(leader.term.epoch, key, request.piece))
 
     async def _register_job_master(self, request: RegisterJobMaster) -> Message:
         leader = self._seat.leader

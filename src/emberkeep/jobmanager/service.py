@@ -63,7 +63,7 @@ class JobManagerService:
         self._term: Term | None = None  # set while it leads
         self._seat = LeaderSeat()
         strangers = Strangers()
-        self._requests = ProcessRequests(configuration, surroundings.checkpoint_root, store, self._seat, strangers)
+        self._requests = ProcessRequests(configuration, surroundings, store, self._seat, strangers)
         self.gateway = LeaderGateway(configuration, surroundings, self._seat, strangers)
 
     async def run(self, epoch: int | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from emberkeep.chronicle.ports import Chronicle
 from emberkeep.jobs.periodic.ports import SavepointDisposal
+from emberkeep.kept_logs.ports import LogStore, NoLogStore
 from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.resource_driver import ResourceManagerDriver
@@ -36,6 +37,7 @@ class Surroundings:
       open.
     - ``resource_driver``: starts task managers if more are needed; None if operators start them.
     - ``notifier``: learns what happens to jobs.
+    - ``logs``: stores the pieces of logs that task managers send.
     """
 
     rpc: RpcClient
@@ -49,3 +51,4 @@ class Surroundings:
     checkpoints_recorded: Callable[[], bool] = lambda: False
     resource_driver: ResourceManagerDriver | None = None
     notifier: Notifier = field(default_factory=SilentNotifier)
+    logs: LogStore = field(default_factory=NoLogStore)

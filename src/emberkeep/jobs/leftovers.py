@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     BLOBS = "blobs"
     GRAPH = "graph"
     RESULT = "result"  # a result that is too large for the job store's own record
+    LOGS = "logs"
     DAMAGED = "damaged"  # what remains of a job that failed because its records were damaged
 
 
@@ -85,7 +86,7 @@ def stages(
     kept = []
     for kind, job_id in sorted(found, key=lambda item: (item[0].value, item[1])):
         status = known.get(job_id)
-        if status is not None and not _is_over(status):
+        if status is not None and is_needed(kind, status):
             continue
         mark = standing.get((kind, job_id))
         if mark is None or mark.since_ms > now_ms:
@@ -102,6 +103,9 @@ def with_periods_restarted(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ..
     return tuple(mark if mark.ended else msgspec.structs.replace(mark, since_ms=now_ms) for mark in marks)
 
 
-def _is_over(status: JobStatus) -> bool:
-    """True if a job's data is certainly no longer needed. A failed job's data is kept for inspection."""
-    return status in (JobStatus.FINISHED, JobStatus.CANCELED)
+def is_needed(kind: Kind, status: JobStatus) -> bool:
+    """False if data of a job with this status is certainly no longer needed.
+
+    The logs of a job are kept for as long as the job is known. All data of a failed job is kept for inspection.
+    """
+    return kind is Kind.LOGS or status not in (JobStatus.FINISHED, JobStatus.CANCELED)

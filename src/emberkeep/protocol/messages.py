@@ -26,6 +26,7 @@ from emberkeep.jobs.progress.history import HistoryPage, Selection
 from emberkeep.jobs.progress.trend import Trend
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import TraceReport
+from emberkeep.kept_logs.model import LogPiece, Position
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.local_state.model import Holding
 from emberkeep.log_records.scan import Found, Search
@@ -235,6 +236,27 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     ended: tuple[JobId, ...] = ()
     lineage: str = ""  # job store to which the epoch belongs
     reserved_standbys: tuple[ReservedStandby, ...] = ()
+
+
+class KeepLog(Message, frozen=True, kw_only=True):
+    """Store a piece of a log in the shared storage, where it outlives the TaskManager.
+
+    Absent: the JobManager does not know the job. Conflict: logs are not stored, or another instance of the TaskManager
+    is registered.
+    """
+
+    task_manager: TaskManagerId
+    instance: InstanceId
+    job_id: JobId
+    attempt: int
+    name: str  # of the file
+    piece: LogPiece
+
+
+class LogKept(Message, frozen=True, kw_only=True):
+    """Reply to KeepLog: how far the log is stored now. The next piece begins there."""
+
+    position: Position
 
 
 # --- JobManager → TaskManager ---------------------------------------------------------------------------------------
@@ -712,6 +734,7 @@ REQUESTS: dict[str, type[Message]] = {
     for kind in (
         RegisterTaskManager,
         TaskManagerHeartbeat,
+        KeepLog,
         StartDriver,
         StopDriver,
         StopTaskManager,

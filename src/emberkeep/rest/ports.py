@@ -14,6 +14,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.model import NamedToken
 from emberkeep.jobs.progress.history import HistoryPage, Selection
+from emberkeep.kept_logs.model import KeptLog, KeptLogKey
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.log_records.scan import Found, Search
 from emberkeep.notifications.outbox import Counts
@@ -78,6 +79,7 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a log from ``offset`` on, and the log's current ``size``.
 
     ``owner`` is the owner of a BLOB with a copy of these bytes: the job while it may still write the log, else NO_JOB.
+    ``kept`` and ``kept_until_ms`` as in LogFound.
     """
 
     data: bytes
@@ -85,6 +87,13 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     complete: bool
     owner: JobId = NO_JOB
+    kept: bool = False
+    kept_until_ms: int = 0
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte after these."""
+        return self.offset + len(self.data)
 
 
 class LogSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,12 +111,20 @@ class LogSearch(msgspec.Struct, frozen=True, kw_only=True):
 class LogFound(msgspec.Struct, frozen=True, kw_only=True):
     """What a search has found, and the log's current ``size``.
 
-    ``complete``: the search has reached the end of the log, and the log has ended.
+    ``complete``: the search has reached the end of the log, and the log has ended. ``kept``: it was read from the
+    shared storage. ``kept_until_ms``: lines after this time (Unix milliseconds) are missing there; 0: none is.
     """
 
     found: Found
     size: int
     complete: bool
+    kept: bool = False
+    kept_until_ms: int = 0
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte that was not examined."""
+        return self.found.end
 
 
 class SparkUis(Protocol):
@@ -225,6 +242,19 @@ class RemoteLogs(Protocol):
 
     async def search(self, address: str, log_id: str, wanted: LogSearch) -> LogFound:
         """Search a bounded part of a log. Raises Absent, InvalidInput, RetryLater."""
+
+
+class KeptLogs(Protocol):
+    """Logs of jobs in the shared storage. All methods raise RetryLater if it cannot be read now, and Fatal."""
+
+    async def entries(self, job_id: JobId) -> list[KeptLog]:
+        """Return what is kept of a job's logs."""
+
+    async def read(self, key: KeptLogKey, query: LogQuery) -> LogChunk:
+        """Return the bytes that ``query`` selects, at once. Missing bytes are skipped. Raises Absent."""
+
+    async def search(self, key: KeptLogKey, wanted: LogSearch) -> LogFound:
+        """Search a bounded part of a log, at once. Raises Absent."""
 
 
 class Tokens(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -28,6 +29,7 @@ from emberkeep.taskmanager.task_executor import TaskExecutor
 log = structlog.get_logger(__name__)
 
 RETIRE_POLL = 0.2  # seconds between two checks of whether a retiring task manager is empty
+SAVE_TIMEOUT = 5.0  # seconds to save what is left when this task manager ends
 CLOSE_MARGIN = 5.0  # seconds, after the grace period, to kill processes that did not end by themselves
 
 
@@ -46,6 +48,8 @@ class TaskManagerService:
         self._system = system
         self._rpc_timeout = configuration[RPC_TIMEOUT]
         self._logs = ports.logs
+        # called at the end of an orderly shutdown, once no process is left: a last chance to save what is here
+        self.on_emptied: Callable[[], Awaitable[object]] | None = None
         self._local_state = ports.local_state
 
     @property
@@ -57,6 +61,15 @@ class TaskManagerService:
     def job_manager(self) -> str:
         """Address of the current JobManager."""
         return self.executor.link.job_manager
+
+    async def _save(self) -> None:
+        if self.on_emptied is None:
+            return
+        try:
+            async with asyncio.timeout(SAVE_TIMEOUT):
+                await self.on_emptied()
+        except TimeoutError:
+            log.warning("the newest lines of the logs here were not copied to the shared storage in time")
 
     def job_masters(self) -> dict[str, AttemptScope]:
         """Return the JobMasters that hold slots here: a map from the address of each to its attempt."""
@@ -113,8 +126,8 @@ class TaskManagerService:
     async def shutdown(self, grace: float) -> None:
         """Stop drivers, within ``grace`` seconds, and executors; refuse new work and report this to the JobManager.
 
-        ``run`` must continue until this returns. That takes at most the grace period, CLOSE_MARGIN and two RPC
-        timeouts.
+        ``run`` must continue until this returns. That takes at most the grace period, CLOSE_MARGIN, SAVE_TIMEOUT
+        and two RPC timeouts.
         """
         await self.executor.close(grace)
         self.executor.link.wake()
@@ -123,6 +136,7 @@ class TaskManagerService:
                 await self.executor.emptied.wait()
         except TimeoutError:
             log.warning("processes did not end in time", slots=len(self.executor.table.state.slots))
+        await self._save()
         try:
             await self._settled()
         except RetryLater as error:

@@ -18,6 +18,7 @@ from emberkeep.adapters.ha_blobs.place import Binding, read_binding, write_bindi
 from emberkeep.adapters.job_store.database import JobDatabase
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.job_store.result_files import ResultFile
+from emberkeep.adapters.kept_logs.segments import decompress, encode_piece, scan_segment
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
 from emberkeep.adapters.state.journal import FileRenameJournal
@@ -25,6 +26,7 @@ from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, RegisteredAddress, ResultNode, decode_node, encode_node
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import TlsFiles
+from emberkeep.base.errors import Damaged
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId
@@ -43,9 +45,11 @@ from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.jobs.progress.encoding import decode_history, encode_history
 from emberkeep.jobs.progress.history import QueryHistory
+from emberkeep.kept_logs.model import PieceHeader
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.taskmanager.agent_record import AgentRecord
+from tests.support.log_pieces import piece
 from tests.support.progress.records import record
 from tests.unit.formats import golden_samples as samples
 
@@ -171,6 +175,7 @@ RESTORED_RESULT: ResultNode = msgspec.structs.replace(
 )
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
 VERSIONS = RecordVersions(outcome=1, artefacts=1)
+LOG_PIECE = piece(4096, b"one\n", is_last=True, until_ms=samples.NOW_MS, source=96)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
 
 
@@ -183,6 +188,15 @@ def _read_renames(path: Path) -> tuple[Rename, ...]:
     """Return what the journal knows, of the same rename with a user and without."""
     with contextlib.closing(FileRenameJournal(path, lambda: samples.NOW_MS)) as journal:
         return tuple(each for each in (RENAME_OF_A_USER, samples.RENAME) if journal.knows(each))
+
+
+def _read_log_piece(path: Path) -> tuple[PieceHeader, bytes]:
+    content = path.read_bytes()
+    scanned = scan_segment(content, str(path))
+    if scanned.damaged or len(scanned.pieces) != 1:
+        raise Damaged(f"{path}: readers of the log are told about a gap")
+    stored = scanned.pieces[0]
+    return stored.header, decompress(content[stored.at : stored.at + stored.size], stored.header, str(path))
 
 
 def _write_job_store(path: Path) -> None:
@@ -291,6 +305,9 @@ FORMATS = {
     ),
     "late-variables.record": Format(
         lambda path: write_late_variables(path, LATE_VARIABLES), read_late_variables, LATE_VARIABLES
+    ),
+    "kept-log.segment": Format(
+        lambda path: path.write_bytes(encode_piece(LOG_PIECE)), _read_log_piece, (LOG_PIECE.header, b"one\n")
     ),
     "storage-deletions": Format(lambda path: write_marks(path, MARKS), read_marks, MARKS),
     "blob-place": Format(lambda path: write_binding(path, BINDING), read_binding, BINDING),

@@ -16,6 +16,7 @@ from emberkeep.jobmanager.surroundings import SharedStorage, Surroundings
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import JobStore
+from emberkeep.kept_logs.ports import LogStore, NoLogStore
 from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.messages import ProcessState, StopDriver
 from emberkeep.slots.resource_driver import ResourceManagerDriver
@@ -53,6 +54,7 @@ class SmallCluster:
         storage: SharedStorage | None = None,
         resource_driver: ResourceManagerDriver | None = None,
         notifier: Notifier | None = None,
+        logs: LogStore | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -61,6 +63,7 @@ class SmallCluster:
         self.storage = storage or UsableStorage()
         self.resource_driver = resource_driver
         self.notifier = notifier or SilentNotifier()
+        self.logs = logs or NoLogStore()
         self.savepoints = MemorySavepoints()
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
@@ -88,6 +91,7 @@ class SmallCluster:
             chronicle=self.chronicle,
             resource_driver=self.resource_driver,
             notifier=self.notifier,
+            logs=self.logs,
         )
         return JobManagerService(
             system, self.configuration, surroundings, self.store, self.blobs, steps_aside=self.steps_aside

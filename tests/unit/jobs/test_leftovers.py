@@ -57,5 +57,15 @@ def test_a_mark_from_the_future_counts_from_now() -> None:
     assert stages([ITEM], {}, [mark(10**9, ended=False)], 50, PERIODS).marks == (mark(50, ended=False),)
 
 
+@pytest.mark.parametrize("status", list(JobStatus))
+def test_logs_are_kept_for_as_long_as_their_job_is_known(status: JobStatus) -> None:
+    logs = (Kind.LOGS, JOB)
+    assert stages([logs], {JOB: status}, [], 10**9, PERIODS).marks == ()
+
+    marked = stages([logs], {}, [], 0, PERIODS)
+    assert (marked.marks, marked.due) == ((Mark(job_id=JOB, kind=Kind.LOGS, since_ms=0, ended=False),), ())
+    assert stages([logs], {}, marked.marks, 1000, PERIODS).due == marked.marks
+
+
 def test_marks_of_what_is_gone_are_dropped() -> None:
     assert stages([], {}, [mark(0, ended=True)], 10**9, PERIODS).marks == ()

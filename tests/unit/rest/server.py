@@ -35,6 +35,7 @@ from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.identities.model import NamedToken
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, Selection
+from emberkeep.kept_logs.model import KeptLog, KeptLogKey
 from emberkeep.protocol.messages import Message, SparkUiRead
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
@@ -101,6 +102,19 @@ class ReaderPerAddress:
 
     async def search(self, address: str, log_id: str, wanted: LogSearch) -> LogFound:
         return await self._reader(address).search(log_id, wanted)
+
+
+class KeptNothing:
+    """No log is kept."""
+
+    async def entries(self, job_id: JobId) -> list[KeptLog]:
+        return []
+
+    async def read(self, key: KeptLogKey, query: LogQuery) -> LogChunk:
+        raise Absent(f"nothing of log {key.log_id} is kept")
+
+    async def search(self, key: KeptLogKey, wanted: LogSearch) -> LogFound:
+        raise Absent(f"nothing of log {key.log_id} is kept")
 
 
 class HostileSparkUis:
@@ -228,6 +242,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "system": system,
         "own_logs": LogReader(own_logs, system.clock.monotonic, poll_interval=0.01),
         "remote_logs": remote_logs,
+        "kept_logs": KeptNothing(),
         "spark_uis": HostileSparkUis(),
         "progress": MemoryProgress(),
         "savepoints": SavepointStore("4.3.0"),

@@ -261,19 +261,30 @@ class ClusterStorage:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def find(self) -> set[Item]:
-        """Return all jobs' checkpoints, BLOBs if they are in this directory, and what ``_foreign_graphs`` returns.
+        """Return all jobs' checkpoints and logs, BLOBs if they are in this directory, and ``_foreign_graphs``.
 
         Raises Unavailable.
         """
-        found = {(Kind.CHECKPOINTS, job_id) for job_id in _jobs(_names(self._layout.checkpoints))}
+        found = self._in_directories()
         if not self._layout.configuration[BLOB_HA_STORAGE]:
             found |= {(Kind.BLOBS, job_id) for job_id in _jobs(_names(Path(self._layout.ha_blobs)))}
         return found | {(Kind.GRAPH, job_id) for path in self._foreign_graphs() for job_id in _jobs([path.name])}
 
-    def checkpoints(self) -> set[Item]:
-        """Return the jobs' checkpoints, except those of jobs with a graph of another job store. Raises Unavailable."""
+    def directories(self) -> set[Item]:
+        """Return the jobs' checkpoints and logs, except those of jobs with a graph of another job store.
+
+        Raises Unavailable.
+        """
         others = _jobs(path.name for path in self._foreign_graphs())
-        return {(Kind.CHECKPOINTS, job_id) for job_id in _jobs(_names(self._layout.checkpoints)) - others}
+        return {item for item in self._in_directories() if item[1] not in others}
+
+    def _in_directories(self) -> set[Item]:
+        return {(kind, job_id) for kind, place in self._directories.items() for job_id in _jobs(_names(place))}
+
+    @property
+    def _directories(self) -> dict[Kind, Path]:
+        """The kinds of data of which each job has a directory, and where these are."""
+        return {Kind.CHECKPOINTS: self._layout.checkpoints, Kind.LOGS: self._layout.kept_logs}
 
     def _foreign_graphs(self) -> list[Path]:
         """Return graphs that this job store does not sweep itself. Raises Unavailable.
@@ -292,14 +303,15 @@ class ClusterStorage:
         ]
 
     def remove(self, item: Item) -> None:
-        """Remove a job's checkpoints, or those of its graphs that belong to other job stores.
+        """Remove a job's checkpoints or logs, or those of its graphs that belong to other job stores.
 
         Raises what ``require`` raises, and Unavailable.
         """
         kind, job_id = item
         self.require()
-        if kind is Kind.CHECKPOINTS:
-            _remove_tree(self._layout.checkpoints / job_id)
+        directory = self._directories.get(kind)
+        if directory is not None:
+            _remove_tree(directory / job_id)
             return
         for path in self._foreign_graphs():
             if _jobs([path.name]) == {job_id}:

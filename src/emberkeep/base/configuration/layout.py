@@ -7,9 +7,9 @@
 <state>/cluster.json                address of the local cluster, and its processes
 <state>/jobmanager/                 job store, logs, audit log; jobmanagers/<id>/ if there are several
 <state>/cluster-id                  id of this cluster in ownership records, without ZooKeeper
-<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/ events/ audit/, and
-                                    the ownership record. If ZooKeeper is used, each of the six has one folder per
-                                    cluster, and the ownership record is in clusters/<cluster-id>/
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/ events/ audit/
+                                    logs/, and the ownership record. If ZooKeeper is used, each of the seven has one
+                                    folder per cluster, and the ownership record is in clusters/<cluster-id>/
 <state>/resourcemanager/            records of the task managers that a JobManager has started
 <state>/taskmanagers/<id>/          working directory of a task manager
 ```
@@ -136,6 +136,11 @@ class StateLayout:
     def events(self) -> Path:
         """Directory of what has happened to jobs and to the cluster; each job store has a folder of its own there."""
         return self._of_cluster("events")
+
+    @property
+    def kept_logs(self) -> Path:
+        """Directory of the logs of drivers and executors that outlive their task managers."""
+        return self._of_cluster("logs")
 
     def _of_cluster(self, kind: str) -> Path:
         """Return the directory for one kind of the cluster's data in the shared storage.

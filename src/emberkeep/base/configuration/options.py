@@ -757,6 +757,37 @@ SAVEPOINT_MAX_AGE = define(
         "0: any age.",
     )
 )
+LOGS_KEEP_INTERVAL = define(
+    Option(
+        "logs.keep.interval",
+        60.0,
+        interval(1.0),
+        "duration",
+        "How often a task manager sends new lines of the logs of drivers and executors to the shared storage, where "
+        "they can be read after the task manager or its node is gone. The rest of a log is sent as soon as its process "
+        "has ended. 0: logs are kept by task managers only.",
+    )
+)
+LOGS_KEPT_MAX_SIZE = define(
+    Option(
+        "logs.kept.max-size",
+        64 * 1024**2,
+        size,
+        "size",
+        "Maximum size of the logs of one job in the shared storage, compressed. Of more, the oldest parts in the "
+        "middle of logs are dropped.",
+    )
+)
+LOGS_KEPT_RETENTION = define(
+    Option(
+        "logs.kept.retention",
+        30 * 86400.0,
+        interval(60.0),
+        "duration",
+        "How long parts of logs are kept in the shared storage. Logs of jobs that are no longer listed are deleted "
+        "earlier. 0: for as long as the job is listed.",
+    )
+)
 LOG_RETENTION = define(
     Option(
         "taskmanager.log.retained-jobs",

@@ -8,10 +8,12 @@ import sys
 from emberkeep.base.ids import JobId
 from emberkeep.cli.jobs.log_options import LogPrinting
 from emberkeep.cli.messages import say
+from emberkeep.cli.wording import timestamp
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_logs import LogInfo
 
 FOLLOW_SECONDS = 10.0  # seconds that one request waits for more output
+_KEPT = "logs of lost task managers are read from the shared storage"
 _POLL_SECONDS = 1.0  # between two requests for merged logs
 
 
@@ -43,6 +45,12 @@ async def print_merged(client: RestClient, job_id: JobId, attempt: int | None, p
         for task_manager in sorted({*found.unreachable} - told):
             say(f"task manager {task_manager} does not answer: its logs are missing here")
             told.add(task_manager)
+        if found.problem and found.problem not in told:
+            say(found.problem)
+            told.add(found.problem)
+        if found.kept_until and _KEPT not in told:
+            say(f"{_KEPT}: lines after {timestamp(found.kept_until)} may be missing in them")
+            told.add(_KEPT)
         if any(record.log not in writers for record in found.records):
             writers = {log.id: _writer(log) for log in (await client.job_logs(job_id)).logs}
         for record in found.records:

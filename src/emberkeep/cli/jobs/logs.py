@@ -21,7 +21,7 @@ from emberkeep.client.rest_client import (
     task_manager_log_path,
 )
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
-from emberkeep.protocol.rest_logs import LogInfo
+from emberkeep.protocol.rest_logs import LogInfo, LogList
 
 
 async def show_job_logs(
@@ -39,8 +39,7 @@ async def show_job_logs(
         await JobFollower(client, job_id, JobTerminal(quiet=True), first_attempt=first).run()
         return
     found = await client.job_logs(job_id)
-    for task_manager in found.unreachable:
-        say(f"task manager {task_manager} does not answer: its logs are missing here")
+    tell_what_is_missing(found)
     if reading.names:
         _print_job_logs(found.logs)
         return
@@ -48,11 +47,13 @@ async def show_job_logs(
     if not wanted:
         whose = f"executor {executor}" if executor else "the driver"
         which = f"attempt {attempt}" if attempt is not None else "any attempt"
-        if found.unreachable:
+        if found.unreachable or found.problem:
             raise RetryLater(
-                f"logs of {whose} of {which} cannot be read now", hint="try again when that task manager answers"
+                f"logs of {whose} of {which} cannot be read now",
+                hint="try again when that task manager answers" if found.unreachable else None,
             )
         raise Absent(f"{which} has no log of {whose}", hint="`emberkeep logs --list` shows all logs of a job")
+    _tell_what_is_kept(wanted)
     if reading.follow:
         await asyncio.gather(*(_print(client, job_log_path(job_id, log.id), log, printing) for log in wanted))
         return
@@ -105,6 +106,24 @@ def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> l
     return sorted((log for log in own if log.attempt == newest), key=lambda log: log.kind)
 
 
+def tell_what_is_missing(found: LogList) -> None:
+    """Say which task managers do not answer, and whether logs in the shared storage cannot be read."""
+    for task_manager in found.unreachable:
+        say(f"task manager {task_manager} does not answer: its logs are missing here")
+    if found.problem:
+        say(found.problem)
+
+
+def _tell_what_is_kept(logs: list[LogInfo]) -> None:
+    """Say from when on lines are missing in the logs of one process, which are read from the shared storage."""
+    moments = [log.kept_until for log in logs if log.kept_until]
+    if moments:
+        say(
+            f"task manager {logs[0].taskmanager_id} does not have these logs now, so they are read from the shared "
+            f"storage: lines after {timestamp(min(moments))} are not kept"
+        )
+
+
 async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrinting) -> None:
     """Print a log to standard output, or to standard error if its process wrote it there."""
     if printing.selection:
@@ -135,7 +154,7 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
 
 def _print_job_logs(logs: list[LogInfo]) -> None:
     print_table(
-        ("ATTEMPT", "KIND", "EXECUTOR", "BYTES", "CHANGED", "TASK MANAGER"),
+        ("ATTEMPT", "KIND", "EXECUTOR", "BYTES", "CHANGED", "TASK MANAGER", "READ FROM"),
         [
             (
                 str(log.attempt),
@@ -144,6 +163,7 @@ def _print_job_logs(logs: list[LogInfo]) -> None:
                 str(log.size),
                 timestamp(log.mtime),
                 log.taskmanager_id,
+                "storage" if log.kept else "node",
             )
             for log in logs
         ],

@@ -34,6 +34,8 @@ from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import BoundPort
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions
 from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
+from emberkeep.adapters.kept_logs.files import KeepLimits
+from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
@@ -46,6 +48,9 @@ from emberkeep.base.configuration.options import (
     AUDIT_MAX_SIZE,
     AUDIT_SHIP,
     BLOB_DIRECTORY,
+    LOGS_KEEP_INTERVAL,
+    LOGS_KEPT_MAX_SIZE,
+    LOGS_KEPT_RETENTION,
     METRICS_MAX_JOBS,
     METRICS_MAX_QUERIES,
     OFFLOAD_MIN_SIZE,
@@ -70,6 +75,7 @@ from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.daemons.jobmanager.spark_ui import RpcSparkUis
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
+from emberkeep.daemons.jobmanager.stored_logs import StoredLogs
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.identities.attempts import AttemptCredentials
@@ -81,6 +87,7 @@ from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.ports import JobStore
+from emberkeep.kept_logs.ports import NoLogStore
 from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.notifications.ports import SilentNotifier
 from emberkeep.protocol.transport import RpcClient
@@ -228,6 +235,7 @@ def _surroundings(
     chronicle: Chronicle,
     webhook: Webhook | None,
     savepoints: SavepointStore,
+    logs: KeptLogStore,
 ) -> Surroundings:
     return Surroundings(
         rpc=rpc,
@@ -241,6 +249,7 @@ def _surroundings(
         checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
         resource_driver=_resource_driver(settings),
         notifier=webhook or SilentNotifier(),
+        logs=logs if settings.configuration[LOGS_KEEP_INTERVAL] else NoLogStore(),
     )
 
 
@@ -260,6 +269,14 @@ def _metrics(settings: JobManagerSettings, service: JobManagerService, webhook: 
 def _job_managers(known: LeaderLocator | None) -> Callable[[], Sequence[str]]:
     """Return what returns the addresses of all known JobManagers; of none without high availability."""
     return tuple if known is None else lambda: known.news().job_managers
+
+
+def _kept_logs(settings: JobManagerSettings) -> KeptLogStore:
+    configuration = settings.configuration
+    limits = KeepLimits(
+        most_bytes=configuration[LOGS_KEPT_MAX_SIZE], keep_ms=int(configuration[LOGS_KEPT_RETENTION] * 1000)
+    )
+    return KeptLogStore(settings.layout.kept_logs, limits, settings.system.clock.now_ms, settings.owned_storage.problem)
 
 
 def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:
@@ -282,6 +299,7 @@ class Leadership:
     _chronicle: StoredChronicle
     _offload: Offload
     _keeper: StorageKeeper
+    _logs: KeptLogStore
     _callers: Callers
     _storage: StorageWatch
     _webhook: Webhook | None
@@ -299,6 +317,7 @@ class Leadership:
         await self._storage.look()
         services.start("acknowledgements", self._offload.run())
         services.start("storage clean-up", self._keeper.run())
+        services.start("kept logs", self._logs.run())
         self._callers.start(services)
         if self._webhook is not None:
             services.start("webhook", self._webhook.run())
@@ -336,7 +355,8 @@ async def leadership(
         stack.push_async_callback(log_rpc.close)
         webhook = None if settings.webhook is None else Webhook(settings.webhook, system.clock, system.rng)
         savepoints = SavepointStore(spark_version())
-        surroundings = _surroundings(settings, rpc, chronicle, webhook, savepoints)
+        logs = _kept_logs(settings)
+        surroundings = _surroundings(settings, rpc, chronicle, webhook, savepoints, logs)
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
@@ -353,6 +373,7 @@ async def leadership(
             blobs=blobs,
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
+            kept_logs=StoredLogs(logs),
             spark_uis=RpcSparkUis(rpc),
             progress=StoredProgressHistories(rpc, layout.checkpoints),
             savepoints=savepoints,
@@ -384,4 +405,4 @@ async def leadership(
             ],
         )
         continued.attach(app)
-        yield Leadership(service, blobs, app, chronicle, offload, keeper, callers, settings.storage, webhook)
+        yield Leadership(service, blobs, app, chronicle, offload, keeper, logs, callers, settings.storage, webhook)

@@ -31,7 +31,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavail
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
-from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, stages, with_periods_restarted
+from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, is_needed, stages, with_periods_restarted
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
 from emberkeep.rest.cluster.shapes import of_another_store
@@ -40,7 +40,8 @@ from emberkeep.rest.ports import StorageCondition
 log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 30.0
-_REMOVED_HERE = (Kind.CHECKPOINTS, Kind.GRAPH, Kind.RESULT)
+_IN_DIRECTORIES = (Kind.CHECKPOINTS, Kind.LOGS)
+_REMOVED_HERE = (*_IN_DIRECTORIES, Kind.GRAPH, Kind.RESULT)
 
 
 class StoreOfStorage(Protocol):
@@ -166,7 +167,7 @@ class StorageKeeper:
         self._condition = StorageCondition(problem=str(problem), unneeded=len(found))
 
     async def _look(self) -> _Look:
-        found = await asyncio.to_thread(self._storage.checkpoints) | await self._files_of_store()
+        found = await asyncio.to_thread(self._storage.directories) | await self._files_of_store()
         marks = await asyncio.to_thread(self._storage.marks)
         if self._gateway.strangers():
             marks = with_periods_restarted(marks, self._now_ms())
@@ -206,10 +207,10 @@ class StorageKeeper:
     async def _remove(self, due: list[Mark]) -> None:
         for mark in due:
             status = (await self._known()).get(mark.job_id)
-            if status is not None and status not in (JobStatus.FINISHED, JobStatus.CANCELED):
+            if status is not None and is_needed(mark.kind, status):
                 continue
             log.info("removing data that no job needs", job=mark.job_id, kind=mark.kind.value, unknown=not mark.ended)
-            if mark.kind is Kind.CHECKPOINTS:
+            if mark.kind in _IN_DIRECTORIES:
                 await asyncio.to_thread(self._storage.remove, (mark.kind, mark.job_id))
             else:
                 await self._remove_file_of_store((mark.kind, mark.job_id))
@@ -338,7 +339,7 @@ class StorageKeeper:
                     log.warning("removing data on request", job=item[1], kind=item[0].value)
                     if item[0] is not Kind.RESULT:
                         await asyncio.to_thread(self._storage.remove, item)
-                    if item[0] is not Kind.CHECKPOINTS:
+                    if item[0] not in _IN_DIRECTORIES:
                         await self._remove_file_of_store(item)
             self._blobs.give_up(unknown - known.keys())
         await self.clean()

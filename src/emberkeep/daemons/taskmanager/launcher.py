@@ -99,6 +99,10 @@ class ProcessLauncher:
             for key in self._running.values()
         )
 
+    def live_processes(self) -> frozenset[str]:
+        """Return the names of the drivers and executors that run here."""
+        return frozenset(self._running)
+
     def live_jobs(self) -> frozenset[JobId]:
         """Return the jobs that have a driver or an executor here."""
         return frozenset(key.job_id for key in self._running.values())

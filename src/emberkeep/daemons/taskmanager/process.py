@@ -54,6 +54,7 @@ from emberkeep.daemons.leader_following import (
     locate_by_zookeeper,
     tell_drivers,
 )
+from emberkeep.daemons.log_shipping import log_shipping
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
@@ -149,7 +150,8 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     drivers = None if attempts is None else CalledDrivers(attempts)
     rpc = HttpRpcClient(site.token, offload, tls=site.client_tls, drivers=drivers)
     stack.push_async_callback(rpc.close)
-    reader = LogReader(TaskManagerLogs(directory, holdings.launcher.is_live), site.system.clock.monotonic)
+    catalogue = TaskManagerLogs(directory, holdings.launcher.is_live)
+    reader = LogReader(catalogue, site.system.clock.monotonic)
     stack.callback(reader.close)
     info = _info(site, holdings.port.address, "" if gateway is None else str(site.layout.checkpoints))
     await _announce(directory, info, holdings.port)
@@ -191,6 +193,13 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     site.services.start("task manager", service.run())
     site.services.start("standby processes", holdings.launcher.standbys.run())
     site.services.start("offloaded messages", offload.run())
+    shipping = log_shipping(
+        site.system, configuration, service.executor.link, rpc, catalogue, holdings.launcher.live_processes
+    )
+    if shipping is not None:
+        stack.callback(shipping.close)
+        site.services.start("copies of logs", shipping.run())
+        service.on_emptied = shipping.send_all
     pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
     site.services.start("log retention", pruning)
     return service

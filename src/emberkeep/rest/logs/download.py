@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.rest.logs.response import MAX_LIMIT
+from emberkeep.rest.logs.response import MAX_LIMIT, kept_header
 from emberkeep.rest.ports import LogChunk, LogQuery
 
 DOWNLOAD_DOC = (
@@ -33,6 +33,7 @@ async def send_log(request: web.Request, name: str, job_id: JobId | None, read: 
     end = chunk.size
     response = web.StreamResponse(
         headers={
+            **kept_header(chunk),
             hdrs.CONTENT_TYPE: "text/plain; charset=utf-8",
             hdrs.CONTENT_DISPOSITION: f'attachment; filename="{name}.txt"',
             hdrs.CACHE_CONTROL: "no-store",
@@ -41,9 +42,10 @@ async def send_log(request: web.Request, name: str, job_id: JobId | None, read: 
     )
     response.enable_chunked_encoding()
     await response.prepare(request)
-    offset, reason = 0, "the log has become shorter"
+    offset, reason = chunk.offset, "the log has become shorter"
     try:
-        while chunk.data:
+        while chunk.data and chunk.offset < end:
+            offset = chunk.offset
             data = chunk.data[: end - offset]
             async with asyncio.timeout(_PIECE_SECONDS):
                 await response.write(data)

@@ -1,4 +1,4 @@
-"""Logs of every process, by id. Registered task managers provide their own logs, and those of drivers and executors."""
+"""Logs of every process, by id. Task managers provide their own; those of jobs may come from the shared storage."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.errors import Fatal, RetryLater
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.kept_logs.model import KeptLog
 from emberkeep.protocol.rest_logs import LogInfo, LogList, LogRecords, MergedLogRecords
 from emberkeep.rest.cluster import expected
 from emberkeep.rest.logs.download import DOWNLOAD_DOC, send_log
 from emberkeep.rest.logs.merged import MERGED_DOC, ReadMerged, merged_records
 from emberkeep.rest.logs.records import RECORDS_DOC, ReadRecords, records_reply
 from emberkeep.rest.logs.response import LOG_REPLY_HEADERS, ReadLog, log_response
-from emberkeep.rest.ports import LogChunk, LogFound, LogQuery
+from emberkeep.rest.logs.sources import kept_log_info, missing_holders, read_job_log, registered, search_job_log
+from emberkeep.rest.ports import LogChunk, LogFound
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_ids import JobLogId
 from emberkeep.rest.serving.routing import CheckedRequest, Handler, Route
@@ -29,7 +31,8 @@ _ASKED_AT_ONCE = 32  # task managers to which one request sends calls concurrent
 _READ_DOC = (
     "The body is the log's bytes, unchanged. To follow a log, ask again with `offset` = `X-Log-Offset` + length of the "
     "body and a `wait`, until `X-Log-Complete` is `true`. An `X-Log-Offset` of 0 after a larger one means that the log "
-    "was rotated."
+    "was rotated. A larger `X-Log-Offset` than asked for means that the bytes before it are not kept; a line in the "
+    "body says how many."
 )
 
 
@@ -54,35 +57,44 @@ async def job_manager_log_records(call: CheckedRequest) -> msgspec.Struct:
 
 
 async def task_manager_logs(call: CheckedRequest) -> msgspec.Struct:
-    view = await _registered(call.api, call.path["taskmanagerid"])
+    view = await registered(call.api, call.path["taskmanagerid"])
     return LogList(logs=await _entries(call.api, view, None))
 
 
 async def task_manager_log(call: CheckedRequest) -> web.StreamResponse:
-    return await _read(call.api, call.path["taskmanagerid"], call.path["name"], call.query, None)
+    view = await registered(call.api, call.path["taskmanagerid"])
+    query: ReadLog = call.query
+    read = partial(call.api.remote_logs.read, view.info.address, call.path["name"], query.of(None))
+    return await _answer(call.api, query, read)
 
 
 async def task_manager_log_download(call: CheckedRequest) -> web.StreamResponse:
-    return await _download(call, call.path["taskmanagerid"], call.path["name"], None)
+    view, name = await registered(call.api, call.path["taskmanagerid"]), call.path["name"]
+    async with call.api.downloads.place():
+        return await send_log(call.request, name, None, partial(call.api.remote_logs.read, view.info.address, name))
 
 
 async def task_manager_log_records(call: CheckedRequest) -> msgspec.Struct:
-    return await _records(call.api, call.path["taskmanagerid"], call.path["name"], call.query, None)
+    view = await registered(call.api, call.path["taskmanagerid"])
+    query: ReadRecords = call.query
+    search = partial(call.api.remote_logs.search, view.info.address, call.path["name"], query.of(None))
+    return await _found(call.api, query, search)
 
 
 async def merged_job_logs(call: CheckedRequest) -> msgspec.Struct:
     listed = await job_logs(call)
-    return await merged_records(call.api, call.path["jobid"], listed, call.query)
+    return await merged_records(call.api, await call.api.gateway.job(call.path["jobid"]), listed, call.query)
 
 
 async def job_logs(call: CheckedRequest) -> LogList:
     """Return the job's logs from all task managers: its executors may have run, and ended, on any of them.
 
-    List as unreachable the task managers that do not answer, and unregistered ones that ran a driver or executor of
-    the job: they may hold logs.
+    Add the kept logs that no task manager has now. List as unreachable the task managers that do not answer, and
+    unregistered ones that ran a driver or executor of the job, of which nothing is kept: they may hold logs.
     """
     api, job_id = call.api, call.path["jobid"]
-    holders = _known_holders(await api.gateway.job(job_id))
+    job = await api.gateway.job(job_id)
+    holders = _known_holders(job)
     views = await expected.task_managers(api, holders)
     gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
@@ -95,10 +107,23 @@ async def job_logs(call: CheckedRequest) -> LogList:
 
     answers = await asyncio.gather(*(ask(view) for view in views))
     logs = [log for answer in answers if answer is not None for log in answer]
+    kept, problem = await _kept_logs(api, job_id)
+    silent = [view.info.id for view, answer in zip(views, answers, strict=True) if answer is None]
+    there = {log.id for log in logs}
+    may_return = {*silent, *holders} if expected.may_still_come(api) else set(silent)
+    described = [kept_log_info(log, job, may_return=log.key.task_manager in may_return) for log in kept]
+    logs += [log for log in described if log.id not in there]
     logs.sort(key=lambda log: (-log.attempt, log.kind, log.executor_id.zfill(8), log.id))
-    unreachable = [view.info.id for view, answer in zip(views, answers, strict=True) if answer is None]
-    gone = holders - {view.info.id for view in views}
-    return LogList(logs=logs, unreachable=[*unreachable, *sorted(gone)])
+    gone = missing_holders(job, holders - {view.info.id for view in views}, kept)
+    return LogList(logs=logs, unreachable=[*silent, *gone], problem=problem)
+
+
+async def _kept_logs(api: Api, job_id: JobId) -> tuple[list[KeptLog], str]:
+    """Return what is kept of the job's logs, and why that is unknown now."""
+    try:
+        return await api.kept_logs.entries(job_id), ""
+    except (RetryLater, Fatal) as error:
+        return [], f"logs in the shared storage are missing here: {error.message}"
 
 
 def _known_holders(job: JobView) -> set[TaskManagerId]:
@@ -109,21 +134,22 @@ def _known_holders(job: JobView) -> set[TaskManagerId]:
 
 
 async def job_log(call: CheckedRequest) -> web.StreamResponse:
-    log: JobLogId = call.path["logid"]
-    await call.api.gateway.job(call.path["jobid"])
-    return await _read(call.api, log.task_manager, log.log_id, call.query, call.path["jobid"])
+    job = await call.api.gateway.job(call.path["jobid"])
+    query: ReadLog = call.query
+    return await _answer(call.api, query, lambda: read_job_log(call.api, job, call.path["logid"], query.of(job.job_id)))
 
 
 async def job_log_download(call: CheckedRequest) -> web.StreamResponse:
-    log: JobLogId = call.path["logid"]
-    await call.api.gateway.job(call.path["jobid"])
-    return await _download(call, log.task_manager, log.log_id, call.path["jobid"])
+    job, log = await call.api.gateway.job(call.path["jobid"]), call.path["logid"]
+    async with call.api.downloads.place():
+        return await send_log(call.request, log.log_id, job.job_id, partial(read_job_log, call.api, job, log))
 
 
 async def job_log_records(call: CheckedRequest) -> msgspec.Struct:
-    log: JobLogId = call.path["logid"]
-    await call.api.gateway.job(call.path["jobid"])
-    return await _records(call.api, log.task_manager, log.log_id, call.query, call.path["jobid"])
+    job = await call.api.gateway.job(call.path["jobid"])
+    query: ReadRecords = call.query
+    wanted = query.of(job.job_id)
+    return await _found(call.api, query, lambda: search_job_log(call.api, job, call.path["logid"], wanted))
 
 
 async def _entries(api: Api, view: TaskManagerView, job_id: JobId | None) -> list[LogInfo]:
@@ -132,45 +158,6 @@ async def _entries(api: Api, view: TaskManagerView, job_id: JobId | None) -> lis
         msgspec.structs.replace(log, id=str(JobLogId(task_manager, log.name)), taskmanager_id=task_manager)
         for log in await api.remote_logs.entries(view.info.address, job_id)
     ]
-
-
-async def _read(
-    api: Api, task_manager: TaskManagerId, log_id: str, query: ReadLog, job_id: JobId | None
-) -> web.StreamResponse:
-    view = await _registered(api, task_manager)
-    request: LogQuery = query.of(job_id)
-    return await _answer(api, query, partial(api.remote_logs.read, view.info.address, log_id, request))
-
-
-async def _download(
-    call: CheckedRequest, task_manager: TaskManagerId, log_id: str, job_id: JobId | None
-) -> web.StreamResponse:
-    view = await _registered(call.api, task_manager)
-    async with call.api.downloads.place():
-        read = partial(call.api.remote_logs.read, view.info.address, log_id)
-        return await send_log(call.request, log_id, job_id, read)
-
-
-async def _records(
-    api: Api, task_manager: TaskManagerId, log_id: str, query: ReadRecords, job_id: JobId | None
-) -> msgspec.Struct:
-    view = await _registered(api, task_manager)
-    return await _found(api, query, partial(api.remote_logs.search, view.info.address, log_id, query.of(job_id)))
-
-
-async def _registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
-    for view in await expected.task_managers(api, [task_manager]):
-        if view.info.id == task_manager:
-            return view
-    if expected.may_still_come(api):
-        raise RetryLater(
-            f"task manager {task_manager} has not registered yet: this JobManager has just become the leader",
-            hint="try again in a few seconds",
-        )
-    raise Absent(
-        f"task manager {task_manager} is not registered, so its logs cannot be read",
-        hint="they are in its working directory; start it again to read them here",
-    )
 
 
 async def _answer(api: Api, query: ReadLog, read: Callable[[], Awaitable[LogChunk]]) -> web.StreamResponse:

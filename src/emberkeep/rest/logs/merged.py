@@ -10,14 +10,16 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
-from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.log_records.merge import Part, merge
 from emberkeep.log_records.scan import Search
 from emberkeep.protocol.rest_logs import LogInfo, LogList, MergedLogRecords
 from emberkeep.rest.logs.records import SelectRecords, record_info
 from emberkeep.rest.logs.response import FARTHEST
+from emberkeep.rest.logs.sources import search_job_log
 from emberkeep.rest.ports import LogFound, LogSearch
 from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.log_ids import parse_job_log_id
 
 MOST_LOGS: Final = 256  # of one attempt; a cursor names them all
 _MOST_BYTES: Final = 2 * 1024**2  # of the records that one request reads of all logs
@@ -49,7 +51,7 @@ class ReadMerged(SelectRecords, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
 
 
-async def merged_records(api: Api, job_id: JobId, listed: LogList, query: ReadMerged) -> MergedLogRecords:
+async def merged_records(api: Api, job: JobView, listed: LogList, query: ReadMerged) -> MergedLogRecords:
     """Return the next records of the logs in ``listed``.
 
     Raises Absent (no logs), Conflict (too many), InvalidInput (cursor), RetryLater (no task manager answers).
@@ -60,7 +62,7 @@ async def merged_records(api: Api, job_id: JobId, listed: LogList, query: ReadMe
     logs = _chosen(listed, query)
     given = _positions(query.after or query.before or "", "after" if query.after else "before")
     starts = {key: given.get(key, FARTHEST if query.before == "" else 0) for key in logs}
-    searched = await _search_all(api, job_id, logs, starts, query)
+    searched = await _search_all(api, job, logs, starts, query)
     found = {key: result for key, result in searched.items() if result is not None}
     if not found:
         raise RetryLater("no task manager with logs of this attempt answers", hint="try again in a few seconds")
@@ -79,8 +81,10 @@ async def merged_records(api: Api, job_id: JobId, listed: LogList, query: ReadMe
         next=_cursor({**given, **last}),
         at_start=all(position == 0 for position in first.values()),
         at_end=at_end,
-        complete=at_end and ended and not unreachable,
+        complete=at_end and ended and not unreachable and not listed.problem,
         unreachable=unreachable,
+        kept_until=min((each.kept_until_ms for each in found.values() if each.kept_until_ms), default=0),
+        problem=listed.problem,
     )
 
 
@@ -124,17 +128,13 @@ def _cursor(positions: Mapping[str, int]) -> str:
 
 
 async def _search_all(
-    api: Api, job_id: JobId, logs: Mapping[str, LogInfo], starts: Mapping[str, int], query: ReadMerged
+    api: Api, job: JobView, logs: Mapping[str, LogInfo], starts: Mapping[str, int], query: ReadMerged
 ) -> dict[str, LogFound | None]:
     """Return what is found in the next part of each log; None if its task manager does not answer now."""
     gate = asyncio.Semaphore(_AT_ONCE)
-    holders: dict[str, str] = {view.info.id: view.info.address for view in await api.gateway.task_managers()}
     most_bytes = max(_LEAST_BYTES, _MOST_BYTES // len(logs))
 
     async def search(key: str, log: LogInfo) -> LogFound | None:
-        address = holders.get(log.taskmanager_id)
-        if address is None:
-            return None
         wanted = Search(
             selection=query.selection,
             offset=starts[key],
@@ -144,7 +144,9 @@ async def _search_all(
         )
         async with gate:
             try:
-                return await api.remote_logs.search(address, log.name, LogSearch(search=wanted, job_id=job_id))
+                return await search_job_log(
+                    api, job, parse_job_log_id(log.id), LogSearch(search=wanted, job_id=job.job_id)
+                )
             except (Absent, RetryLater):
                 return None
 

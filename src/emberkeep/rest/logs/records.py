@@ -21,8 +21,9 @@ RECORDS_DOC = (
     f"A reply examines at most {WINDOW // 1024**2} MiB of the log, however large it is, so it may contain no record "
     "although others follow: ask again with `offset` = `end`, until `complete` is true or `end` no longer grows; or "
     "with `before` = `start`, until it is 0. A `start` that is smaller than the given `offset` means that the log was "
-    "rotated. Times without a zone are in the zone of the machine where the process runs. A line that is still being "
-    "written is left out."
+    "rotated. A step passes over bytes that are not kept; a record says how many. Times without a zone are in the zone "
+    "of the machine where the process runs, or of the JobManager if the log is read from the shared storage. A line "
+    "that is still being written is left out."
 )
 
 
@@ -99,6 +100,7 @@ def records_reply(result: LogFound) -> LogRecords:
         end=found.end,
         size=max(result.size, found.end),
         complete=result.complete,
+        kept_until=result.kept_until_ms,
     )
 
 

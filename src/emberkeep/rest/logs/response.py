@@ -11,7 +11,12 @@ from msgspec import Meta
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.encoding.byte_range import BYTE_RANGE, parse_byte_range
-from emberkeep.protocol.rest_logs import LOG_COMPLETE_HEADER, LOG_OFFSET_HEADER, LOG_SIZE_HEADER
+from emberkeep.protocol.rest_logs import (
+    LOG_COMPLETE_HEADER,
+    LOG_KEPT_UNTIL_HEADER,
+    LOG_OFFSET_HEADER,
+    LOG_SIZE_HEADER,
+)
 from emberkeep.rest.ports import LogChunk, LogQuery
 from emberkeep.rest.serving.routing import Header
 
@@ -26,6 +31,11 @@ LOG_REPLY_HEADERS = (
     ),
     Header(LOG_SIZE_HEADER, "Size of the log in bytes."),
     Header(LOG_COMPLETE_HEADER, "`true`: the body reaches the end of the log, and the log has ended."),
+    Header(
+        LOG_KEPT_UNTIL_HEADER,
+        "Only if the log is read from the shared storage, and its newest lines may be missing there: lines after this "
+        "time, in Unix milliseconds, are not kept.",
+    ),
 )
 
 
@@ -66,6 +76,11 @@ class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
 
+def kept_header(chunk: LogChunk) -> dict[str, str]:
+    """Return the header that says from when on lines are missing; none if no line is."""
+    return {LOG_KEPT_UNTIL_HEADER: str(chunk.kept_until_ms)} if chunk.kept_until_ms else {}
+
+
 def log_response(chunk: LogChunk) -> web.Response:
     """Return the bytes as plain text that no browser renders as anything else."""
     return web.Response(
@@ -76,6 +91,7 @@ def log_response(chunk: LogChunk) -> web.Response:
             LOG_OFFSET_HEADER: str(chunk.offset),
             LOG_SIZE_HEADER: str(chunk.size),
             LOG_COMPLETE_HEADER: "true" if chunk.complete else "false",
+            **kept_header(chunk),
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
         },

@@ -15,7 +15,16 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.rest.metrics.exposition import Metrics
-from emberkeep.rest.ports import LoginLinks, ProgressHistories, RemoteLogs, Savepoints, SparkUis, Storage, Tokens
+from emberkeep.rest.ports import (
+    KeptLogs,
+    LoginLinks,
+    ProgressHistories,
+    RemoteLogs,
+    Savepoints,
+    SparkUis,
+    Storage,
+    Tokens,
+)
 from emberkeep.rest.serving.blob_peers import BlobPeers
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.operations import Operations
@@ -44,6 +53,7 @@ class Api:
     blobs: BlobServerGateway
     own_logs: LogReader
     remote_logs: RemoteLogs
+    kept_logs: KeptLogs
     spark_uis: SparkUis
     progress: ProgressHistories
     savepoints: Savepoints

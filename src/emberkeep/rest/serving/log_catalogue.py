@@ -21,14 +21,9 @@ import msgspec
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
+from emberkeep.kept_logs.model import writer_of
 from emberkeep.rest.ports import LogEntry, LogKind
 
-_FILES: tuple[tuple[re.Pattern[str], LogKind], ...] = (
-    (re.compile(r"driver\.stdout"), LogKind.DRIVER_STDOUT),
-    (re.compile(r"driver\.stderr"), LogKind.DRIVER_STDERR),
-    (re.compile(r"executor-(?P<executor>\d+)\.stdout"), LogKind.EXECUTOR_STDOUT),
-    (re.compile(r"executor-(?P<executor>\d+)\.stderr"), LogKind.EXECUTOR_STDERR),
-)
 _MOST_FILES = 10_000  # of a directory, which a job may have filled
 _ATTEMPT = re.compile(r"[0-9]{1,9}")
 _PROCESS_LOG = re.compile(r"[a-z]+\.(log(\.\d+)?|out|err)")
@@ -81,15 +76,16 @@ class TaskManagerLogs:
         attempts = (path for path in _listing(directory) if _ATTEMPT.fullmatch(path.name))
         for attempt in sorted(attempts, key=lambda path: int(path.name)):
             for path in _listing(attempt):
-                for pattern, kind in _FILES:
-                    if match := pattern.fullmatch(path.name):
-                        executor = match.groupdict().get("executor", "")
-                        ended = not self._is_live(job_id, int(attempt.name), executor)
-                        entry = _entry(f"{job_id}-{attempt.name}-{path.name}", kind, path, complete=ended)
-                        if entry is not None:
-                            yield msgspec.structs.replace(
-                                entry, job_id=job_id, attempt=int(attempt.name), executor_id=executor
-                            )
+                writer = writer_of(path.name)
+                if writer is None:
+                    continue
+                ended = not self._is_live(job_id, int(attempt.name), writer.executor_id)
+                kind, log_id = LogKind(writer.kind), f"{job_id}-{attempt.name}-{path.name}"
+                entry = _entry(log_id, kind, path, complete=ended)
+                if entry is not None:
+                    yield msgspec.structs.replace(
+                        entry, job_id=job_id, attempt=int(attempt.name), executor_id=writer.executor_id
+                    )
 
 
 def _listing(directory: Path) -> list[Path]:

@@ -105,7 +105,7 @@ def _start(query: LogQuery, size: int) -> int:
 
 
 def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
-    descriptor = _open(entry.path, entry.id)
+    descriptor = open_log(entry.path, entry.id)
     try:
         data = os.pread(descriptor, limit, start)
     finally:
@@ -121,7 +121,7 @@ def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
 
 
 def _search(entry: LogEntry, search: scan.Search) -> LogFound:
-    descriptor = _open(entry.path, entry.id)
+    descriptor = open_log(entry.path, entry.id)
     try:
         found = scan.search(
             Contents(
@@ -137,7 +137,7 @@ def _search(entry: LogEntry, search: scan.Search) -> LogFound:
     return LogFound(found=found, size=entry.size, complete=entry.complete and found.end >= entry.size)
 
 
-def _open(path: Path, log_id: str) -> int:
+def open_log(path: Path, log_id: str) -> int:
     """Open a regular file of the directory's owner. Raises Absent.
 
     Jobs own their log directories, so a job may have replaced its log with a link or a pipe.

@@ -4,7 +4,7 @@
 
 import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, processesOf, selection, streamOf, surplus, writerOf } from "./log_choice.js";
 import { followLeader, heard } from "./follow.js";
-import { bytes } from "./formats.js";
+import { bytes, moment } from "./formats.js";
 
 const MOST_RECORDS = 3000; // on the page
 const FIRST_RECORDS = 200; // a search goes back until it has found so many
@@ -49,7 +49,7 @@ async function part(parameters) {
   const answer = await ask(`${source === "" ? merged : `${source}/records`}?${query}`, stopped.signal);
   if (source === "" && choice.attempt === 0) choice = { ...choice, attempt: answer.attempt }; // the cursors belong to it
   if (answer.records.some((record) => record.log !== "" && logOf(record) === undefined)) await readList(); // a new executor
-  if (source !== "") return { ...answer, isFirst: answer.start === 0, isLast: true, missing: [] };
+  if (source !== "") return { ...answer, isFirst: answer.start === 0, isLast: true, missing: [], problem: "" };
   return { ...answer, start: answer.previous, end: answer.next, size: 0, isFirst: answer["at-start"], isLast: answer["at-end"], missing: answer.unreachable };
 }
 
@@ -124,7 +124,11 @@ async function tellFailure(error) {
 }
 
 function missing(found) {
-  return found.missing.length > 0 ? `; logs on ${found.missing.join(", ")} are missing` : "";
+  const gone = found.missing.length > 0 ? `; logs on ${found.missing.join(", ")} are missing` : "";
+  const until = found["kept-until"];
+  const whose = source === "" ? "logs of lost task managers are" : "the task manager does not have this log now: it is";
+  const kept = until > 0 ? `; ${whose} read from the shared storage, and lines after ${moment(until)} UTC are not kept` : "";
+  return `${gone}${kept}${found.problem === "" ? "" : `; ${found.problem}`}`;
 }
 
 // Goes back until enough is found, or the start is reached.

@@ -55,7 +55,7 @@ function table(logs, page) {
     link.textContent = title(log, page);
     link.title = log.name;
     cell(row, "Log", link);
-    cell(row, "Task manager", log["taskmanager-id"] || "–");
+    cell(row, "Task manager", `${log["taskmanager-id"] || "–"}${log.kept ? " (read from the storage)" : ""}`);
     cell(row, "Size", size(log.size), "num");
     cell(row, "Last change", moment(log.mtime), "when");
   }
@@ -71,6 +71,7 @@ async function fill(place) {
     if (answer.unreachable?.length > 0) {
       parts.push(paragraph(`Not reachable, so their logs are missing: ${answer.unreachable.join(", ")}`));
     }
+    if (answer.problem) parts.push(paragraph(`${answer.problem[0].toUpperCase()}${answer.problem.slice(1)}`));
     place.replaceChildren(...parts);
   } catch (error) {
     place.replaceChildren(paragraph(`The logs cannot be listed: ${error.message}`));

@@ -159,7 +159,7 @@ def test_folders_of_other_clusters_are_no_data_of_jobs(tmp_path: Path) -> None:
     storage = settled(site.open(), NEW)
     assert storage.problem() is None
     assert not storage.find()
-    assert not storage.checkpoints()
+    assert not storage.directories()
 
 
 @pytest.mark.req("SAFE-5")
@@ -172,7 +172,7 @@ def test_checkpoints_of_a_job_with_a_graph_of_another_store_are_not_offered(tmp_
         (graphs / f"{job_id}.graph").touch()
         site.put(job_id)
     storage = settled(site.open(), origin)
-    assert storage.checkpoints() == {(Kind.CHECKPOINTS, JOB)}
+    assert storage.directories() == {(Kind.CHECKPOINTS, JOB)}
     assert storage.find() == {(Kind.CHECKPOINTS, JOB), (Kind.CHECKPOINTS, OTHER), (Kind.GRAPH, OTHER)}
 
 

@@ -141,6 +141,27 @@ async def test_checkpoints_go_in_stages_and_those_that_a_job_may_need_stay(bench
 
 
 @pytest.mark.req("SAFE-7")
+async def test_logs_stay_until_their_job_is_unknown_for_long(bench: Bench) -> None:
+    ended = job_view(job_id(1), "job", JobStatus.FINISHED)
+    bench.know(ended)
+    for identifier in (ended.job_id, UNKNOWN):
+        (bench.layout.kept_logs / identifier / "1" / "tm-1~driver.stderr").mkdir(parents=True)
+
+    await bench.clean_at(0)
+    await bench.clean_at(999)
+    assert {path.name for path in bench.layout.kept_logs.iterdir()} == {ended.job_id, UNKNOWN}
+    await bench.clean_at(1000)
+    assert {path.name for path in bench.layout.kept_logs.iterdir()} == {ended.job_id}
+    assert [(each.jobid, each.kind) for each in (await bench.keeper.status()).data] == []
+
+    bench.know()
+    await bench.clean_at(1001)
+    assert [(each.jobid, each.kind) for each in (await bench.keeper.status()).data] == [(ended.job_id, "logs")]
+    await bench.keeper.purge()
+    assert not list(bench.layout.kept_logs.iterdir())
+
+
+@pytest.mark.req("SAFE-7")
 async def test_a_mark_is_taken_back_when_the_job_is_known_again(bench: Bench) -> None:
     bench.put(UNKNOWN)
     await bench.clean_at(0)

@@ -63,6 +63,7 @@ async def test_records_have_a_level_a_time_and_all_their_lines(site: Site, log: 
         "end": len(TEXT),
         "size": len(TEXT),
         "complete": True,
+        "kept-until": 0,
     }
     for path in (LOG, OWN, "/v1/taskmanagers/tm-127.0.0.2-1/logs/driver/records"):
         body = (await site.get(path)).json()

@@ -1,0 +1,1 @@
+"""Stores pieces of jobs' logs in the shared storage."""

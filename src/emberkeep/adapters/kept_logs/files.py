@@ -1,0 +1,352 @@
+"""The stored logs of jobs: ``<job>/<attempt>/<task manager>~<file>/<offset>-<epoch>.segment``. All methods block.
+
+A leader writes only to segments of its own epoch, so a deposed leader that still writes damages nothing: what it adds
+is a copy of what its successor gets. A segment that has become large is followed by another, so that the middle of a
+log can be dropped by deleting files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from emberkeep.adapters.kept_logs.segments import Scanned, decompress, encode_piece, scan_segment
+from emberkeep.base.errors import Damaged, InvalidInput, Unavailable
+from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.errors import cannot_read, cannot_write
+from emberkeep.base.ids import JobId, TaskManagerId, parse_job_id
+from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, Position
+from emberkeep.kept_logs.retention import Segment, surplus
+from emberkeep.kept_logs.stitching import Load, Stitched, stitch
+
+log = structlog.get_logger(__name__)
+
+_SEGMENT: Final = re.compile(r"([0-9]{16})-([0-9]{15})\.segment")
+_ATTEMPT: Final = re.compile(r"[0-9]{1,9}")
+_MOST_POSITIONS: Final = 10_000  # logs whose positions are remembered
+_MOST_SCANNED: Final = 128  # segments whose headers are remembered
+_MOST_LOADED: Final = 16  # pieces that one reader remembers
+_SMALLEST_SEGMENT, _LARGEST_SEGMENT = 64 * 1024, 4 * 1024**2
+_SEGMENTS_OF_JOB: Final = 64
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class KeepLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of what is stored.
+
+    ``most_bytes``: of one job. ``keep_ms``: for which a segment is kept after its last change; 0: without an end.
+    """
+
+    most_bytes: int
+    keep_ms: int
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size at which a segment is followed by another."""
+        return max(_SMALLEST_SEGMENT, min(_LARGEST_SEGMENT, self.most_bytes // _SEGMENTS_OF_JOB))
+
+
+class _Tail(msgspec.Struct):
+    """Where a log ends, and the segment to which this leader appends; its path is None before the first piece."""
+
+    position: Position
+    epoch: int = -1
+    path: Path | None = None
+    length: int = 0
+
+
+class _Scan(NamedTuple):
+    version: tuple[int, int, int]
+    scanned: Scanned
+
+
+class StitchedLog(NamedTuple):
+    """A log that can be read. ``load`` reads its pieces: it raises Damaged, Unavailable."""
+
+    summary: KeptLog
+    stitched: Stitched
+    load: Load
+
+
+class KeptLogFiles:
+    """The stored logs below ``root``, whose parent must exist. Any thread may call the methods."""
+
+    def __init__(self, root: Path, limits: KeepLimits) -> None:
+        self._root = root
+        self._limits = limits
+        self._tails: OrderedDict[KeptLogKey, _Tail] = OrderedDict()
+        self._sizes: dict[JobId, int] = {}  # bytes that the segments of a job need
+        self._scans: OrderedDict[Path, _Scan] = OrderedDict()
+        self._writing = threading.Lock()  # a write whose caller has given up may still run
+        self._scanning = threading.Lock()  # guards ``_scans``
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def keep(self, epoch: int, key: KeptLogKey, piece: LogPiece, now_ms: int) -> Position:
+        """Store a piece, see LogStore. Raises Unavailable, Fatal, NewerFormat."""
+        with self._writing:
+            tail = self._tails.get(key)
+            if tail is None or tail.epoch != epoch:
+                tail = _Tail(self._position(key), epoch)
+            self._tails[key] = tail
+            self._tails.move_to_end(key)
+            if len(self._tails) > _MOST_POSITIONS:
+                self._tails.popitem(last=False)
+            header = piece.header
+            says_something = header.size > 0 or (header.is_last and not tail.position.is_whole)
+            if says_something and header.offset >= tail.position.end:
+                self._append(key, tail, piece)
+                if self._sizes.get(key.job_id, 0) > self._limits.most_bytes:
+                    self._prune(key.job_id, now_ms)
+            return tail.position
+
+    def _append(self, key: KeptLogKey, tail: _Tail, piece: LogPiece) -> None:
+        data, header = encode_piece(piece), piece.header
+        if key.job_id not in self._sizes:
+            self._sizes[key.job_id] = sum(segment.stored for segment in self._segments(key.job_id))
+        if tail.path is None or tail.length + len(data) > self._limits.segment_bytes:
+            directory = self._make(key)
+            tail.path, tail.length = directory / f"{header.offset:016d}-{tail.epoch:015d}.segment", 0
+        try:
+            descriptor = os.open(tail.path, _WRITE, 0o600)
+            try:
+                os.ftruncate(descriptor, tail.length)  # without the rest of a write that has failed
+                rest, at = memoryview(data), tail.length
+                while rest:
+                    count = os.pwrite(descriptor, rest, at)
+                    rest, at = rest[count:], at + count
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if tail.length == 0:
+                sync_directory(tail.path.parent)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):  # the job's logs have just been removed
+                self._tails.pop(key, None)
+            raise cannot_write(tail.path, error) from error
+        tail.length += len(data)
+        tail.position = Position(end=header.end, source=header.source + header.size, is_whole=header.is_last)
+        self._sizes[key.job_id] += len(data)
+
+    def _make(self, key: KeptLogKey) -> Path:
+        directory = self._directory(key)
+        if not directory.is_dir():
+            try:
+                for missing in (self._root.parent, self._root, *reversed(directory.parents[:2]), directory):
+                    missing.mkdir(exist_ok=True, mode=0o700)
+                    sync_directory(missing.parent)
+            except OSError as error:
+                raise cannot_write(directory, error) from error
+        return directory
+
+    def _position(self, key: KeptLogKey) -> Position:
+        summary = self._summary(key)
+        if summary is None:
+            return Position()
+        return summary[1]
+
+    def prune(self, job_id: JobId, now_ms: int) -> None:
+        """Delete what is too old of a job, and the oldest of what is too much. Raises Unavailable."""
+        with self._writing:
+            self._prune(job_id, now_ms)
+
+    def _prune(self, job_id: JobId, now_ms: int) -> None:
+        segments = self._segments(job_id)
+        oldest_ms = now_ms - self._limits.keep_ms if self._limits.keep_ms else 0
+        dropped = surplus(segments, self._limits.most_bytes, oldest_ms)
+        writing = {tail.path for tail in self._tails.values()}
+        for segment in dropped:
+            path = self._root / job_id / segment.log / f"{segment.start:016d}-{segment.epoch:015d}.segment"
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            if path in writing:
+                for tail in self._tails.values():
+                    if tail.path == path:
+                        tail.path, tail.length = None, 0
+            self._remove_empty(path.parent)
+        if dropped:
+            log.info("dropped old parts of the logs of a job", job=job_id, segments=len(dropped))
+        gone = set(dropped)
+        self._sizes[job_id] = sum(segment.stored for segment in segments if segment not in gone)
+
+    def _remove_empty(self, directory: Path) -> None:
+        with contextlib.suppress(OSError):  # it is not empty
+            while directory != self._root:
+                directory.rmdir()
+                directory = directory.parent
+
+    def jobs(self) -> list[JobId]:
+        """Return the jobs of which something is stored. Raises Unavailable."""
+        found = []
+        for name in _names(self._root):
+            with contextlib.suppress(InvalidInput):
+                found.append(parse_job_id(name))
+        return found
+
+    def forget(self, known: set[JobId]) -> None:
+        """Forget the sizes of jobs that are not ``known`` any more."""
+        with self._writing:
+            self._sizes = {job_id: size for job_id, size in self._sizes.items() if job_id in known}
+
+    def _segments(self, job_id: JobId) -> list[Segment]:
+        """Return the segments of a job. Raises Unavailable."""
+        found = []
+        for key in self._keys(job_id):
+            directory = self._directory(key)
+            for path, start, epoch in self._paths(directory):
+                try:
+                    status = path.stat()
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    raise _unreadable(path, error) from error
+                found.append(
+                    Segment(
+                        log=str(directory.relative_to(self._root / job_id)),
+                        start=start,
+                        epoch=epoch,
+                        stored=status.st_size,
+                        changed_ms=status.st_mtime_ns // 1_000_000,
+                    )
+                )
+        return found
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def logs(self, job_id: JobId) -> list[KeptLog]:
+        """Return what is stored of a job's logs. Raises Unavailable, NewerFormat."""
+        found = (self._summary(key) for key in self._keys(job_id))
+        return [summary[0] for summary in found if summary is not None]
+
+    def open(self, key: KeptLogKey) -> StitchedLog | None:
+        """Return a stored log to read it; None if nothing of it is stored. Raises Unavailable, NewerFormat."""
+        summary = self._summary(key)
+        if summary is None:
+            return None
+        places = [
+            (path, piece) for path, _, _ in self._paths(self._directory(key)) for piece in self._scan(path).pieces
+        ]
+        loaded: OrderedDict[int, bytes] = OrderedDict()
+
+        def load(number: int) -> bytes:
+            known = loaded.get(number)
+            if known is None:
+                path, piece = places[number]
+                known = decompress(_part(path, piece.at, piece.size), piece.header, str(path))
+                loaded[number] = known
+                if len(loaded) > _MOST_LOADED:
+                    loaded.popitem(last=False)
+            return known
+
+        return StitchedLog(summary[0], stitch([piece.header for _, piece in places], gap_note), load)
+
+    def _summary(self, key: KeptLogKey) -> tuple[KeptLog, Position] | None:
+        """Return the end of a log; None if nothing of it is stored."""
+        newest = None
+        for path, _, _ in reversed(self._paths(self._directory(key))):
+            for piece in self._scan(path).pieces:
+                header = piece.header
+                if newest is None or (header.end, header.is_last) > (newest.end, newest.is_last):
+                    newest = header
+            if newest is not None:
+                break
+        if newest is None:
+            return None
+        position = Position(end=newest.end, source=newest.source + newest.size, is_whole=newest.is_last)
+        return KeptLog(key=key, end=newest.end, until_ms=newest.until_ms, is_whole=newest.is_last), position
+
+    def _scan(self, path: Path) -> Scanned:
+        try:
+            status = path.stat()
+            version = (status.st_ino, status.st_size, status.st_mtime_ns)
+            with self._scanning:
+                known = self._scans.get(path)
+                if known is not None and known.version == version:
+                    self._scans.move_to_end(path)
+                    return known.scanned
+            content = path.read_bytes()
+        except FileNotFoundError:  # it has just been dropped
+            return Scanned((), 0, False)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        scanned = scan_segment(content, str(path))
+        if scanned.damaged:
+            log.warning("a part of a stored log is damaged or not written completely", segment=str(path))
+        with self._scanning:
+            self._scans[path] = _Scan(version, scanned)
+            while len(self._scans) > _MOST_SCANNED:
+                self._scans.popitem(last=False)
+        return scanned
+
+    def _directory(self, key: KeptLogKey) -> Path:
+        return self._root / key.job_id / str(key.attempt) / f"{key.task_manager}~{key.name}"
+
+    def _keys(self, job_id: JobId) -> Iterator[KeptLogKey]:
+        for attempt in _names(self._root / job_id):
+            if not _ATTEMPT.fullmatch(attempt):
+                continue
+            for name in _names(self._root / job_id / attempt):
+                task_manager, separator, file = name.partition("~")
+                key = KeptLogKey(
+                    job_id=job_id, attempt=int(attempt), task_manager=TaskManagerId(task_manager), name=file
+                )
+                with contextlib.suppress(InvalidInput):
+                    key.check()
+                    if separator:
+                        yield key
+
+    def _paths(self, directory: Path) -> list[tuple[Path, int, int]]:
+        """Return the segments of a log, each with its first offset and its epoch, in order."""
+        matches = ((name, _SEGMENT.fullmatch(name)) for name in _names(directory))
+        return [(directory / name, int(match[1]), int(match[2])) for name, match in matches if match]
+
+
+def gap_note(missing: int, since_ms: int, until_ms: int) -> bytes:
+    """Return the line that a reader sees in place of a gap."""
+    times = f", written between {_moment(since_ms)} and {_moment(until_ms)}" if since_ms else ""
+    return f"--- Emberkeep: {missing} bytes of this log are not kept{times} ---\n".encode()
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _part(path: Path, at: int, size: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            data = os.pread(descriptor, size, at)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(data) != size:
+        raise Damaged(f"{path}: it has become shorter")
+    return data
+
+
+def _names(directory: Path) -> list[str]:
+    """Return the names in a directory, in order; none if it does not exist. Raises Unavailable."""
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208 - names are all that is needed
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreadable(directory, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> Unavailable:
+    problem = cannot_read(path, error)
+    return problem if isinstance(problem, Unavailable) else Unavailable(f"{path} cannot be read now: {error.strerror}")

@@ -1,0 +1,219 @@
+"""Sends the logs of drivers and executors to the JobManager, piece by piece, so that they outlive this node.
+
+No job waits for this: pieces are read and compressed in one thread of the lowest priority, one at a time, at a bounded
+rate. What cannot be sent now is sent later; of a log that grows faster than it is sent, the middle is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
+from emberkeep.base.ids import InstanceId, TaskManagerId
+from emberkeep.kept_logs.model import LogPiece, PieceHeader, Position
+from emberkeep.kept_logs.shipping import Cut, cut, next_part
+from emberkeep.protocol.messages import KeepLog, LogKept
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.rest.ports import LogCatalogue, LogEntry
+from emberkeep.rest.serving.log_reader import open_log
+
+log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS: Final = 1.0  # between two looks at which processes have ended
+_BYTES_PER_SECOND: Final = 4 * 1024**2
+_REFUSED_SECONDS: Final = 600.0  # for which nothing is sent to a JobManager that keeps no logs
+_LOWEST_PRIORITY: Final = 19
+
+ResultT = TypeVar("ResultT")
+Compress = Callable[[bytes], bytes]
+Digest = Callable[[bytes], str]
+
+
+class Link(Protocol):
+    """The task manager's link to the leader."""
+
+    registered: bool
+    job_manager: str
+
+
+class ShippingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds between two rounds, for a reply, and for which logs are kept (0: without an end)."""
+
+    interval: float
+    timeout: float
+    keep: float
+
+
+class _Sent(msgspec.Struct):
+    """What the JobManager has of a log; ``position`` is None until it has said so. ``refused``: it wants none of it."""
+
+    position: Position | None = None
+    read_ms: int = 0
+    refused: bool = False
+
+
+class LogShipping:
+    """Keeps the copies of a task manager's job logs up to date.
+
+    ``live``: names the processes that run now; the end of one begins a round. ``compress`` and ``digest``: how pieces
+    are stored.
+    """
+
+    def __init__(
+        self,
+        sender: tuple[TaskManagerId, InstanceId],
+        catalogue: LogCatalogue,
+        rpc: RpcClient,
+        link: Link,
+        settings: ShippingSettings,
+        clock: Clock,
+        *,
+        live: Callable[[], frozenset[str]],
+        compress: Compress,
+        digest: Digest,
+    ) -> None:
+        self._task_manager, self._instance = sender
+        self._catalogue = catalogue
+        self._rpc = rpc
+        self._link = link
+        self._settings = settings
+        self._clock = clock
+        self._live = live
+        self._compress = compress
+        self._digest = digest
+        self._sent: dict[str, _Sent] = {}
+        self._job_manager = ""
+        self._problem = ""
+        self._refused_until = 0.0
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "log-shipping", initializer=_give_way)
+
+    async def run(self) -> None:
+        """Send what is new, until cancelled: at each interval, and when a process has ended."""
+        due, running = 0.0, self._live()
+        while True:
+            now_running, now = self._live(), self._clock.monotonic()
+            ended = bool(running - now_running)
+            running = now_running
+            if (ended or now >= due) and self._link.registered and now >= self._refused_until:
+                await self.send_all()
+                due = self._clock.monotonic() + self._settings.interval
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def send_all(self) -> bool:
+        """Send what is new of all logs. Return False if a problem, which is logged, has ended this round early."""
+        async with self._turn:
+            if self._link.job_manager != self._job_manager:
+                self._job_manager = self._link.job_manager
+                self._sent.clear()  # another JobManager says itself what it has
+            try:
+                await self._round()
+            except (InvalidInput, Conflict) as error:
+                self._refused_until = self._clock.monotonic() + _REFUSED_SECONDS
+                self._say(f"the JobManager takes no logs: {error.message}")
+                return False
+            except (EmberkeepError, OSError) as error:
+                self._say(str(error))
+                return False
+            if self._problem:
+                log.info("logs of jobs are copied to the shared storage again")
+                self._problem = ""
+            return True
+
+    def _say(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("logs of jobs cannot be copied to the shared storage now, trying again", reason=problem)
+        self._problem = problem
+
+    async def _round(self) -> None:
+        entries = [entry for entry in await self._in_thread(lambda: self._catalogue.entries(None)) if entry.job_id]
+        listed = {entry.id for entry in entries}
+        self._sent = {log_id: sent for log_id, sent in self._sent.items() if log_id in listed}
+        oldest_ms = self._clock.now_ms() - int(self._settings.keep * 1000) if self._settings.keep else 0
+        for entry in entries:
+            if entry.mtime_ms >= oldest_ms:
+                await self._send_log(entry)
+
+    async def _send_log(self, entry: LogEntry) -> None:
+        sent = self._sent.setdefault(entry.id, _Sent())
+        try:
+            while not sent.refused:
+                if sent.position is None:
+                    sent.position = await self._send(entry, _question(self._clock.now_ms(), self._digest))
+                part = next_part(sent.position, entry.size, has_ended=entry.complete)
+                if part is None:
+                    return
+                now_ms = self._clock.now_ms()
+                data = await self._in_thread(lambda: _read(entry, part.source, part.count))  # noqa: B023 - awaited here
+                piece = cut(part, data, entry.size, has_ended=entry.complete)
+                if piece is None:
+                    return
+                packed = await self._in_thread(lambda: self._packed(piece, sent.read_ms, now_ms))  # noqa: B023
+                before, sent.position = sent.position, await self._send(entry, packed)
+                sent.read_ms = now_ms
+                if sent.position == before:
+                    return  # it is stored already, or not wanted: never send the same again in one round
+                await asyncio.sleep(len(data) / _BYTES_PER_SECOND)
+        except Absent:
+            sent.refused = True  # the job is no longer known, or the log was removed
+
+    def _packed(self, piece: Cut, since_ms: int, now_ms: int) -> LogPiece:
+        header = PieceHeader(
+            offset=piece.offset,
+            size=len(piece.data),
+            source=piece.source,
+            since_ms=since_ms or now_ms,
+            until_ms=now_ms,
+            digest=self._digest(piece.data),
+            is_last=piece.is_last,
+        )
+        return LogPiece(header=header, data=self._compress(piece.data) if piece.data else b"")
+
+    async def _send(self, entry: LogEntry, piece: LogPiece) -> Position:
+        if entry.job_id is None:
+            raise Absent(f"log {entry.id} belongs to no job")
+        request = KeepLog(
+            task_manager=self._task_manager,
+            instance=self._instance,
+            job_id=entry.job_id,
+            attempt=entry.attempt,
+            name=entry.path.name,
+            piece=piece,
+        )
+        kept = await self._rpc.call(self._job_manager, request, LogKept, timeout=self._settings.timeout)
+        return kept.position
+
+    async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _question(now_ms: int, digest: Digest) -> LogPiece:
+    """Return a piece without bytes, which asks how far a log is stored."""
+    header = PieceHeader(offset=0, size=0, source=0, since_ms=now_ms, until_ms=now_ms, digest=digest(b""))
+    return LogPiece(header=header, data=b"")
+
+
+def _read(entry: LogEntry, offset: int, count: int) -> bytes:
+    """Return a part of a log file. Raises Absent, OSError."""
+    descriptor = open_log(entry.path, entry.id)
+    try:
+        return os.pread(descriptor, count, offset) if count else b""
+    finally:
+        os.close(descriptor)
+
+
+def _give_way() -> None:
+    """Let this thread use a processor only while hardly anything else needs one."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)

@@ -1,0 +1,150 @@
+"""Where a log of a job is read: on its task manager, or from what is kept of it in the shared storage.
+
+Both have the same offsets, so a reader that follows a log notices only that its newest lines may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.kept_logs.model import KeptLog, KeptLogKey, parse_log_id, writer_of
+from emberkeep.protocol.rest_logs import LogInfo
+from emberkeep.rest.cluster import expected
+from emberkeep.rest.ports import LogChunk, LogFound, LogQuery, LogSearch
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.log_ids import JobLogId
+
+_POLL_SECONDS = 1.0  # between two looks at a kept log that a reader follows
+
+AnswerT = TypeVar("AnswerT", LogChunk, LogFound)
+
+
+async def read_job_log(api: Api, job: JobView, log: JobLogId, query: LogQuery) -> LogChunk:
+    """Return a part of a job's log. Raises Absent, InvalidInput, RetryLater."""
+
+    async def once() -> LogChunk:
+        return await _from_either(
+            api,
+            job,
+            log,
+            lambda address: api.remote_logs.read(address, log.log_id, query),
+            partial(api.kept_logs.read, query=query),
+        )
+
+    return await _waiting(api, query.wait, once, lambda chunk: bool(chunk.data))
+
+
+async def search_job_log(api: Api, job: JobView, log: JobLogId, wanted: LogSearch) -> LogFound:
+    """Search a part of a job's log. Raises Absent, InvalidInput, RetryLater."""
+
+    async def once() -> LogFound:
+        return await _from_either(
+            api,
+            job,
+            log,
+            lambda address: api.remote_logs.search(address, log.log_id, wanted),
+            partial(api.kept_logs.search, wanted=wanted),
+        )
+
+    wait = 0.0 if wanted.search.backwards else wanted.wait
+    return await _waiting(api, wait, once, lambda result: result.end > wanted.search.offset)
+
+
+async def registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
+    """Return a registered task manager. Raises Absent; RetryLater while it may still register with a new leader."""
+    for view in await expected.task_managers(api, [task_manager]):
+        if view.info.id == task_manager:
+            return view
+    if expected.may_still_come(api):
+        raise RetryLater(
+            f"task manager {task_manager} has not registered yet: this JobManager has just become the leader",
+            hint="try again in a few seconds",
+        )
+    raise Absent(
+        f"task manager {task_manager} is not registered, so its logs cannot be read",
+        hint="they are in its working directory; start it again to read them here",
+    )
+
+
+def kept_log_info(log: KeptLog, job: JobView, *, may_return: bool) -> LogInfo:
+    """Describe a kept log. ``may_return``: its task manager may still have lines that are not kept."""
+    key, writer = log.key, writer_of(log.key.name)
+    return LogInfo(
+        name=key.log_id,
+        size=log.end,
+        mtime=log.until_ms,
+        kind="" if writer is None else writer.kind,
+        complete=log.is_whole or (not may_return and is_over(job, key.attempt)),
+        id=str(JobLogId(key.task_manager, key.log_id)),
+        taskmanager_id=key.task_manager,
+        job_id=key.job_id,
+        attempt=key.attempt,
+        executor_id="" if writer is None else writer.executor_id,
+        kept=True,
+        kept_until=0 if log.is_whole else log.until_ms,
+    )
+
+
+def is_over(job: JobView, attempt: int) -> bool:
+    """True if no process of the attempt writes anything more."""
+    return job.status.is_globally_terminal or attempt < job.attempt
+
+
+async def _from_either(
+    api: Api,
+    job: JobView,
+    log: JobLogId,
+    live: Callable[[str], Awaitable[AnswerT]],
+    kept: Callable[[KeptLogKey], Awaitable[AnswerT]],
+) -> AnswerT:
+    """Return the task manager's answer; if it has none, that of the kept log.
+
+    If nothing is kept either, raises the error of the task manager, and RetryLater if that is unknown now.
+    """
+    try:
+        holder = await registered(api, log.task_manager)
+        return await live(holder.info.address)
+    except (Absent, RetryLater) as error:
+        reason: EmberkeepError = error
+    key = parse_log_id(log.task_manager, log.log_id)
+    if key is None or key.job_id != job.job_id:
+        raise reason
+    try:
+        answer = await kept(key)
+    except Absent:
+        raise reason from None
+    may_return = isinstance(reason, RetryLater)
+    if may_return or answer.complete or not is_over(job, key.attempt):
+        return answer
+    return msgspec.structs.replace(answer, complete=answer.end >= answer.size)
+
+
+async def _waiting(
+    api: Api, seconds: float, once: Callable[[], Awaitable[AnswerT]], has_more: Callable[[AnswerT], bool]
+) -> AnswerT:
+    """Return the first answer with something new. Wait for it up to ``seconds``, where the task manager does not."""
+    clock = api.system.clock
+    end = clock.monotonic() + seconds
+    while True:
+        answer = await once()
+        left = end - clock.monotonic()
+        if not answer.kept or has_more(answer) or answer.complete or left <= 0:
+            return answer
+        if await api.pause(min(_POLL_SECONDS, left)):
+            return answer
+
+
+def missing_holders(job: JobView, gone: set[TaskManagerId], kept: list[KeptLog]) -> list[TaskManagerId]:
+    """Return those of the ``gone`` task managers of which an attempt's logs are not kept."""
+    ran = {(each.task_manager, each.attempt) for each in job.attempts}
+    if job.status_report is not None:
+        ran |= {(each.task_manager, job.attempt) for each in job.status_report.executors}
+    there = {(log.key.task_manager, log.key.attempt) for log in kept}
+    return sorted({task_manager for task_manager, attempt in ran - there if task_manager in gone})

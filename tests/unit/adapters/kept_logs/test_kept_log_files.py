@@ -1,0 +1,195 @@
+"""Stored logs in a directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.kept_logs.files import KeepLimits, KeptLogFiles
+from emberkeep.base.errors import Fatal, Unavailable
+from emberkeep.base.ids import JobId
+from emberkeep.kept_logs.model import KeptLogKey, Position
+from tests.support.log_pieces import JOB, key, piece
+
+LIMITS = KeepLimits(most_bytes=64 * 1024**2, keep_ms=1_000_000)
+NOW = 2_000_000_000_000
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "storage" / "logs"
+
+
+@pytest.fixture
+def files(root: Path) -> KeptLogFiles:
+    root.parent.mkdir()
+    return KeptLogFiles(root, LIMITS)
+
+
+def content(files: KeptLogFiles, log: KeptLogKey) -> bytes:
+    opened = files.open(log)
+    assert opened is not None
+    return b"".join(
+        opened.stitched.read(extent, extent.start, 10**9, opened.load) for extent in opened.stitched.extents
+    )
+
+
+def test_pieces_are_stored_one_after_the_other(files: KeptLogFiles, root: Path) -> None:
+    assert files.keep(1, key(), piece(0, b"one\n"), NOW) == Position(end=4, source=4)
+    assert files.keep(1, key(), piece(4, b"two\n", is_last=True), NOW) == Position(end=8, source=8, is_whole=True)
+
+    assert content(files, key()) == b"one\ntwo\n"
+    assert [(log.key, log.end, log.is_whole) for log in files.logs(JOB)] == [(key(), 8, True)]
+    assert files.jobs() == [JOB]
+    assert [path.name for path in root.rglob("*.segment")] == ["0000000000000000-000000000000001.segment"]
+
+
+def test_a_piece_that_comes_twice_changes_nothing(files: KeptLogFiles, root: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    before = [path.read_bytes() for path in root.rglob("*.segment")]
+
+    assert files.keep(1, key(), piece(0, b"one\n"), NOW) == Position(end=4, source=4)
+    assert files.keep(1, key(), piece(2, b"e\ntw"), NOW) == Position(end=4, source=4)
+    assert [path.read_bytes() for path in root.rglob("*.segment")] == before
+
+
+def test_an_empty_piece_asks_for_the_position(files: KeptLogFiles, root: Path) -> None:
+    assert files.keep(1, key(), piece(0, b""), NOW) == Position()
+    assert not root.exists()
+
+    files.keep(1, key(), piece(0, b"one\n", source=90), NOW)
+    assert files.keep(1, key(), piece(0, b""), NOW) == Position(end=4, source=94)
+
+
+def test_the_end_of_an_empty_log_is_stored(files: KeptLogFiles) -> None:
+    assert files.keep(1, key(), piece(0, b"", is_last=True), NOW).is_whole
+    assert files.keep(1, key(), piece(0, b"", is_last=True), NOW).is_whole
+
+    assert content(files, key()) == b""
+    assert [log.is_whole for log in files.logs(JOB)] == [True]
+
+
+def test_the_next_leader_continues_in_a_file_of_its_own(files: KeptLogFiles, root: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    later = KeptLogFiles(root, LIMITS)
+
+    assert later.keep(2, key(), piece(0, b""), NOW) == Position(end=4, source=4)
+    later.keep(2, key(), piece(4, b"two\n"), NOW)
+    files.keep(1, key(), piece(4, b"two\n"), NOW)  # the deposed leader writes once more
+    later.keep(2, key(), piece(8, b"three\n"), NOW)
+
+    assert content(later, key()) == b"one\ntwo\nthree\n"
+    assert content(KeptLogFiles(root, LIMITS), key()) == b"one\ntwo\nthree\n"
+
+
+def test_a_piece_that_was_not_written_completely_is_written_again(files: KeptLogFiles, root: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    (segment,) = root.rglob("*.segment")
+    segment.write_bytes(segment.read_bytes() + b"EKlp\x00\x01 torn")
+
+    later = KeptLogFiles(root, LIMITS)
+    assert later.keep(2, key(), piece(0, b""), NOW) == Position(end=4, source=4)
+    later.keep(2, key(), piece(4, b"two\n"), NOW)
+    files.keep(1, key(), piece(4, b"two\n"), NOW)  # without the torn rest
+
+    assert content(later, key()) == b"one\ntwo\n"
+
+
+def test_a_damaged_piece_leaves_a_gap_that_is_told(files: KeptLogFiles, root: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    (segment,) = root.rglob("*.segment")
+    size = segment.stat().st_size
+    files.keep(1, key(), piece(4, b"x" * 199 + b"\n", until_ms=7000), NOW)
+    files.keep(1, key(), piece(204, b"three\n", until_ms=9000), NOW)
+    with segment.open("r+b") as file:
+        file.seek(size + 40)
+        file.write(b"?")
+
+    told = content(KeptLogFiles(root, LIMITS), key()).split(b"\n")
+
+    assert told[0] == b"one"
+    assert told[1] == (
+        b"--- Emberkeep: 200 bytes of this log are not kept, written between 1970-01-01 00:00:00 UTC and "
+        b"1970-01-01 00:00:09 UTC ---"
+    )
+    assert told[2] == b"three"
+
+
+def test_logs_of_all_writers_are_kept_apart(files: KeptLogFiles) -> None:
+    logs = [key(), key("executor-1.stdout"), key(attempt=2), key(task_manager="tm-2"), key(job_id=JobId("2" * 32))]
+    for number, log in enumerate(logs):
+        files.keep(1, log, piece(0, b"%d\n" % number), NOW)
+
+    assert [content(files, log) for log in logs] == [b"%d\n" % number for number in range(len(logs))]
+    assert {log.key for log in files.logs(JOB)} == set(logs[:4])
+
+
+def test_foreign_files_are_left_alone(files: KeptLogFiles, root: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    (root / "lost+found").mkdir()
+    (root / JOB / "notes").mkdir()
+    (root / JOB / "1" / "tm-1~else").mkdir()
+    (root / JOB / "1" / "tm-1~driver.stderr" / "x.tmp").touch()
+
+    assert [log.key for log in files.logs(JOB)] == [key()]
+    assert files.jobs() == [JOB]
+    assert content(files, key()) == b"one\n"
+
+
+class TestLimits:
+    def test_of_too_much_the_head_and_the_tail_stay(self, root: Path) -> None:
+        root.parent.mkdir()
+        files = KeptLogFiles(root, KeepLimits(most_bytes=300 * 1024, keep_ms=0))
+        line = os.urandom(40 * 1024).replace(b"\n", b"x")[:-1] + b"\n"
+        for number in range(40):
+            files.keep(1, key(), piece(number * len(line), line, until_ms=number), NOW)
+
+        kept = content(files, key())
+
+        assert sum(path.stat().st_size for path in root.rglob("*.segment")) <= 400 * 1024
+        assert kept.startswith(line)
+        assert kept.endswith(line)
+        assert b"--- Emberkeep: " in kept
+        later = KeptLogFiles(root, KeepLimits(most_bytes=300 * 1024, keep_ms=0))
+        assert later.keep(2, key(), piece(0, b""), NOW).end == 40 * len(line)
+
+    def test_what_is_too_old_is_deleted(self, files: KeptLogFiles, root: Path) -> None:
+        files.keep(1, key(), piece(0, b"one\n"), NOW)
+        (segment,) = root.rglob("*.segment")
+        changed_ms = segment.stat().st_mtime_ns // 1_000_000
+
+        files.prune(JOB, changed_ms + 1_000_000)
+        assert segment.exists()
+        files.prune(JOB, changed_ms + 1_000_001)
+        assert not (root / JOB).exists()
+
+        files.keep(1, key(), piece(4, b"two\n"), NOW)  # the log goes on
+        assert content(files, key()).endswith(b"two\n")
+
+
+def test_what_cannot_be_read_is_not_gone(files: KeptLogFiles, root: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    (segment,) = root.rglob("*.segment")
+    segment.unlink()
+    segment.mkdir()  # reading it fails, also for root
+
+    for use in (lambda: files.open(key()), lambda: files.logs(JOB)):
+        with pytest.raises(Unavailable):
+            use()
+
+
+def test_a_full_disk_is_said(files: KeptLogFiles, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(Fatal, match="No space"):
+            files.keep(1, key(), piece(4, b"two\n"), NOW)
+    files.keep(1, key(), piece(4, b"two\n"), NOW)
+
+    assert content(files, key()) == b"one\ntwo\n"

@@ -1,0 +1,91 @@
+"""The stored logs of one leader, with bounded queues and a storage that may not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.kept_logs import store as module
+from emberkeep.adapters.kept_logs.files import KeepLimits, StitchedLog
+from emberkeep.adapters.kept_logs.store import KeptLogStore
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable
+from emberkeep.kept_logs.model import LogPiece, Position
+from tests.support.log_pieces import JOB, key, piece
+
+
+class Site:
+    """``problem``: why the storage is not this cluster's."""
+
+    def __init__(self, root: Path) -> None:
+        self.problem: EmberkeepError | None = None
+        limits = KeepLimits(most_bytes=1024**2, keep_ms=1000)
+        self.now_ms = 0
+        self.store = KeptLogStore(root, limits, lambda: self.now_ms, lambda: self.problem)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path / "logs")
+
+
+def end_of(opened: StitchedLog) -> int:
+    return opened.stitched.size
+
+
+async def test_what_is_stored_can_be_read(site: Site) -> None:
+    assert await site.store.keep(1, key(), piece(0, b"one\n")) == Position(end=4, source=4)
+
+    assert [log.end for log in await site.store.logs(JOB)] == [4]
+    assert await site.store.examine(key(), end_of) == 4
+
+
+async def test_nothing_is_stored_of_another_log(site: Site) -> None:
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+
+    with pytest.raises(Absent):
+        await site.store.examine(key(attempt=2), end_of)
+
+
+async def test_an_invalid_piece_or_key_is_refused(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput):
+        await site.store.keep(1, key(), LogPiece(header=piece(0, b"one\n").header, data=b"else"))
+    with pytest.raises(InvalidInput):
+        await site.store.keep(1, key("../x"), piece(0, b"one\n"))
+
+    assert not (tmp_path / "logs").exists()
+
+
+async def test_a_storage_that_is_not_ours_is_neither_written_nor_taken_for_empty(site: Site, tmp_path: Path) -> None:
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+    site.problem = Unavailable("the storage is not mounted")
+
+    for use in (site.store.keep(1, key(), piece(4, b"x\n")), site.store.logs(JOB), site.store.examine(key(), end_of)):
+        with pytest.raises(RetryLater, match="not mounted"):
+            await use
+    with pytest.raises(RetryLater):
+        await site.store.sweep()
+
+    site.problem = None
+    assert await site.store.examine(key(), end_of) == 4
+
+
+async def test_a_sweep_deletes_what_is_too_old(site: Site, tmp_path: Path) -> None:
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+    await site.store.sweep()
+    assert [log.end for log in await site.store.logs(JOB)] == [4]
+
+    site.now_ms = 10**14
+    await site.store.sweep()
+    assert await site.store.logs(JOB) == []
+
+
+async def test_who_comes_while_too_many_wait_is_sent_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_WRITERS", 2)
+    async with site.store._writing:
+        waiting = [asyncio.create_task(site.store.keep(1, key(attempt=n), piece(0, b"x\n"))) for n in (1, 2)]
+        await asyncio.sleep(0)
+        with pytest.raises(RetryLater, match="wait to be stored"):
+            await site.store.keep(1, key(attempt=3), piece(0, b"x\n"))
+    assert [position.end for position in await asyncio.gather(*waiting)] == [2, 2]

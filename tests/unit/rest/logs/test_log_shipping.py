@@ -1,0 +1,265 @@
+"""A task manager sends its logs of jobs; what arrives is stored in real files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from emberkeep.adapters.kept_logs.files import KeepLimits, StitchedLog
+from emberkeep.adapters.kept_logs.segments import compress, digest_of
+from emberkeep.adapters.kept_logs.store import KeptLogStore
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, UnknownOutcome
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.kept_logs.model import KeptLogKey, Position
+from emberkeep.protocol.messages import KeepLog, LogKept, Message
+from emberkeep.rest.logs import shipping as module
+from emberkeep.rest.logs.shipping import LogShipping, ShippingSettings
+from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
+from tests.support.log_pieces import JOB, key
+from tests.support.memory_rpc import MemoryNetwork
+from tests.unit.rest.server import eventually
+
+LEADER, NEXT = "127.0.0.1:1", "127.0.0.1:2"
+
+
+class Leader:
+    """Stores what it gets. ``error`` is raised instead; ``loses``: replies that are lost after the piece is stored."""
+
+    def __init__(self, root: Path, epoch: int = 1) -> None:
+        self.epoch = epoch
+        self.error: EmberkeepError | None = None
+        self.loses = 0
+        self.requests: list[KeepLog] = []
+        self.stored: list[Position] = []
+        limits = KeepLimits(most_bytes=64 * 1024**2, keep_ms=0)
+        self.store = KeptLogStore(root, limits, lambda: 0, lambda: None)
+
+    async def serve(self, request: Message) -> Message:
+        assert isinstance(request, KeepLog)
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+        log = KeptLogKey(
+            job_id=request.job_id, attempt=request.attempt, task_manager=request.task_manager, name=request.name
+        )
+        position = await self.store.keep(self.epoch, log, request.piece)
+        self.stored.append(position)
+        if self.loses and request.piece.header.size:
+            self.loses -= 1
+            raise UnknownOutcome("the connection broke")
+        return LogKept(position=position)
+
+    async def kept(self, log: KeptLogKey) -> bytes:
+        return await self.store.examine(log, _content)
+
+
+def _content(opened: StitchedLog) -> bytes:
+    log = opened.stitched
+    return b"".join(log.read(extent, extent.start, 10**9, opened.load) for extent in log.extents)
+
+
+class Link:
+    registered = True
+    job_manager = LEADER
+
+
+class OwnClock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now_ms(self) -> int:
+        return 10**12 + int(self.seconds * 1000)
+
+
+class Site:
+    """A task manager with its working directory. ``live``: its processes, named "<job>-<attempt>-<executor or d>"."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = WorkingDirectory(directory / "tm")
+        self.live: set[str] = set()
+        self.network, self.link, self.clock = MemoryNetwork(), Link(), OwnClock()
+        self.leader = Leader(directory / "kept")
+        self.network.attach(LEADER, self.leader)
+        self.shipping = self.another()
+
+    def another(self) -> LogShipping:
+        """The next task manager process in the same working directory."""
+        return LogShipping(
+            (TaskManagerId("tm-1"), InstanceId("f" * 32)),
+            TaskManagerLogs(self.directory, lambda job, attempt, executor: f"{job}-{attempt}-{executor}" in self.live),
+            self.network,
+            self.link,
+            ShippingSettings(interval=60.0, timeout=5.0, keep=0.0),
+            self.clock,
+            live=lambda: frozenset(self.live),
+            compress=compress,
+            digest=digest_of,
+        )
+
+    def write(self, data: bytes, name: str = "driver.stderr", job_id: JobId = JOB) -> Path:
+        directory = self.directory.attempt_logs(job_id, 1)
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / name).open("ab") as file:
+            file.write(data)
+        return directory / name
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.shipping.close()
+
+
+async def test_whole_lines_are_sent_and_the_rest_when_the_process_has_ended(site: Site) -> None:
+    site.live = {f"{JOB}-1-"}
+    site.write(b"one\ntw")
+    assert await site.shipping.send_all()
+    assert await site.leader.kept(key()) == b"one\n"
+
+    site.write(b"o\nthree")
+    assert await site.shipping.send_all()
+    assert await site.leader.kept(key()) == b"one\ntwo\n"
+
+    site.live = set()
+    assert await site.shipping.send_all()
+    assert await site.leader.kept(key()) == b"one\ntwo\nthree"
+    assert [log.is_whole for log in await site.leader.store.logs(JOB)] == [True]
+
+
+async def test_nothing_is_sent_again(site: Site) -> None:
+    site.write(b"one\n")
+    site.write(b"", "driver.stdout")
+    await site.shipping.send_all()
+    sent = len(site.leader.requests)
+
+    await site.shipping.send_all()
+
+    assert len(site.leader.requests) == sent
+    assert sent == 4, "a question and a piece of each"
+
+
+async def test_the_next_task_manager_process_continues(site: Site) -> None:
+    site.live = {f"{JOB}-1-"}
+    site.write(b"one\n")
+    await site.shipping.send_all()
+    site.write(b"two\n")
+    following = site.another()
+
+    await following.send_all()
+
+    assert await site.leader.kept(key()) == b"one\ntwo\n"
+    following.close()
+
+
+async def test_the_next_leader_is_asked_what_it_has(site: Site, tmp_path: Path) -> None:
+    site.live = {f"{JOB}-1-"}
+    site.write(b"one\n")
+    await site.shipping.send_all()
+    successor = Leader(tmp_path / "kept", epoch=2)
+    site.network.attach(NEXT, successor)
+    site.link.job_manager = NEXT
+    site.write(b"two\n")
+
+    await site.shipping.send_all()
+
+    assert await successor.kept(key()) == b"one\ntwo\n"
+    assert [request.piece.header.offset for request in successor.requests] == [0, 4]
+
+
+async def test_a_piece_whose_reply_was_lost_is_not_stored_twice(site: Site) -> None:
+    site.write(b"one\n")
+    site.leader.loses = 1
+    with capture_logs() as logs:
+        assert not await site.shipping.send_all()
+        assert await site.shipping.send_all()
+
+    assert await site.leader.kept(key()) == b"one\n"
+    assert [line["log_level"] for line in logs] == ["warning", "info"], "the problem, and its end"
+
+
+async def test_logs_of_unknown_jobs_are_not_offered_again(site: Site) -> None:
+    site.write(b"one\n")
+    site.leader.error = Absent("there is no such job")
+    assert await site.shipping.send_all()
+    site.leader.error = None
+    assert await site.shipping.send_all()
+
+    assert len(site.leader.requests) == 1
+
+
+@pytest.mark.parametrize("error", [Conflict("logs are not kept"), InvalidInput("no such request")])
+async def test_a_leader_that_takes_no_logs_is_left_alone(
+    site: Site, error: EmberkeepError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
+    site.write(b"one\n")
+    site.leader.error = error
+    running = asyncio.create_task(site.shipping.run())
+    with capture_logs() as logs:
+        await eventually(lambda: bool(logs))
+    site.leader.error = None
+    site.clock.seconds = 599.0
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(site.leader.requests) == 1
+
+    site.clock.seconds = 700.0
+    await eventually(lambda: len(site.leader.requests) == 3)
+    running.cancel()
+
+
+async def test_the_end_of_a_process_begins_a_round(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
+    site.live = {f"{JOB}-1-"}
+    running = asyncio.create_task(site.shipping.run())
+    await asyncio.sleep(0.05)
+    site.write(b"no end")
+    site.live = set()
+
+    await eventually(lambda: any(position.is_whole for position in site.leader.stored))
+    assert await site.leader.kept(key()) == b"no end"
+    running.cancel()
+
+
+async def test_a_log_that_grows_faster_than_it_is_sent_keeps_its_newest_lines(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BYTES_PER_SECOND", 10**12)
+    site.live = {f"{JOB}-1-"}
+    site.write(b"first\n")
+    await site.shipping.send_all()
+    path = site.write(b"")
+    with path.open("r+b") as file:
+        file.truncate(100 * 1024**2)  # sparse
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nlast\n")
+
+    assert await site.shipping.send_all()
+
+    kept = await site.leader.kept(key())
+    assert kept.startswith(b"first\n--- Emberkeep: ")
+    assert kept.endswith(b"\nlast\n")
+    assert len(kept) < 9 * 1024**2
+
+
+async def test_a_link_in_place_of_a_log_is_not_followed(site: Site, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret\n")
+    directory = site.directory.attempt_logs(JOB, 1)
+    directory.mkdir(parents=True)
+    (directory / "driver.stderr").symlink_to(secret)
+    site.write(b"one\n", "driver.stdout")
+
+    assert await site.shipping.send_all()
+
+    assert [log.key.name for log in await site.leader.store.logs(JOB)] == ["driver.stdout"]
