@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     """Kinds of data that a job has in the storage."""
 
     CHECKPOINTS = "checkpoints"
+    EVENT_LOGS = "event-logs"  # with the checkpoints, and kept for longer
     BLOBS = "blobs"
     GRAPH = "graph"
     RESULT = "result"  # a result that is too large for the job store's own record
@@ -49,6 +50,7 @@ class Periods:
 
     unknown_ms: int  # after the mark, if the job store does not know the job
     ended_ms: int  # after the mark, if the job has ended
+    event_logs_ms: int  # the same, for event logs
     damaged_ms: int  # after the job failed because its records were damaged
 
     @property
@@ -59,7 +61,9 @@ class Periods:
     def due_ms(self, mark: Mark) -> int:
         if mark.kind is Kind.DAMAGED:
             return mark.since_ms + self.warning_ms
-        return mark.since_ms + (self.ended_ms if mark.ended else self.unknown_ms)
+        if not mark.ended:
+            return mark.since_ms + self.unknown_ms
+        return mark.since_ms + (self.event_logs_ms if mark.kind is Kind.EVENT_LOGS else self.ended_ms)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class DriverSettings:
     - ``function_seconds``: time limit of one call of a user function.
     - ``step_seconds``: time limit of planned batches, and of the copy of a savepoint.
     - ``lineage``: parent of the runs that OpenLineage's listener reports; None: the listener is not turned on.
+    - ``event_log``: existing directory for the event log; None: Spark writes none, unless the user's settings say so.
     - ``ui_key``: key to the Spark UI, see ``jvm.spark_ui``; None leaves the UI open to all users of the machine.
     """
 
@@ -74,6 +75,7 @@ class DriverSettings:
     function_seconds: float = 600.0
     step_seconds: float = 3600.0
     lineage: LineageParent | None = None
+    event_log: Path | None = None
     ui_key: bytes | None = None
 
 

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("seen_world.py")
 # What no two jobs have in common, and what is put in its place.
 _OF_ONE_JOB = (
     (re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{32}\b"), "<id>"),
-    (re.compile(r"app-\d{14}-\d{4}"), "<application>"),
+    (re.compile(r"app-\d{14}-\d{4}-[0-9a-f]{8}"), "<application>"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"executors/0-[0-9a-f]{8}"), "executors/<executor>"),
     (re.compile(r"(?<=@)[0-9a-f]{6,16}\b|\b0x[0-9a-f]+"), "<address>"),

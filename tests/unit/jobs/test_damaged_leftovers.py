@@ -10,7 +10,7 @@ from emberkeep.jobs.leftovers import Kind, Mark, Periods
 
 JOB = JobId("1" * 32)
 KEPT = DamagedJob(job_id=JOB, since_ms=5000, places=("/graphs/1",))
-PERIODS = Periods(unknown_ms=1, ended_ms=1, damaged_ms=1000)
+PERIODS = Periods(unknown_ms=1, ended_ms=1, event_logs_ms=1, damaged_ms=1000)
 DAY = 86_400_000
 
 pytestmark = pytest.mark.req("SAFE-3")
@@ -41,7 +41,7 @@ def test_another_mark_of_the_same_job_is_none_of_its_own() -> None:
 
 
 def test_a_longer_period_takes_the_mark_back() -> None:
-    longer = Periods(unknown_ms=1, ended_ms=1, damaged_ms=10_000)
+    longer = Periods(unknown_ms=1, ended_ms=1, event_logs_ms=1, damaged_ms=10_000)
     assert stages_of_damaged([KEPT], [mark(5900)], 6000, longer).marks == ()
 
 

@@ -10,7 +10,7 @@ from emberkeep.jobs.model import JobStatus
 
 JOB = JobId("1" * 32)
 ITEM = (Kind.CHECKPOINTS, JOB)
-PERIODS = Periods(unknown_ms=1000, ended_ms=100, damaged_ms=10_000)
+PERIODS = Periods(unknown_ms=1000, ended_ms=100, event_logs_ms=300, damaged_ms=10_000)
 OVER = (JobStatus.FINISHED, JobStatus.CANCELED)
 
 
@@ -47,6 +47,13 @@ def test_a_period_begins_anew_after_its_mark_was_taken_back() -> None:
     found = stages([ITEM], {}, marks, 1100, PERIODS)
     assert found.marks == (mark(1100, ended=False),)
     assert found.due == ()
+
+
+def test_event_logs_of_a_job_that_has_ended_are_kept_for_longer_than_its_checkpoints() -> None:
+    found, known = [ITEM, (Kind.EVENT_LOGS, JOB)], {JOB: JobStatus.FINISHED}
+    marks = stages(found, known, [], 0, PERIODS).marks
+    assert [each.kind for each in stages(found, known, marks, 299, PERIODS).due] == [Kind.CHECKPOINTS]
+    assert {each.kind for each in stages(found, known, marks, 300, PERIODS).due} == {Kind.CHECKPOINTS, Kind.EVENT_LOGS}
 
 
 def test_an_end_that_is_known_stays_known_when_the_result_has_expired() -> None:

@@ -7,6 +7,7 @@ until an operator decides that the data in the storage belongs to this job store
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from emberkeep.adapters.shared_storage.checkpoint_place import (
     make_checkpoint_place,
     record_checkpoint_place,
 )
+from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
 from emberkeep.adapters.shared_storage.marks import MARKS_FILE, read_marks, write_marks
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.cluster_identity import cluster_id
@@ -261,30 +263,38 @@ class ClusterStorage:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def find(self) -> set[Item]:
-        """Return all jobs' checkpoints and logs, BLOBs if they are in this directory, and ``_foreign_graphs``.
+        """Return all jobs' checkpoints, event logs and logs, BLOBs in this directory, and ``_foreign_graphs``.
 
         Raises Unavailable.
         """
-        found = self._in_directories()
+        found = self._of_jobs(_jobs(_names(self._layout.checkpoints)))
+        found |= _logs_of(_jobs(_names(self._layout.kept_logs)))
         if not self._layout.configuration[BLOB_HA_STORAGE]:
             found |= {(Kind.BLOBS, job_id) for job_id in _jobs(_names(Path(self._layout.ha_blobs)))}
         return found | {(Kind.GRAPH, job_id) for path in self._foreign_graphs() for job_id in _jobs([path.name])}
 
     def directories(self) -> set[Item]:
-        """Return the jobs' checkpoints and logs, except those of jobs with a graph of another job store.
+        """Return the jobs' checkpoints, event logs and logs, except those of jobs with a graph of another job store.
 
         Raises Unavailable.
         """
         others = _jobs(path.name for path in self._foreign_graphs())
-        return {item for item in self._in_directories() if item[1] not in others}
+        checkpoints, logs = _jobs(_names(self._layout.checkpoints)), _jobs(_names(self._layout.kept_logs))
+        return self._of_jobs(checkpoints - others) | _logs_of(logs - others)
 
-    def _in_directories(self) -> set[Item]:
-        return {(kind, job_id) for kind, place in self._directories.items() for job_id in _jobs(_names(place))}
-
-    @property
-    def _directories(self) -> dict[Kind, Path]:
-        """The kinds of data of which each job has a directory, and where these are."""
-        return {Kind.CHECKPOINTS: self._layout.checkpoints, Kind.LOGS: self._layout.kept_logs}
+    def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
+        """Return what the directories of jobs hold. One without event logs, or that is unreadable, has checkpoints."""
+        found: set[Item] = set()
+        for job_id in job_ids:
+            try:
+                names = set(_names_in_folder(self._layout.checkpoints / job_id))
+            except Unavailable:
+                names = set()
+            if EVENT_LOGS in names:
+                found.add((Kind.EVENT_LOGS, job_id))
+            if names != {EVENT_LOGS}:
+                found.add((Kind.CHECKPOINTS, job_id))
+        return found
 
     def _foreign_graphs(self) -> list[Path]:
         """Return graphs that this job store does not sweep itself. Raises Unavailable.
@@ -303,15 +313,23 @@ class ClusterStorage:
         ]
 
     def remove(self, item: Item) -> None:
-        """Remove a job's checkpoints or logs, or those of its graphs that belong to other job stores.
+        """Remove a job's checkpoints, event logs or logs, or those of its graphs that belong to other job stores.
+
+        The last of checkpoints and event logs takes the job's directory with it.
 
         Raises what ``require`` raises, and Unavailable.
         """
         kind, job_id = item
         self.require()
-        directory = self._directories.get(kind)
-        if directory is not None:
-            _remove_tree(directory / job_id)
+        if kind is Kind.LOGS:
+            _remove_tree(self._layout.kept_logs / job_id)
+            return
+        if kind is Kind.CHECKPOINTS:
+            _remove_all_but(self._layout.checkpoints / job_id, EVENT_LOGS)
+            return
+        if kind is Kind.EVENT_LOGS:
+            _remove_tree(self._layout.checkpoints / job_id / EVENT_LOGS)
+            _remove_if_empty(self._layout.checkpoints / job_id)
             return
         for path in self._foreign_graphs():
             if _jobs([path.name]) == {job_id}:
@@ -353,6 +371,10 @@ def _names_in_folder(path: Path) -> list[str]:
         raise
 
 
+def _logs_of(job_ids: Iterable[JobId]) -> set[Item]:
+    return {(Kind.LOGS, job_id) for job_id in job_ids}
+
+
 def _jobs(names: Iterable[str]) -> set[JobId]:
     """Return the job ids that names begin with, up to a dot. Ignore other names: foreign data must not be deleted."""
     found = set()
@@ -374,6 +396,27 @@ def _remove_tree(directory: Path) -> None:
         remove_tree(directory)  # a job may have made it deeper than Python can go down
         if directory.is_symlink() or directory.exists():
             raise cannot_write(directory, error if isinstance(error, OSError) else OSError(str(error))) from error
+
+
+def _remove_all_but(directory: Path, kept: str) -> None:
+    """Remove a directory tree, but not the entry ``kept``. Raises Unavailable; the next call removes what remains."""
+    names = _names_in_folder(directory)
+    if kept not in names:
+        _remove_tree(directory)
+        return
+    for name in names:
+        if name == kept:
+            continue
+        entry = directory / name
+        if entry.is_dir() and not entry.is_symlink():
+            _remove_tree(entry)
+        else:
+            _remove_file(entry)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        directory.rmdir()
 
 
 def _remove_file(path: Path) -> None:

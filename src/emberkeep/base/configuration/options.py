@@ -54,6 +54,17 @@ ENDED_DATA_DELAY = define(
         "has FAILED stay as long as its result, then for `high-availability.storage.unknown-delay`.",
     )
 )
+EVENT_LOG_DELAY = define(
+    Option(
+        "high-availability.storage.event-log-delay",
+        7 * 86400.0,
+        duration,
+        "duration",
+        "How long the event logs of a job, from which its Spark UI is shown, are kept after the job has FINISHED or "
+        "was CANCELED. Those of a job that has FAILED stay as long as its result, then for "
+        "`high-availability.storage.unknown-delay`.",
+    )
+)
 DAMAGED_DATA_DELAY = define(
     Option(
         "high-availability.storage.damaged-delay",
@@ -726,6 +737,16 @@ SAVEPOINT_DIRECTORY = define(
         "Directory, or prefix in an object store, in which each savepoint gets a directory of its own. "
         "Empty: `savepoints` in high-availability.storageDir.",
         deprecated_keys=("state.savepoints.dir",),
+    )
+)
+EVENT_LOG_ENABLED = define(
+    Option(
+        "execution.event-log.enabled",
+        True,
+        boolean,
+        "boolean",
+        "Whether drivers write Spark's event log into the job's directory of checkpoints, so that the Spark UI of an "
+        "attempt can be shown after its end. Settings of the job for `spark.eventLog.*` override it.",
     )
 )
 SAVEPOINT_INTERVAL = define(

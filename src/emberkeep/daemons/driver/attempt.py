@@ -21,6 +21,7 @@ from emberkeep.adapters.savepoints.store import open_savepoint_objects
 from emberkeep.api.job import Job, job_environment
 from emberkeep.base.configuration.options import (
     ENCRYPTION,
+    EVENT_LOG_ENABLED,
     LOCAL_RECOVERY,
     SPARK_AUTHENTICATE,
     STOP_FUNCTION_TIMEOUT,
@@ -30,6 +31,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.driver.end import hand_over, store_outcome
+from emberkeep.daemons.driver.event_log import prepared_event_log
 from emberkeep.daemons.driver.gateway import serve_own_gateway
 from emberkeep.daemons.driver.lineage import lineage_parent
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
@@ -211,6 +213,7 @@ class _Driver:
             function_seconds=self._configuration[STOP_FUNCTION_TIMEOUT],
             step_seconds=self._configuration[STOP_SAVEPOINT_TIMEOUT],
             lineage=lineage_parent(self._spec, self._configuration),
+            event_log=prepared_event_log(self._spec) if self._configuration[EVENT_LOG_ENABLED] else None,
             ui_key=self._bridge.ui_key,
         )
 

@@ -30,6 +30,7 @@ from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.base.configuration.options import (
     CANCELLATION_TIMEOUT,
     DRIVER_LEASE,
+    EVENT_LOG_ENABLED,
     OFFLOAD_MIN_SIZE,
     ORPHAN_TIMEOUT,
     RPC_TIMEOUT,
@@ -42,6 +43,7 @@ from emberkeep.base.system import System, real_system
 from emberkeep.base.tls.links import TlsLinks
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver.agent_watch import AgentWatch
+from emberkeep.daemons.driver.event_log import EventLogBound
 from emberkeep.daemons.driver.first_times import first_times
 from emberkeep.daemons.driver.procedures import DriverProcedures
 from emberkeep.daemons.driver.progress_store import DriverProgressStore
@@ -336,6 +338,8 @@ class JobMasterThread:
             server = await serve_http(app, port, None if tls is None else tls.server)
             stack.push_async_callback(server.close)
             services.start("jobmaster", service.run())
+            if self._configuration[EVENT_LOG_ENABLED]:
+                services.start("event log", EventLogBound(self._spec).run())
             agent = AgentWatch(Path(self._spec.agent), self._configuration[ORPHAN_TIMEOUT], system.clock)
             services.start("agent watch", self._watch_agent(agent))
             if known is not None:

@@ -1,7 +1,8 @@
 """Deletes data that no job needs from the shared storage, and reports who owns the storage.
 
 Default checkpoints are kept for as long as their job may run again. Once the job is FINISHED or CANCELED, they are
-marked, and deleted after a delay. Those of a FAILED job stay as long as its result. Data of jobs that the job store
+marked, and deleted after a delay; its event logs are deleted after a longer one. Those of a FAILED job stay as long as
+its result. Data of jobs that the job store
 does not know is marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy
 does not know the newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the
 job store are deleted after a warning (``jobs.damaged_leftovers``).
@@ -25,7 +26,12 @@ from typing import Protocol
 import structlog
 
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
-from emberkeep.base.configuration.options import DAMAGED_DATA_DELAY, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
+from emberkeep.base.configuration.options import (
+    DAMAGED_DATA_DELAY,
+    ENDED_DATA_DELAY,
+    EVENT_LOG_DELAY,
+    UNKNOWN_DATA_DELAY,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
@@ -40,7 +46,7 @@ from emberkeep.rest.ports import StorageCondition
 log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 30.0
-_IN_DIRECTORIES = (Kind.CHECKPOINTS, Kind.LOGS)
+_IN_DIRECTORIES = (Kind.CHECKPOINTS, Kind.EVENT_LOGS, Kind.LOGS)
 _REMOVED_HERE = (*_IN_DIRECTORIES, Kind.GRAPH, Kind.RESULT)
 
 
@@ -120,9 +126,11 @@ class StorageKeeper:
         self._periods = Periods(
             unknown_ms=int(configuration[UNKNOWN_DATA_DELAY] * 1000),
             ended_ms=int(configuration[ENDED_DATA_DELAY] * 1000),
+            event_logs_ms=int(configuration[EVENT_LOG_DELAY] * 1000),
             damaged_ms=int(configuration[DAMAGED_DATA_DELAY] * 1000),
         )
-        shortest = (self._periods.unknown_ms, self._periods.ended_ms, self._periods.warning_ms)
+        periods = self._periods
+        shortest = (periods.unknown_ms, periods.ended_ms, periods.event_logs_ms, periods.warning_ms)
         self._interval = min(_INTERVAL_SECONDS, *(period / 1000 for period in shortest))
         self._warned: dict[JobId, int] = {}
         self._turn = asyncio.Lock()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.jvm.event_log import event_log_settings
 from emberkeep.spark.jvm.link_security import (
     FILE_ENCRYPTION,
     SECRET_KEY,
@@ -73,7 +74,8 @@ def with_defaults(chosen: Mapping[str, str], file: Mapping[str, str], settings: 
     users = {**file, **chosen}
     links = {} if settings.secret is None or not settings.encrypts else encryption(users)
     page = {} if settings.ui_key is None or users.get(FILTERS) else access_settings(settings.ui_key)
-    added = {key: value for key, value in (_defaults(settings) | links | page).items() if key not in users}
+    log = event_log_settings(settings.event_log)
+    added = {key: value for key, value in (_defaults(settings) | links | page | log).items() if key not in users}
     return {**added, **chosen}
 
 

@@ -7,6 +7,7 @@ would listen on the node's address without any authentication.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ _MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 _SYSTEM_NAME = "sparkMaster"
 _ENDPOINT_NAME = "Master"
 _LOOPBACK = "127.0.0.1"
+_ID_PATTERN = "spark.deploy.appIdPattern"
 log = structlog.get_logger(__name__)
 
 
@@ -31,6 +33,8 @@ class EmbeddedMaster:
         conf = jvm.SparkConf(False)
         for key, value in configuration.items():
             conf.set(key, value)
+        # Spark's own ids are equal for applications of two Masters that start in the same second.
+        conf.set(_ID_PATTERN, f"app-%s-%04d-{secrets.token_hex(4)}")
         try:
             self._rpc_env, port = _start(jvm, conf)
         except (Py4JError, TypeError) as error:

@@ -12,6 +12,7 @@ import pytest
 
 from emberkeep.adapters.ha_blobs.place import BINDING_FILE, Binding, write_binding
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
 from emberkeep.adapters.shared_storage.marks import MARKS_FILE
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.configuration.layout import StateLayout
@@ -174,6 +175,25 @@ def test_checkpoints_of_a_job_with_a_graph_of_another_store_are_not_offered(tmp_
     storage = settled(site.open(), origin)
     assert storage.directories() == {(Kind.CHECKPOINTS, JOB)}
     assert storage.find() == {(Kind.CHECKPOINTS, JOB), (Kind.CHECKPOINTS, OTHER), (Kind.GRAPH, OTHER)}
+
+
+@pytest.mark.req("SAFE-5")
+def test_event_logs_are_removed_apart_from_checkpoints_and_the_last_takes_the_directory_along(site: Site) -> None:
+    storage = settled(site.open(), site.bound())
+    place = site.layout().checkpoints / JOB
+    checkpoints, event_logs = (Kind.CHECKPOINTS, JOB), (Kind.EVENT_LOGS, JOB)
+    for first, second in ((checkpoints, event_logs), (event_logs, checkpoints)):
+        site.put()
+        (place / "record").touch()
+        (place / "link").symlink_to(site.storage)
+        (place / EVENT_LOGS / "1").mkdir(parents=True)
+        assert storage.directories() == storage.find() == {checkpoints, event_logs}
+        storage.remove(first)
+        assert storage.find() == {second}
+        storage.remove(second)
+        assert not place.exists()
+        assert not storage.find()
+    assert site.storage.exists()
 
 
 @pytest.mark.req("SAFE-2")

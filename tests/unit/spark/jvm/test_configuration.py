@@ -47,6 +47,17 @@ def test_nothing_is_warned_of_when_nothing_is_overridden() -> None:
     assert merge({"spark.dynamicAllocation.enabled": "false"}, SETTINGS, _MASTER).warnings == ()
 
 
+def test_an_event_log_is_written_where_it_can_be_and_the_users_settings_win() -> None:
+    assert not any(key.startswith("spark.eventLog") for key in with_defaults({}, {}, SETTINGS))
+    settings = dataclasses.replace(SETTINGS, event_log=Path("/jobs/a b/1"))
+    defaults = with_defaults({}, {}, settings)
+    assert defaults["spark.eventLog.enabled"] == defaults["spark.eventLog.rolling.enabled"] == "true"
+    assert defaults["spark.eventLog.dir"] == "file:///jobs/a%20b/1"
+    chosen = with_defaults({"spark.eventLog.enabled": "false"}, {"spark.eventLog.dir": "s3a://logs"}, settings)
+    assert chosen["spark.eventLog.enabled"] == "false"
+    assert "spark.eventLog.dir" not in chosen
+
+
 def test_dynamic_allocation_is_overridden_with_one_warning() -> None:
     merged = merge({"spark.dynamicAllocation.enabled": "TRUE"}, SETTINGS, _MASTER)
     assert merged.values["spark.dynamicAllocation.enabled"] == "false"
