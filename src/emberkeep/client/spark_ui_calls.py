@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emberkeep.base.ids import JobId
 from emberkeep.client.http_calls import HttpCalls, Request, decode
-from emberkeep.protocol.rest_spark_ui import SparkUiPage
+from emberkeep.protocol.rest_spark_ui import SparkUiLink, SparkUiPage
 
 
 class SparkUiCalls:
@@ -16,3 +16,7 @@ class SparkUiCalls:
     async def page(self, job_id: JobId, path: str) -> SparkUiPage:
         """Return a page; ``path``: from "/" on. Raises Absent (the job has ended), Conflict (the UI is turned off)."""
         return decode(await self._http.call(Request("GET", f"/jobs/{job_id}/spark-ui", {"path": path})), SparkUiPage)
+
+    async def link(self, job_id: JobId) -> SparkUiLink:
+        """Return a link to the UI of the newest attempt, at the JobManager's port for Spark UIs. Raises Absent."""
+        return decode(await self._http.call(Request("POST", f"/jobs/{job_id}/spark-ui-links")), SparkUiLink)

@@ -691,11 +691,15 @@ class ReportNow(Message, frozen=True, kw_only=True):
 
 
 class ReadSparkUi(Message, frozen=True, kw_only=True):
-    """Read a page of the driver's Spark UI. ``path``: from "/" on, with its query."""
+    """Read a page of the driver's Spark UI. ``path``: from "/" on, with its query.
+
+    ``base``: the path below which the reader sees the UI, without "/" at its end, so that its links lead there.
+    """
 
     job_id: JobId
     attempt: int
     path: str
+    base: str = ""
 
 
 class SparkUiRead(Message, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.protocol.rest import Kebab
+from emberkeep.protocol.rest import Duration, Kebab
 
 
 class SparkUiPage(Kebab, frozen=True, kw_only=True):
@@ -12,3 +12,11 @@ class SparkUiPage(Kebab, frozen=True, kw_only=True):
     content_type: str
     location: str
     body: bytes
+
+
+class SparkUiLink(Kebab, frozen=True, kw_only=True):
+    """A link to the Spark UI of an attempt. It works in the browser that opens it first, for ``valid_for``."""
+
+    url: str
+    attempt: int
+    valid_for: Duration

@@ -128,12 +128,14 @@ class LogFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SparkUis(Protocol):
-    """The Spark UIs of drivers."""
+    """The Spark UIs of attempts."""
 
-    async def read(self, address: str, job_id: JobId, attempt: int, path: str) -> SparkUiRead:
-        """Return a page of the UI of the driver whose JobMaster is at ``address``.
+    async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
+        """Return a page of an attempt's UI: from the driver whose JobMaster is at ``job_master``.
 
-        Raises Conflict (turned off, too large), InvalidInput (the path), OverQuota, RetryLater.
+        ``job_master``: "" if the attempt has ended. ``base``: the path below which the reader sees the UI. Raises
+        Absent (the attempt has ended), Conflict (turned off, too large), InvalidInput (the path), OverQuota,
+        RetryLater.
         """
 
 

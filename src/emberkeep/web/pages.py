@@ -53,17 +53,20 @@ def web_routes(
     storage_problem: Callable[[], str],
     audit: AuditTrail,
     chronicle: ChronicleReader,
+    spark_ui_link: Callable[[web.Request, JobView, int], str],
 ) -> list[web.AbstractRouteDef]:
     """Return the routes of all pages and static files, to serve behind the access checks; static files may be public.
 
     ``storage_problem`` returns why nothing is deleted in the shared storage; "" if the storage is this cluster's.
+    ``spark_ui_link`` returns a new link to the Spark UI of an attempt, 0 for the newest; it raises Absent.
     """
-    pages = _Pages(gateway, clock, make_environment(), storage_problem, audit, EventTexts(chronicle))
+    pages = _Pages(gateway, clock, make_environment(), storage_problem, audit, EventTexts(chronicle), spark_ui_link)
     shown: list[tuple[str, Page]] = [
         ("/", pages.overview),
         ("/jobs", pages.jobs),
         ("/jobs/{jobid}", pages.job),
         ("/jobs/{jobid}/events", pages.job_events),
+        ("/jobs/{jobid}/spark-ui", pages.spark_ui),
         ("/events", pages.events),
         ("/taskmanagers", pages.task_managers),
         ("/nodes", pages.nodes),
@@ -83,7 +86,9 @@ class _Pages:
         storage_problem: Callable[[], str],
         audit: AuditTrail,
         events: EventTexts,
+        spark_ui_link: Callable[[web.Request, JobView, int], str],
     ) -> None:
+        self._spark_ui_link = spark_ui_link
         self._events = events
         self._storage_problem = storage_problem
         self._audit = audit
@@ -164,6 +169,13 @@ class _Pages:
             procedure_text=procedure_text(job.procedure),
             exceptions=sorted(job.exceptions, key=lambda entry: entry.timestamp_ms, reverse=True),
         )
+
+    async def spark_ui(self, request: web.Request) -> web.Response:
+        """Send the browser to the Spark UI of an attempt, with a new link: it works for this login only."""
+        job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
+        attempt = _parse_number(request.query.get("attempt", "0"), "an attempt")
+        location = self._spark_ui_link(request, job, attempt)
+        return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": location})
 
     async def task_managers(self, request: web.Request) -> web.Response:
         return self._render(
@@ -268,6 +280,13 @@ def _parse_status(text: str) -> JobStatus | None:
 
 
 def _parse_page(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text[:9]) >= 1 and len(text) < 9):
-        raise InvalidInput(f"{text[:40]!r} is not a page number", field="page")
+    number = _parse_number(text, "a page")
+    if not number:
+        raise InvalidInput("0 is not the number of a page", field="page")
+    return number
+
+
+def _parse_number(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 9):
+        raise InvalidInput(f"{text[:40]!r} is not the number of {what}", field=what.rsplit(maxsplit=1)[-1])
     return int(text)

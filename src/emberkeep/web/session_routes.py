@@ -41,6 +41,7 @@ _READ = (
 _BUTTONS = (
     ("PATCH", "/jobs/{jobid}"),
     ("POST", "/jobs/{jobid}/savepoints"),
+    ("POST", "/jobs/{jobid}/spark-ui-links"),
     ("POST", "/jobs/{jobid}/stop"),
     ("POST", "/savepoint-verification"),
     ("PUT", "/blocklist/nodes/{nodeid}"),

@@ -1,16 +1,21 @@
-"""The Spark UI of a real driver, closed on its machine and open through `emberkeep spark-ui`."""
+"""The Spark UI of a real driver: closed on its machine, open through the JobManager's port and `emberkeep spark-ui`."""
 
 from __future__ import annotations
 
+import re
 import signal
 import urllib.error
 from http.cookiejar import CookieJar
 from pathlib import Path
-from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener
+from urllib.parse import urlsplit
+from urllib.request import HTTPCookieProcessor, HTTPSHandler, OpenerDirector, Request, build_opener
 
 import psutil
 import pytest
 
+from emberkeep.base.ids import JobId
+from emberkeep.base.tls.links import client_context
+from emberkeep.client.clusters.discovery import local_endpoint
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -68,16 +73,37 @@ def check_pages(link: str) -> None:
     assert answer_of(f"{origin}/stages/stage/kill/?id=1", browser, "POST")[0] == 405
 
 
+def browser_of(cluster: Cluster) -> OpenerDirector:
+    """Return a browser with cookies of its own that accepts the cluster's certificate."""
+    context = client_context(local_endpoint(cluster.record, cluster.shell.state).ca)
+    return build_opener(HTTPCookieProcessor(CookieJar()), HTTPSHandler(context=context))
+
+
+def check_port(cluster: Cluster, job_id: JobId) -> None:
+    """Open a link to the JobManager's port, and follow every link on each page."""
+    browser = browser_of(cluster)
+    link = cluster.ask(lambda client: client.spark_uis.link(job_id)).url
+    base = urlsplit(link).path
+    for path, part in PAGES.items():
+        status, text = answer_of(link + path.removeprefix("/"), browser)
+        assert (status, part in text) == (200, True), path
+        assert all(address.startswith(base) for address in re.findall(r'(?:href|src)="(/[^"]*)"', text)), path
+    assert answer_of(f"{link}SQL/execution/?id=0", browser)[0] == 200
+    assert answer_of(link, browser_of(cluster))[0] == 403
+
+
 def test_the_ui_is_closed_on_its_machine_and_open_to_who_may_see_the_job(tmp_path: Path, class_archive: Path) -> None:
     shell = Shell(tmp_path, class_archive.parent)
     cluster, finish = Cluster(shell), tmp_path / "finish"
     try:
         cluster.up(*QUICK)
         shell.write("app.py", SCRIPT)
-        job_id = cluster.submit("app.py", "--conf", "spark.ui.enabled=true", arguments=(str(finish),))
+        job_id = cluster.submit("app.py", arguments=(str(finish),))
         address = until(lambda: cluster.output(job_id).strip(), lambda: cluster.story(job_id))
         assert {host for host, _ in listeners(cluster.wait_for_driver(job_id))} == {"127.0.0.1"}
         assert answer_of(f"{address}/jobs/", build_opener())[0] == 403, "Spark asks for the key"
+
+        check_port(cluster, job_id)
 
         command = shell.start("spark-ui", job_id)
         link = until(lambda: command.out.partition("\n")[0], lambda: str(command))

@@ -33,6 +33,7 @@ from emberkeep.base.system import System
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.identities.model import NamedToken
+from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, Selection
 from emberkeep.kept_logs.model import KeptLog, KeptLogKey
@@ -45,6 +46,8 @@ from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogChunk, LogEntry, LogFound, LogQuery, LogSearch
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
+from emberkeep.rest.serving.spark_ui_links import SparkUiLinks
+from emberkeep.rest.serving.spark_ui_reading import shown_attempt
 from emberkeep.rest.table import DRIVER_ROUTES, least_roles
 from emberkeep.web.pages import web_routes
 from emberkeep.web.session_routes import session_routes
@@ -55,6 +58,7 @@ from tests.unit.rest.cluster.fake_storage import FakeStorage
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
 
 TOKEN = "a-token-for-tests"
+SPARK_UI_PORT = 4  # nothing is served there
 
 
 class FixedClock(SystemClock):
@@ -123,8 +127,8 @@ class HostileSparkUis:
     def __init__(self) -> None:
         self.asked: list[tuple[str, JobId, int, str]] = []
 
-    async def read(self, address: str, job_id: JobId, attempt: int, path: str) -> SparkUiRead:
-        self.asked.append((address, job_id, attempt, path))
+    async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
+        self.asked.append((job_master, job_id, attempt, path))
         return SparkUiRead(status=200, content_type="text/html", location="", body=b"<script>alert(1)</script>")
 
 
@@ -216,6 +220,11 @@ async def eventually(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def spark_ui_link(links: SparkUiLinks) -> Callable[[web.Request, JobView, int], str]:
+    """Return what the pages get for links to Spark UIs."""
+    return lambda request, job, attempt: links.new(request, shown_attempt(job, attempt))
+
+
 async def read(response: ClientResponse) -> Answer:
     return Answer(response.status, response.headers, await response.read())
 
@@ -244,6 +253,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "remote_logs": remote_logs,
         "kept_logs": KeptNothing(),
         "spark_uis": HostileSparkUis(),
+        "spark_ui_links": SparkUiLinks(SPARK_UI_PORT),
         "progress": MemoryProgress(),
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
@@ -255,7 +265,9 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "poll_interval": 0.01,
     }
     api = Api(**{**parts, **changes})
-    pages = web_routes(gateway, system.clock, lambda: storage.info.problem, audit, api.chronicle)
+    pages = web_routes(
+        gateway, system.clock, lambda: storage.info.problem, audit, api.chronicle, spark_ui_link(api.spark_ui_links)
+    )
     access = WebAccess(sessions, session_routes(pages))
     policy = AccessPolicy(
         TOKEN,

@@ -181,15 +181,19 @@ def _access(policy: AccessPolicy) -> Middleware:
 
 
 def _check_host(request: web.Request, policy: AccessPolicy) -> web.Response | None:
-    host = request.headers.get(hdrs.HOST, "")
-    name = _host_name(host)
-    if name is not None and (is_loopback(name) or name in policy.hosts):
+    if answers_to(request, policy.hosts):
         return None
     return problem(
         HTTPStatus.FORBIDDEN,
-        f"this server does not answer to the host name {host[:200]!r}",
+        f"this server does not answer to the host name {request.headers.get(hdrs.HOST, '')[:200]!r}",
         hint="add it to security.allowed-hosts",
     )
+
+
+def answers_to(request: web.Request, hosts: frozenset[str]) -> bool:
+    """True if the request's Host header names this machine's loopback or one of ``hosts``."""
+    name = _host_name(request.headers.get(hdrs.HOST, ""))
+    return name is not None and (is_loopback(name) or name in hosts)
 
 
 def _host_name(host: str) -> str | None:

@@ -95,6 +95,16 @@ REST_ADDRESS = define(
 REST_PORT = define(
     Option("rest.port", 8081, PORT, "port", "Port of the JobManager for REST, web page and RPC. 0: any free port.")
 )
+SPARK_UI_PORT = define(
+    Option(
+        "rest.spark-ui.port",
+        0,
+        PORT,
+        "port",
+        "Port at which the JobManager serves the Spark UIs of jobs to browsers, apart from its web page. 0: any free "
+        "port.",
+    )
+)
 REST_BIND_ADDRESS = define(
     Option(
         "rest.bind-address",

@@ -28,7 +28,7 @@ def spark_ui(
 ) -> int:
     """Serve a running job's Spark UI on this machine, and print a link for one browser. Ctrl-C ends it.
 
-    The job must have been submitted with --conf spark.ui.enabled=true.
+    The job's page in the console has a link to the same pages, at a port of the JobManager.
 
     Parameters
     ----------

@@ -19,7 +19,9 @@ SECONDS = 20.0  # for one page
 _AT_ONCE = 4
 _MOST_WAITING = 32
 _PATH = re.compile(r"/(?:[!-.0-~][!-~]*)?")  # as browsers send it, and not "//host"
-_TURNED_OFF = "submit the job with --conf spark.ui.enabled=true"
+_BASE = re.compile(r"(?:/[A-Za-z0-9_-]{1,128})?")
+_TURNED_OFF = "submit the job without spark.ui.enabled=false, in its settings and in spark-defaults.conf"
+_BASE_HEADER = "X-Forwarded-Context"  # what Spark puts before its own paths in links and redirects
 
 
 class SparkUiPages:
@@ -45,18 +47,20 @@ class SparkUiPages:
             return await self._service.serve(request)
         if not _PATH.fullmatch(request.path):
             raise InvalidInput(f"{request.path[:200]!r} is not a path of the Spark UI", field="path")
+        if not _BASE.fullmatch(request.base):
+            raise InvalidInput(f"{request.base[:200]!r} is not a path of one part", field="base")
         if self._waiting >= _MOST_WAITING:
             raise OverQuota("too many pages of the job's Spark UI are asked for at once", seconds=1.0)
         self._waiting += 1
         try:
             async with asyncio.timeout(SECONDS), self._places:
-                return await self._read(request.path)
+                return await self._read(request.path, request.base)
         except TimeoutError:
             raise RetryLater(f"the Spark UI did not answer within {SECONDS:g} s") from None
         finally:
             self._waiting -= 1
 
-    async def _read(self, path: str) -> SparkUiRead:
+    async def _read(self, path: str, base: str) -> SparkUiRead:
         address = await self._address()
         if address is None:
             raise Conflict("the job's Spark UI is turned off", hint=_TURNED_OFF)
@@ -65,7 +69,7 @@ class SparkUiPages:
                 aiohttp.ClientSession(auto_decompress=True) as session,
                 session.get(
                     URL(f"{address}{path}", encoded=True),
-                    headers={"Authorization": f"Bearer {self._token}"},
+                    headers={"Authorization": f"Bearer {self._token}", **({_BASE_HEADER: base} if base else {})},
                     allow_redirects=False,
                 ) as reply,
             ):

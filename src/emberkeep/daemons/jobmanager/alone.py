@@ -14,7 +14,13 @@ from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.configuration.options import (
+    REST_ADDRESS,
+    REST_BIND_ADDRESS,
+    REST_PORT,
+    SPARK_UI_PORT,
+    TOKEN_FILE,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
@@ -54,10 +60,12 @@ async def job_manager_process(
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
+        ui_port = bind_port(bind, configuration[SPARK_UI_PORT], port_option=SPARK_UI_PORT.key)
+        stack.callback(ui_port.close)
         storage = StorageWatch(layout, owned)
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         settings = JobManagerSettings(
-            system, configuration, layout, token, port, stop, storage, owned, audit, tls, webhook
+            system, configuration, layout, token, port, ui_port, stop, storage, owned, audit, tls, webhook
         )
         services.start("storage watch", storage.run(lambda _: None))
         await stack.enter_async_context(shipped_audit(settings, services))
@@ -67,6 +75,8 @@ async def job_manager_process(
             services.start("certificate", tls.keep())
         server = await serve_http(present.app, port, settings.server_tls)
         stack.push_async_callback(server.close)
+        spark_uis = await serve_http(present.spark_uis, ui_port, settings.server_tls)
+        stack.push_async_callback(spark_uis.close)
         yield JobManagerProcess(settings.address, settings.url, present.service)
         present.service.retire()
         await present.blobs.close()

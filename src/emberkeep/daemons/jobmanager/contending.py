@@ -36,6 +36,7 @@ from emberkeep.base.configuration.options import (
     REST_ADDRESS,
     REST_BIND_ADDRESS,
     REST_PORT,
+    SPARK_UI_PORT,
     TOKEN_FILE,
     ZOOKEEPER_QUORUM,
 )
@@ -55,6 +56,7 @@ from emberkeep.daemons.jobmanager.notifying import webhook_settings
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
+from emberkeep.rest.spark_proxy.application import build_spark_proxy_standby
 from emberkeep.rest.standby import STANDBY_PUBLIC, build_standby
 
 log = structlog.get_logger(__name__)
@@ -83,6 +85,8 @@ async def contending_job_manager(
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
+        ui_port = bind_port(bind, configuration[SPARK_UI_PORT], port_option=SPARK_UI_PORT.key)
+        stack.callback(ui_port.close)
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         session = ZooKeeperSession(zookeeper)
         readers = StorageReaders(session, nodes)
@@ -94,6 +98,7 @@ async def contending_job_manager(
             layout,
             token,
             port,
+            ui_port,
             stop,
             storage,
             owned,
@@ -108,9 +113,10 @@ async def contending_job_manager(
         stack.push_async_callback(session.close)
         locator = ZooKeeperLocator(session, nodes)
         services.start("leader locator", locator.run())
-        front = _Front(settings, session, locator, SwitchedPort(port, settings.server_tls))
+        ports = SwitchedPort(port, settings.server_tls), SwitchedPort(ui_port, settings.server_tls)
+        front = _Front(settings, session, locator, *ports)
+        stack.push_async_callback(front.close)
         await front.open()
-        stack.push_async_callback(front.port.close)
         own = own_registration(settings.address, configuration[JOB_MANAGER_ID])
         registration = AddressRegistration(session, nodes, own, zookeeper.session_timeout)
         election = ZooKeeperElection(session, nodes, settings.address, registration=registration)
@@ -142,24 +148,37 @@ async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> No
 
 
 class _Front:
-    """The application on the port: a standby's, which directs callers to the leader, or the leader's."""
+    """The applications on the ports: a standby's, which direct callers to the leader, or the leader's."""
 
     def __init__(
-        self, settings: JobManagerSettings, session: ZooKeeperSession, locator: ZooKeeperLocator, port: SwitchedPort
+        self,
+        settings: JobManagerSettings,
+        session: ZooKeeperSession,
+        locator: ZooKeeperLocator,
+        port: SwitchedPort,
+        spark_ui_port: SwitchedPort,
     ) -> None:
-        self.port = port
+        self._port = port
+        self._spark_ui_port = spark_ui_port
         self._settings = settings
         self._session = session
         self.locator = locator
 
     async def open(self) -> None:
-        await self.port.open(self._standby())
+        await self._port.open(self._standby())
+        await self._spark_ui_port.open(self._spark_ui_standby())
 
     async def stand_by(self) -> None:
-        await self.port.switch(self._standby())
+        await self._port.switch(self._standby())
+        await self._spark_ui_port.switch(self._spark_ui_standby())
 
-    async def lead(self, app: web.Application) -> None:
-        await self.port.switch(app)
+    async def lead(self, leading: Leadership) -> None:
+        await self._port.switch(leading.app)
+        await self._spark_ui_port.switch(leading.spark_uis)
+
+    async def close(self) -> None:
+        await self._spark_ui_port.close()
+        await self._port.close()
 
     def other_leader(self) -> str | None:
         """Return the address of another JobManager that leads; None if none is known."""
@@ -183,6 +202,9 @@ class _Front:
             routes=rpc_routes(TellsLeader(self.locator, self)),
             problem=self._problem,
         )
+
+    def _spark_ui_standby(self) -> web.Application:
+        return build_spark_proxy_standby(self.other_leader, guard=self._settings.guard_spark_ui)
 
     def _problem(self) -> str:
         """Return why this JobManager is not fit to lead now, or "" if it is."""
@@ -225,7 +247,7 @@ class _Turn:
                     present.service.pause()
                 try:
                     await present.start(services, epoch)
-                    await self._front.lead(present.app)
+                    await self._front.lead(present)
                     log.info("JobManager leads", epoch=epoch, address=self._settings.address)
                     await services.run_until_done(asyncio.Event().wait())
                 finally:

@@ -9,6 +9,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -33,6 +34,7 @@ from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import BoundPort
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions
+from emberkeep.adapters.http.spark_ui_port import guard_spark_ui
 from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.store import KeptLogStore
@@ -99,7 +101,10 @@ from emberkeep.rest.ports import LogKind
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_catalogue import ProcessLogs
 from emberkeep.rest.serving.log_reader import LogReader
+from emberkeep.rest.serving.spark_ui_links import SparkUiLinks
+from emberkeep.rest.serving.spark_ui_reading import read_spark_ui, shown_attempt
 from emberkeep.rest.serving.waiting import MAX_WAITING
+from emberkeep.rest.spark_proxy.application import CLOSED, build_spark_proxy
 from emberkeep.rest.table import DRIVER_ROUTES, least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.spark.distribution import spark_version
@@ -123,9 +128,10 @@ def names(configuration: Configuration) -> tuple[str, ...]:
 class JobManagerSettings:
     """Settings that are the same for all terms of leadership of a process.
 
-    ``port``: where this process serves. ``stop``: set when a client asks the process to end. ``storage``: tells whether
-    the shared storage is readable. ``owned_storage``: tells who owns it. ``audit``: the audit log, which is open.
-    ``webhook``: where events of jobs go; None if no webhook is configured.
+    ``port``: where this process serves. ``spark_ui_port``: where it serves the Spark UIs of jobs, and nothing else.
+    ``stop``: set when a client asks the process to end. ``storage``: tells whether the shared storage is readable.
+    ``owned_storage``: tells who owns it. ``audit``: the audit log, which is open. ``webhook``: where events of jobs go;
+    None if no webhook is configured.
     """
 
     system: System
@@ -133,6 +139,7 @@ class JobManagerSettings:
     layout: StateLayout
     token: str
     port: BoundPort
+    spark_ui_port: BoundPort
     stop: asyncio.Event
     storage: StorageWatch
     owned_storage: ClusterStorage
@@ -173,6 +180,10 @@ class JobManagerSettings:
         app.middlewares.append(slowing_guesses(quotas))
         secure(app, policy)
         app.middlewares.append(limiting(quotas))
+
+    def guard_spark_ui(self, app: web.Application, may_pass: Callable[[web.Request], bool]) -> None:
+        """Put the checks of the port of the Spark UIs before the routes of ``app``."""
+        guard_spark_ui(app, frozenset(names(self.configuration)), may_pass, CLOSED)
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:
@@ -291,11 +302,12 @@ class DurableStore(JobStore, StoreOfStorage, TokenStore, Protocol):
 
 @dataclass(frozen=True)
 class Leadership:
-    """One term of leadership. ``start`` its services, then serve ``app``."""
+    """One term of leadership. ``start`` its services, then serve ``app``, and ``spark_uis`` at a port of its own."""
 
     service: JobManagerService
     blobs: BlobServer
     app: web.Application
+    spark_uis: web.Application
     _chronicle: StoredChronicle
     _offload: Offload
     _keeper: StorageKeeper
@@ -366,6 +378,7 @@ async def leadership(
         continued = ContinuedSessions(
             SessionPasses(settings.token), sessions, gateway.epoch, system.clock.now_ms, _job_managers(known)
         )
+        spark_uis, links = RpcSparkUis(rpc), SparkUiLinks(settings.spark_ui_port.port)
         api = Api(
             gateway=gateway,
             configuration=configuration,
@@ -374,7 +387,8 @@ async def leadership(
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             kept_logs=StoredLogs(logs),
-            spark_uis=RpcSparkUis(rpc),
+            spark_uis=spark_uis,
+            spark_ui_links=links,
             progress=StoredProgressHistories(rpc, layout.checkpoints),
             savepoints=savepoints,
             login_links=WebLoginLinks(sessions),
@@ -388,7 +402,14 @@ async def leadership(
             metrics=_metrics(settings, service, webhook),
             certificate_expires_ms=settings.certificate_expires_ms,
         )
-        pages = web_routes(gateway, system.clock, keeper.problem, settings.audit, chronicle)
+        pages = web_routes(
+            gateway,
+            system.clock,
+            keeper.problem,
+            settings.audit,
+            chronicle,
+            lambda request, job, attempt: links.new(request, shown_attempt(job, attempt)),
+        )
         access = WebAccess(sessions, session_routes(pages))
         roles = least_roles(pages)
         policy = dataclasses.replace(settings.policy, web=access, roles=roles, tokens=callers)
@@ -405,4 +426,7 @@ async def leadership(
             ],
         )
         continued.attach(app)
-        yield Leadership(service, blobs, app, chronicle, offload, keeper, logs, callers, settings.storage, webhook)
+        proxy = build_spark_proxy(links, partial(read_spark_ui, gateway, spark_uis), guard=settings.guard_spark_ui)
+        yield Leadership(
+            service, blobs, app, proxy, chronicle, offload, keeper, logs, callers, settings.storage, webhook
+        )

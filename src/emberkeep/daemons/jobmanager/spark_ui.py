@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.messages import ReadSparkUi, SparkUiRead
 from emberkeep.protocol.transport import RpcClient
@@ -16,10 +16,12 @@ class RpcSparkUis:
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 
-    async def read(self, address: str, job_id: JobId, attempt: int, path: str) -> SparkUiRead:
+    async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
         """See ``SparkUis``."""
-        request = ReadSparkUi(job_id=job_id, attempt=attempt, path=path)
+        if not job_master:
+            raise Absent(f"attempt {attempt} has ended, and its Spark UI with it", hint="its logs and events are kept")
+        request = ReadSparkUi(job_id=job_id, attempt=attempt, path=path, base=base)
         try:
-            return await self._rpc.call(address, request, SparkUiRead, timeout=_SECONDS)
+            return await self._rpc.call(job_master, request, SparkUiRead, timeout=_SECONDS)
         except (RetryLater, UnknownOutcome) as error:
             raise RetryLater(f"the job's Spark UI cannot be read now: {error.message}", hint=error.hint) from None

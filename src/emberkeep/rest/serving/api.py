@@ -28,6 +28,7 @@ from emberkeep.rest.ports import (
 from emberkeep.rest.serving.blob_peers import BlobPeers
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.operations import Operations
+from emberkeep.rest.serving.spark_ui_links import SparkUiLinks
 from emberkeep.rest.serving.transfers import TransferPlaces
 from emberkeep.rest.serving.waiting import WaitingRoom
 
@@ -55,6 +56,7 @@ class Api:
     remote_logs: RemoteLogs
     kept_logs: KeptLogs
     spark_uis: SparkUis
+    spark_ui_links: SparkUiLinks
     progress: ProgressHistories
     savepoints: Savepoints
     login_links: LoginLinks

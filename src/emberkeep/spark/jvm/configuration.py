@@ -81,7 +81,7 @@ def with_defaults(chosen: Mapping[str, str], file: Mapping[str, str], settings: 
 
 def _defaults(settings: DriverSettings) -> dict[str, str]:
     return {
-        "spark.ui.enabled": "false",  # saves start-up time and a port; the cluster's own page shows progress
+        "spark.ui.enabled": "true",  # see ``spark_ui`` for who may open it
         "spark.ui.port": "0",
         "spark.ui.killEnabled": "false",  # Spark's page does not authenticate its users
         "spark.scheduler.minRegisteredResourcesRatio": "0",

@@ -20,7 +20,6 @@ from emberkeep.base.errors import Absent, Conflict, InvalidInput, OverQuota, Ret
 from emberkeep.client.spark_ui_server import SparkUiServer
 from emberkeep.daemons.driver import spark_ui as driver_spark_ui
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
-from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import Ack, Message, ReadSparkUi, SparkUiRead
 from emberkeep.protocol.rest_spark_ui import SparkUiPage
 from emberkeep.rest.table import ROUTES
@@ -92,8 +91,22 @@ async def spark(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) 
         await runner.cleanup()
 
 
-def asked(path: str) -> ReadSparkUi:
-    return ReadSparkUi(job_id=JOB, attempt=1, path=path)
+def asked(path: str, base: str = "") -> ReadSparkUi:
+    return ReadSparkUi(job_id=JOB, attempt=1, path=path, base=base)
+
+
+async def test_spark_learns_below_which_path_its_pages_are_seen() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=request.headers.get("X-Forwarded-Context", "none"))
+
+    async with spark(answer) as pages:
+        for base, seen in (("", b"none"), ("/a_ticket-1", b"/a_ticket-1")):
+            page = await pages.serve(asked("/jobs/", base))
+            assert isinstance(page, SparkUiRead)
+            assert page.body == seen
+        for base in ("/", "no-slash", "/two/parts", "/a\r\nHost: evil", "//evil", "/<script>"):
+            with pytest.raises(InvalidInput, match="not a path of one part"):
+                await pages.serve(asked("/jobs/", base))
 
 
 async def test_a_page_is_read_with_the_token_and_its_own_query() -> None:
@@ -173,7 +186,9 @@ async def test_a_ui_that_is_turned_off_says_how_to_turn_it_on() -> None:
 
     with pytest.raises(Conflict) as caught:
         await SparkUiPages(Other(), address, "").serve(asked("/"))
-    assert caught.value.hint == "submit the job with --conf spark.ui.enabled=true"
+    assert (
+        caught.value.hint == "submit the job without spark.ui.enabled=false, in its settings and in spark-defaults.conf"
+    )
 
 
 # --- through the cluster ----------------------------------------------------------------------------------------------
@@ -200,7 +215,7 @@ def test_a_session_of_the_console_cannot_use_it() -> None:
     ("view", "status", "reason"),
     [
         (job_view(JOB, "etl"), 503, "has no driver now"),
-        (job_view(JOB, "etl", JobStatus.FINISHED), 404, "has ended"),
+        (job_view(JOB, "etl", attempt=0), 404, "no driver of job 'etl' was started yet"),
     ],
 )
 async def test_without_a_driver_there_is_no_ui(tmp_path: Path, view: Any, status: int, reason: str) -> None:

@@ -1,0 +1,70 @@
+"""Checks of requests at the port of the Spark UIs, where neither tokens nor sessions of the console count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+
+from emberkeep.adapters.http.http_status import http_status
+from emberkeep.adapters.http.security import answers_to
+from emberkeep.adapters.http.served_connection import prove
+from emberkeep.base.errors import EmberkeepError
+
+_READING = (hdrs.METH_GET, hdrs.METH_HEAD)
+_log = structlog.get_logger(__name__)
+
+
+def guard_spark_ui(
+    app: web.Application, hosts: frozenset[str], may_pass: Callable[[web.Request], bool], closed: str
+) -> None:
+    """Put the checks before the routes of ``app``: host name, method, and ``may_pass``. ``closed``: text of a refusal.
+
+    Errors become lines of plain text, which a browser shows.
+    """
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not answers_to(request, hosts):
+            return _text(HTTPStatus.FORBIDDEN, "This server does not answer to that host name.\n")
+        if request.method not in _READING:
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "Spark UIs can only be read here.\n")
+        if not may_pass(request):
+            return _text(HTTPStatus.FORBIDDEN, closed)
+        prove(request)
+        try:
+            return await handler(request)
+        except EmberkeepError as error:
+            return _text(http_status(error), f"{error}\n")
+        except web.HTTPException:
+            raise
+        except Exception:  # noqa: BLE001 - the boundary: a browser gets no traceback
+            _log.exception("a request for a Spark UI failed")
+            return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error (see the log of this process)\n")
+
+    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers[hdrs.SERVER] = "Emberkeep"
+
+    app.middlewares.append(check)
+    app.on_response_prepare.append(add_headers)
+
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def _text(status: HTTPStatus, text: str) -> web.Response:
+    answer = web.Response(status=status, text=text)
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        answer.headers[hdrs.RETRY_AFTER] = "1"
+    return answer

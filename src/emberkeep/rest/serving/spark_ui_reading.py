@@ -1,0 +1,36 @@
+"""Pages of the Spark UI of an attempt, as the REST API and the port of Spark UIs read them."""
+
+from __future__ import annotations
+
+from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
+from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.rest.ports import SparkUis
+from emberkeep.rest.serving.spark_ui_links import SparkUiView
+
+
+def shown_attempt(job: JobView, attempt: int) -> SparkUiView:
+    """Return the view of an attempt; 0: the newest one. Raises Absent."""
+    number = attempt or job.attempt
+    if not 1 <= number <= job.attempt:
+        if job.attempt:
+            raise Absent(f"job {job.name!r} has no attempt {number}", hint=f"its newest attempt is {job.attempt}")
+        raise Absent(f"no driver of job {job.name!r} was started yet", hint="its Spark UI begins with its first driver")
+    return SparkUiView(job.job_id, number)
+
+
+async def read_spark_ui(
+    gateway: JobManagerGateway, uis: SparkUis, view: SparkUiView, path: str, base: str = ""
+) -> SparkUiRead:
+    """Return a page of the attempt's UI: from its driver, and after its end from its event log.
+
+    ``base``: the path below which the reader sees the UI. Raises what ``SparkUis.read`` raises, Absent, RetryLater.
+    """
+    job = await gateway.job(view.job_id)
+    runs = view.attempt == job.attempt and not job.status.is_globally_terminal
+    if runs and not job.job_master:
+        raise RetryLater(
+            f"attempt {view.attempt} of job {job.name!r} has no driver now",
+            hint="its Spark UI is back once the driver runs",
+        )
+    return await uis.read(job.job_master if runs else "", view.job_id, view.attempt, path, base)

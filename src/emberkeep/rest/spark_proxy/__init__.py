@@ -1,0 +1,1 @@
+"""The port that serves the Spark UIs of attempts, and nothing else."""

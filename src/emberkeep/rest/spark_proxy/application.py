@@ -1,0 +1,100 @@
+"""The application at the port of the Spark UIs.
+
+It accepts tickets only: neither tokens nor sessions of the console, whose cookie browsers send here, too. Nothing that
+a browser sends besides path and query reaches a JVM, and of a JVM's headers only the type and the redirect come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+
+from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.rest.serving.spark_ui_links import LIFETIME_SECONDS, OpenedUi, SparkUiLinks, SparkUiView
+from emberkeep.rest.spark_proxy.pages import below, page_headers, shown_status
+
+Read = Callable[[SparkUiView, str, str], Awaitable[SparkUiRead]]
+CLOSED = (
+    "This link is not valid here. A link to a Spark UI works in one browser, for 8 hours, and as long as the login\n"
+    "that has asked for it. Open the Spark UI again from the job's page.\n"
+)
+_OPENED = web.RequestKey("opened Spark UI", OpenedUi)
+
+
+def build_spark_proxy(
+    links: SparkUiLinks,
+    read: Read,
+    *,
+    guard: Callable[[web.Application, Callable[[web.Request], bool]], None],
+) -> web.Application:
+    """Return the application. ``read`` returns a page by view, path and base.
+
+    ``guard`` adds the checks of requests, with a function that returns True if a request has a valid ticket.
+    """
+    app = web.Application()
+
+    def may_pass(request: web.Request) -> bool:
+        opened = links.opened(request)
+        if opened is not None:
+            request[_OPENED] = opened
+        return opened is not None
+
+    async def show(request: web.Request) -> web.Response:
+        opened = request[_OPENED]
+        path = request.rel_url.raw_path_qs.removeprefix(opened.base)
+        if not path.startswith("/"):
+            return web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: f"{opened.base}/{path}"})
+        page = await read(opened.view, path, opened.base)
+        headers = page_headers(f"{request.scheme}://{request.host}", opened.base, path)
+        if page.content_type:
+            headers[hdrs.CONTENT_TYPE] = page.content_type
+        if page.location:
+            headers[hdrs.LOCATION] = below(opened.base, page.location)
+        return web.Response(status=shown_status(page.status), body=page.body, headers=headers)
+
+    @web.middleware
+    async def add_cookie(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = await handler(request)
+        opened = request.get(_OPENED)
+        if opened is not None and opened.cookie:  # also with an error: the ticket belongs to this browser now
+            answer.set_cookie(
+                links.cookie_name,
+                opened.cookie,
+                httponly=True,
+                samesite="Strict",
+                secure=request.secure,
+                path=f"{opened.base}/",
+                max_age=int(LIFETIME_SECONDS),
+            )
+        return answer
+
+    app.middlewares.append(add_cookie)
+    guard(app, may_pass)
+    app.router.add_get("/{path:.*}", show)
+    return app
+
+
+def build_spark_proxy_standby(
+    leader: Callable[[], str | None], *, guard: Callable[[web.Application, Callable[[web.Request], bool]], None]
+) -> web.Application:
+    """Return the application of a JobManager that is not the leader: only the leader knows tickets.
+
+    ``leader`` returns the leader's address, None if no leader is known.
+    """
+    app = web.Application()
+
+    async def refuse(_: web.Request) -> web.Response:
+        address = leader()
+        where = f"Open the console of the leader, {address}" if address else "An election may be under way: try again"
+        return web.Response(
+            status=HTTPStatus.SERVICE_UNAVAILABLE,
+            text=f"This JobManager is not the leader. {where}.\n",
+            headers={hdrs.RETRY_AFTER: "1", hdrs.CACHE_CONTROL: "no-store"},
+        )
+
+    guard(app, lambda _: True)
+    app.router.add_get("/{path:.*}", refuse)
+    return app
