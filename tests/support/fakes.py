@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,6 +14,7 @@ from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPo
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 
@@ -41,6 +43,7 @@ class MemoryDisk:
     lineage: str = "memory"
     now_ms: int = 1_700_000_000_000
     damaged: dict[JobId, int] = field(default_factory=dict)  # since when, Unix ms
+    upgrades: dict[str, bytes] = field(default_factory=dict)
     torn_pointers: set[JobId] = field(default_factory=set)  # ended jobs with damaged pointers
 
     def crash(self) -> None:
@@ -301,6 +304,22 @@ class MemoryJobStore:
             return msgspec.json.decode(self._disk.blocklist, type=Blocklist)
         except msgspec.DecodeError as error:
             raise Fatal(f"memory, blocklist: {error}") from None
+
+    async def record_upgrade(self, upgrade: Upgrade) -> None:
+        failure = self._begin()
+        self._disk.upgrades[upgrade.upgrade_id] = msgspec.json.encode(upgrade)
+        _end(failure)
+
+    async def upgrades(self) -> list[Upgrade]:
+        self._check_open()
+        found = [msgspec.json.decode(each, type=Upgrade) for each in self._disk.upgrades.values()]
+        return sorted(found, key=lambda each: (each.began_ms, each.upgrade_id))
+
+    async def remove_upgrades(self, upgrade_ids: Iterable[str]) -> None:
+        failure = self._begin()
+        for each in upgrade_ids:
+            self._disk.upgrades.pop(each, None)
+        _end(failure)
 
     async def close(self) -> None:
         self._epoch = None

@@ -44,6 +44,7 @@ class What(StrEnum):
     REQUEST_ENDED = "request-ended"
     REQUEST_FAILED = "request-failed"
     CANCEL_REQUESTED = "cancel-requested"
+    UPGRADE = "upgrade"  # to new code, or back: see the detail ``phase``
     MOVING = "moving"  # the driver leaves its node
     ALARM_RAISED = "alarm-raised"  # by the watchdog; the detail ``kind`` says which alarm
     ALARM_CLEARED = "alarm-cleared"

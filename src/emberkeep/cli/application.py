@@ -25,6 +25,7 @@ from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.operators import doctor, top
 from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import normalise, normalise_after_path
+from emberkeep.cli.upgrades import commands as upgrade_commands
 
 _WITH_SCRIPT = ("run", "submit")
 _AFTER_INSTALL = {
@@ -82,6 +83,12 @@ def build_app() -> App:
     for order, name in enumerate(_WITH_SCRIPT):
         forms = [f"emberkeep {name} [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")]
         app.command(getattr(job_commands, name), name=name, sort_key=order, usage="Usage: " + "\n       ".join(forms))
+    upgrade_forms = [f"emberkeep upgrade JOB [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")]
+    app.command(
+        upgrade_commands.upgrade,
+        sort_key=3,
+        usage="Usage: " + "\n       ".join([*upgrade_forms, "emberkeep upgrade JOB [--cancel] [--detach]"]),
+    )
     app.command(declared.apply, sort_key=2)
     app.command(declared.diff, sort_key=2)
     app.command(declared.get, sort_key=2)
@@ -124,4 +131,6 @@ def _run(words: list[str]) -> int:
         words = [words[0], *normalise(words[1:])]
     elif words[:2] == ["savepoint", "restore"]:
         words = [*words[:2], *normalise_after_path(words[2:])]
+    elif words[:1] == ["upgrade"]:
+        words = [words[0], *normalise_after_path(words[1:])]
     return called(build_app(), words, ExitCode.USAGE)

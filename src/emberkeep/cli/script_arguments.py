@@ -13,7 +13,7 @@ from emberkeep.base.errors import InvalidInput
 FLAGS = frozenset(
     {
         *("--help", "-h", "--verbose", "-v", "--supervise", "--load-spark-defaults"),
-        *("--quiet", "-q", "--detach", "--keep-logs"),
+        *("--quiet", "-q", "--detach", "--keep-logs", "--cancel"),
     }
 )
 _LONG_NAMES = {"-c": "--conf", "-m": "--module"}

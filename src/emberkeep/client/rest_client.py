@@ -38,6 +38,7 @@ from emberkeep.client.savepoint_calls import SavepointCalls
 from emberkeep.client.spark_ui_calls import SparkUiCalls
 from emberkeep.client.storage_calls import StorageCalls
 from emberkeep.client.token_calls import TokenCalls
+from emberkeep.client.upgrade_calls import UpgradeCalls
 from emberkeep.protocol import (
     rest_blobs,
     rest_blocklist,
@@ -136,6 +137,7 @@ class RestClient:
         self.endpoint = endpoint
         self._http = HttpCalls(endpoint, patience)
         self.savepoints = SavepointCalls(self._http)
+        self.upgrades = UpgradeCalls(self._http)
         self.storage = StorageCalls(self._http)
         self.audit = AuditCalls(self._http)
         self.events = EventCalls(self._http)

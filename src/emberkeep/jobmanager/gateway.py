@@ -22,6 +22,7 @@ from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, Ta
 from emberkeep.jobmanager.views.evacuation import with_evacuations
 from emberkeep.jobmanager.views.jobs import with_missing
 from emberkeep.jobmanager.views.procedures import ProcedureView
+from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import JobGraph
 from emberkeep.lifecycle.model import ProcedureRequest
 
@@ -63,6 +64,11 @@ class LeaderGateway:
         if problem := self._surroundings.storage.problem:
             raise Unavailable(problem, hint="no job is accepted until then; running jobs continue")
         check_graph(graph)
+        await self._check_size(leader, graph)
+        return await leader.dispatcher.submissions.submit(graph)
+
+    async def _check_size(self, leader: Leader, graph: JobGraph) -> None:
+        """Raise InvalidInput if the job can never run on the task managers that there are."""
         obstacle = await leader.resources.obstacle(driver_need(graph), executor_profile(graph))
         if obstacle:
             raise InvalidInput(
@@ -70,7 +76,20 @@ class LeaderGateway:
                 field="resources",
                 hint="ask for less, or start a larger task manager first",
             )
-        return await leader.dispatcher.submissions.submit(graph)
+
+    async def upgrade(self, job_id: JobId, wish: UpgradeWish) -> UpgradeView:
+        leader = self._confirmed_leader()
+        if problem := self._surroundings.storage.problem:
+            raise Unavailable(problem, hint="no upgrade is begun until then; running jobs continue")
+        check_graph(wish.new)
+        await self._check_size(leader, wish.new)
+        return await leader.dispatcher.upgrades.begin(job_id, wish)
+
+    async def upgrade_of(self, job_id: JobId) -> UpgradeView:
+        return await self._leader.dispatcher.upgrades.view(job_id)
+
+    async def cancel_upgrade(self, job_id: JobId) -> UpgradeView:
+        return await self._confirmed_leader().dispatcher.upgrades.cancel(job_id)
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
         await self._confirmed_leader().dispatcher.cancellations.cancel(job_id, grace=grace)

@@ -29,6 +29,7 @@ from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term, begin_term
 from emberkeep.jobs.model import JobResult
 from emberkeep.jobs.ports import JobStore, StoredJob
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.protocol.messages import Message
 
 _READING_SECONDS = 1.0  # for which a new leader waits at most for the events of earlier leaders
@@ -77,9 +78,10 @@ class JobManagerService:
         try:
             stored = await reads.read("cannot recover jobs", self._store.recover)
             results = await reads.read("cannot read results", self._store.results)
+            upgrades = await reads.read("cannot read upgrades", self._store.upgrades)
             if stored:
                 await self._surroundings.storage.expect()
-            await self._open_blobs(stored, results)
+            await self._open_blobs(stored, results, upgrades)
             drivers = any(job.attempt for job in stored)
             chronicle = self._surroundings.chronicle
             chronicle.begin(epoch, self._store.lineage)
@@ -91,7 +93,7 @@ class JobManagerService:
                 term.authority.pause()
             # Find the blocklist before any task manager can register: no decision is ever made without it.
             leader = self._leader(term, reads, await find_blocklist(self._store, reads, self._configuration))
-            await leader.run(leader.dispatcher.recover(stored, results), self._seat)
+            await leader.run(leader.dispatcher.recover(stored, results, upgrades), self._seat)
         except BaseException as error:
             await self._note_end(error)
             raise
@@ -132,10 +134,17 @@ class JobManagerService:
         """Note that the leadership ends soon because this process was asked to end."""
         self._retiring = True
 
-    async def _open_blobs(self, stored: Sequence[StoredJob], results: Sequence[JobResult]) -> None:
+    async def _open_blobs(
+        self, stored: Sequence[StoredJob], results: Sequence[JobResult], upgrades: Sequence[Upgrade]
+    ) -> None:
         kept = [result.job_id for result in results if result.keeps_data]
         ended = [result.job_id for result in results if not result.keeps_data]
-        await self._blobs.open([*(entry.job_id for entry in stored), *kept], ended)
+        jobs = [*(entry.job_id for entry in stored), *kept]
+        known = {*jobs, *ended}
+        for upgrade in upgrades:  # files of jobs that may still follow, and of those that never will
+            follow = [job_id for job_id in (upgrade.new_id, upgrade.back_id) if job_id not in known]
+            (ended if upgrade.phase.is_final else jobs).extend(follow)
+        await self._blobs.open(jobs, ended)
 
     def _leader(self, term: Term, reads: StoreWrites, found: FoundBlocklist) -> Leader:
         """Build the leader's actors, and connect them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import structlog
@@ -18,6 +18,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import JobStore
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import ProcedureRequest
 
 T = TypeVar("T")
@@ -196,6 +197,36 @@ class StoreWrites:
         what = f"revision {blocklist.revision} of the blocklist is not stored"
         return await self._offer(what, _LOOK, write, give_up) is not None
 
+    async def begin_upgrade(self, upgrade: Upgrade, give_up: GiveUp) -> bool:
+        """Write the first record of an upgrade. Return True if it was written. ``give_up``: see ``_offer``.
+
+        Raises Conflict if another JobManager is the leader.
+        """
+
+        async def write() -> bool:
+            await self._store.record_upgrade(upgrade)
+            return True
+
+        what = f"the upgrade of job {upgrade.job_id} is not stored"
+        try:
+            return await self._offer(what, _SAME_UPGRADE, write, give_up) is not None
+        except Conflict as error:
+            give_up(RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again"))
+            raise
+
+    async def record_upgrade(self, upgrade: Upgrade) -> None:
+        """Write the record of an upgrade. Raises Conflict if another JobManager is the leader."""
+        await self._repeat(
+            f"the upgrade of job {upgrade.job_id} is not stored", lambda: self._store.record_upgrade(upgrade)
+        )
+
+    async def remove_upgrades(self, upgrade_ids: Iterable[str]) -> None:
+        """Remove records of upgrades. If that fails, they stay until the next leader removes them."""
+        try:
+            await self._store.remove_upgrades(upgrade_ids)
+        except (RetryLater, UnknownOutcome, Fatal) as error:
+            log.warning("old upgrades are not removed", reason=str(error))
+
     async def expire_results(self, keep: int) -> list[JobId]:
         """Delete old results; return their jobs. If that fails, the deletion is tried again when the next job ends."""
         try:
@@ -249,5 +280,6 @@ class StoreWrites:
 
 
 _LOOK = "the change may still take effect: check the blocklist before you try again"
+_SAME_UPGRADE = "the upgrade may go on: `emberkeep upgrade JOB` shows it"
 _SAME_TRIGGER = "the request may be durable: send it again with the same trigger id to find out"
 _SAME_KEY = "the job may exist: submit again with the same idempotency key to find out"

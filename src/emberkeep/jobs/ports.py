@@ -12,6 +12,7 @@ from emberkeep.blocklist.ports import BlocklistStore
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
+from emberkeep.jobs.upgrades.ports import UpgradeStore
 from emberkeep.lifecycle.model import ProcedureRequest
 
 
@@ -41,8 +42,8 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str = ""  # trigger id of the procedure that stopped the job, after which no attempt may follow
 
 
-class JobStore(BlocklistStore, Protocol):
-    """The durable records of jobs, and the blocklist. Only one leader writes.
+class JobStore(BlocklistStore, UpgradeStore, Protocol):
+    """The durable records of jobs and upgrades, and the blocklist. Only one leader writes.
 
     Each write raises Conflict once a newer leader has opened the store. A handle exists if and only if the job must be
     recovered.

@@ -13,6 +13,7 @@ from emberkeep.protocol.messages import ProcessState
 from emberkeep.protocol.progress.rest_work import WorkInfo
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 from emberkeep.protocol.rest_recovery import RecoveryInfo
+from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 from emberkeep.slots.model import ProcessStart
 from emberkeep.watchdog.model import AlarmKind
 
@@ -237,6 +238,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     reserved_standby: ReservedStandbyInfo | None = None  # null unless ``execution.standby`` is ``hot``
     alarms: list[AlarmInfo] = field(default_factory=list)  # of the watchdog, the oldest first
     periodic_savepoints: PeriodicSavepointsInfo | None = None  # null if it has none, and once it has ended
+    upgrade: UpgradeInfo | None = None  # the newest that it is part of; null if it is part of none
     work: WorkInfo | None = None  # null before the first report, and after the end under an earlier leader
 
 

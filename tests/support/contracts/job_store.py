@@ -31,6 +31,7 @@ from emberkeep.jobs.model import (
     JobStatus,
 )
 from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
+from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 
@@ -57,6 +58,28 @@ class Place(Protocol):
 
     async def damage_blocklist(self) -> None:
         """Truncate the stored blocklist."""
+
+
+def upgrade(number: int, **changes: object) -> Upgrade:
+    """Return the record of an upgrade that differs by ``number``."""
+    made = Upgrade(
+        upgrade_id=f"{number:032x}",
+        job_id=job(number).job_id,
+        name=f"job {number}",
+        new_id=job(number + 1000).job_id,
+        back_id=job(number + 2000).job_id,
+        batches=3,
+        within_ms=600_000,
+        restarts=2,
+        phase=UpgradePhase.STOPPING,
+        phase_ms=number,
+        began_ms=number,
+        target_directory="/savepoints",
+        stop_deadline_ms=number + 1,
+        new=job(number + 1000),
+        back=job(number + 2000),
+    )
+    return msgspec.structs.replace(made, **changes)
 
 
 def job(number: int, **changes: object) -> JobGraph:
@@ -682,3 +705,37 @@ class JobStoreContract:
             await store.open()
             await store.close()
             await store.close()
+
+    # --- upgrades -----------------------------------------------------------------------------------------------------
+
+    async def test_the_next_leader_reads_the_newest_record_of_each_upgrade(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        assert await store.upgrades() == []
+        await store.record_upgrade(upgrade(2))
+        await store.record_upgrade(upgrade(1))
+        watched = upgrade(1, phase=UpgradePhase.WATCHING, savepoint="/s/1", bases={"/c/1": 4}, canceled_by="ana")
+        await store.record_upgrade(watched)
+        await store.record_upgrade(watched)  # repeated
+        place.crash()
+        successor = place.store()
+        await successor.open()
+        assert await successor.upgrades() == [watched, upgrade(2)]
+        await successor.remove_upgrades([upgrade(1).upgrade_id, upgrade(9).upgrade_id])
+        assert await successor.upgrades() == [upgrade(2)]
+        await successor.close()
+
+    @pytest.mark.req("HA-9")
+    async def test_a_deposed_leader_writes_no_upgrade(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.record_upgrade(upgrade(1))
+        place.depose()
+        successor = place.store()
+        await successor.open()
+        with pytest.raises(Conflict):
+            await store.record_upgrade(upgrade(1, phase=UpgradePhase.STARTING))
+        with pytest.raises(Conflict):
+            await store.remove_upgrades([upgrade(1).upgrade_id])
+        assert await successor.upgrades() == [upgrade(1)]
+        await successor.close()

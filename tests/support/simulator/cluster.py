@@ -21,6 +21,7 @@ from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.views.cluster import Submission
+from emberkeep.jobmanager.views.upgrades import UpgradeWish
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import Message
@@ -319,15 +320,15 @@ class SimCluster:
         return job
 
     async def _submit(self, job: SubmittedJob) -> None:
-        graph = self._graph(job, self._new_id())
+        graph = self.graph(job, self._new_id())
         while True:
             # A retry has a new job id, as from the REST API, or the same one: the idempotency key decides.
             if self._ids.random() < 0.5:
-                graph = self._graph(job, self._new_id())
+                graph = self.graph(job, self._new_id())
             job.submitted = True
             uploaded_at = self.loop.time()
             try:
-                await self._upload(job, graph.job_id)
+                await self.upload(job, graph.job_id)
                 data = await self.network.exchange(
                     self.client.party, self.jm_address, "submit", msgspec.msgpack.encode(graph), CLIENT_TIMEOUT
                 )
@@ -349,7 +350,7 @@ class SimCluster:
                 self.history.add("client", f"{job.name} accepted as {submission.job_id[:8]}")
                 return
 
-    async def _upload(self, job: SubmittedJob, job_id: JobId) -> None:
+    async def upload(self, job: SubmittedJob, job_id: JobId) -> None:
         """Upload the job's file, if it has one. Raises RetryLater, UnknownOutcome."""
         if not self.plan.files:
             return
@@ -431,7 +432,8 @@ class SimCluster:
                 return
             await asyncio.sleep(CLIENT_AGAIN)
 
-    def _graph(self, job: SubmittedJob, job_id: JobId) -> JobGraph:
+    def graph(self, job: SubmittedJob, job_id: JobId) -> JobGraph:
+        """Return the graph of a job under this id."""
         script = job.script
         return JobGraph(
             job_id=job_id,
@@ -480,6 +482,13 @@ def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handl
         if operation == "ask":
             job_id, request = msgspec.msgpack.decode(data, type=tuple[JobId, ProcedureRequest])
             await service.gateway.request_procedure(job_id, request)
+            return b""
+        if operation == "upgrade":
+            job_id, wish = msgspec.msgpack.decode(data, type=tuple[JobId, UpgradeWish])
+            await service.gateway.upgrade(job_id, wish)
+            return b""
+        if operation == "cancel-upgrade":
+            await service.gateway.cancel_upgrade(JobId(data.decode()))
             return b""
         if operation == "cancel":
             await service.gateway.cancel(JobId(data.decode()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPo
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import ProcedureRequest
 from tests.support.fakes import MemoryDisk, MemoryJobStore
 from tests.support.simulator.history import History
@@ -43,6 +44,7 @@ class SimStore:
         self.on_attempt: list[Callable[[JobId, int], None]] = []
         self.on_result: list[Callable[[JobResult], None]] = []
         self.on_retention: list[Callable[[JobId, frozenset[str], frozenset[str]], None]] = []
+        self.on_upgrade: list[Callable[[Upgrade], None]] = []
         self.on_put_back: list[Callable[[], None]] = []
         self._copy: MemoryDisk | None = None
         self.stopped: dict[JobId, float] = {}  # jobs that may start no further attempt, and since when
@@ -57,7 +59,10 @@ class SimStore:
     def take_copy(self) -> None:
         """Copy the store, as a person does while its JobManager runs."""
         self._copy = replace(
-            self.disk, jobs={job_id: replace(handle) for job_id, handle in self.disk.jobs.items()}, leader=None
+            self.disk,
+            jobs={job_id: replace(handle) for job_id, handle in self.disk.jobs.items()},
+            upgrades=dict(self.disk.upgrades),
+            leader=None,
         )
 
     def may_put_back(self) -> bool:
@@ -240,6 +245,22 @@ class StoreSession:
 
     async def blocklist(self) -> Blocklist:
         return await self._operate("blocklist", self._inner.blocklist)
+
+    async def record_upgrade(self, upgrade: Upgrade) -> None:
+        what = f"upgrade {upgrade.upgrade_id[:4]} {upgrade.phase.value}"
+
+        async def record() -> None:
+            await self._inner.record_upgrade(upgrade)
+            for told in self._store.on_upgrade:
+                told(upgrade)
+
+        await self._operate(what, record)
+
+    async def upgrades(self) -> list[Upgrade]:
+        return await self._operate("upgrades", self._inner.upgrades)
+
+    async def remove_upgrades(self, upgrade_ids: Iterable[str]) -> None:
+        await self._operate("remove upgrades", lambda: self._inner.remove_upgrades(upgrade_ids))
 
     async def close(self) -> None:
         await self._inner.close()

@@ -45,6 +45,7 @@ from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
 from emberkeep.jobs.progress.encoding import decode_history, encode_history
 from emberkeep.jobs.progress.history import QueryHistory
+from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.kept_logs.model import PieceHeader
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.local_state.gateway_ports import Rename
@@ -130,6 +131,30 @@ BLOCKED = BlockedTaskManager(
     drivers=EvacuatedDrivers.RESTART,
 )
 BLOCKLIST = msgspec.structs.replace(samples.BLOCKLIST, entries=(BLOCKED,))
+UPGRADE = Upgrade(
+    upgrade_id="a" * 32,
+    job_id=JobId("1" * 32),
+    name="counts",
+    new_id=JobId("2" * 32),
+    back_id=JobId("3" * 32),
+    batches=3,
+    within_ms=600_000,
+    restarts=2,
+    phase=UpgradePhase.RETURNED,
+    phase_ms=1_700_000_002_000,
+    began_ms=1_700_000_000_000,
+    target_directory="/savepoints",
+    new=samples.GRAPH,
+    back=samples.GRAPH,
+    stop_deadline_ms=1_700_000_600_000,
+    owner="ana",
+    namespace="team",
+    savepoint="/savepoints/savepoint-1",
+    bases={"/checkpoints/1": 41},
+    reason="the new job failed: no such column",
+    canceled_by="ana",
+    ended_ms=1_700_000_003_000,
+)
 TOKENS = NamedTokens(
     tokens=(
         NamedToken(
@@ -267,6 +292,7 @@ FORMATS = {
     "attempt-with-periodic-savepoint": _node(ATTEMPT_WITH_PERIODIC_SAVEPOINT),
     "checkpoints-with-periodic-savepoints": _node(POINTERS_WITH_PERIODIC_SAVEPOINTS),
     "named-tokens": _node(TOKENS),
+    "job-upgrade": _node(UPGRADE),
     "blob-place-without-record": Format(
         lambda path: write_binding(path, UNRECORDED_BINDING), read_binding, UNRECORDED_BINDING
     ),

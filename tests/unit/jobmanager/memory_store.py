@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPo
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import ProcedureRequest
 from tests.support.fakes import MemoryDisk, MemoryJobStore
 
@@ -132,6 +133,15 @@ class FailingStore:
 
     async def blocklist(self) -> Blocklist:
         return await self._step("blocklist", self._store.blocklist)
+
+    async def record_upgrade(self, upgrade: Upgrade) -> None:
+        await self._step("record_upgrade", lambda: self._store.record_upgrade(upgrade))
+
+    async def upgrades(self) -> list[Upgrade]:
+        return await self._step("upgrades", self._store.upgrades)
+
+    async def remove_upgrades(self, upgrade_ids: Iterable[str]) -> None:
+        await self._step("remove_upgrades", lambda: self._store.remove_upgrades(upgrade_ids))
 
     async def close(self) -> None:
         await self._store.close()

@@ -15,6 +15,7 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, Submission, TaskManagerView
 from emberkeep.jobmanager.views.procedures import ProcedureView
+from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import (
     AttemptOutcome,
     AttemptRecord,
@@ -28,6 +29,8 @@ from emberkeep.jobs.model import (
 )
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
+from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
+from emberkeep.jobs.upgrades.words import upgrade_text
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
 from emberkeep.protocol.messages import (
     DriverReport,
@@ -63,6 +66,8 @@ class FakeGateway(JobManagerGateway):
         self.led_for_ms = 3_600_000
         self.cancelled: list[tuple[JobId, float | None]] = []
         self.stopped: list[tuple[TaskManagerId, float]] = []
+        self.upgrade_steps: list[dict[str, object]] = []  # what each look at an upgrade changes; the last one stays
+        self.wishes: list[tuple[JobId, UpgradeWish]] = []
         self.procedures: dict[tuple[JobId, str], ProcedureView] = {}
         self._keys: dict[str, JobId] = {}
         self.blocked = BlocklistTracker(Blocklist())
@@ -157,6 +162,31 @@ class FakeGateway(JobManagerGateway):
         self.procedures[job_id, request.trigger_id] = made
         self.change(job_id, procedure=made)
         return request
+
+    async def upgrade(self, job_id: JobId, wish: UpgradeWish) -> UpgradeView:
+        self._maybe_refuse()
+        self.wishes.append((job_id, wish))
+        upgrade = upgrade_of(self.views[job_id], wish, self.now_ms)
+        made = UpgradeView(upgrade=upgrade, text=upgrade_text(upgrade))
+        self.change(job_id, upgrade=made)
+        return made
+
+    async def upgrade_of(self, job_id: JobId) -> UpgradeView:
+        found = (await self.job(job_id)).upgrade
+        if found is None:
+            raise Absent(f"job {job_id} is part of no upgrade that is known")
+        if self.upgrade_steps:
+            step = self.upgrade_steps.pop(0) if len(self.upgrade_steps) > 1 else self.upgrade_steps[0]
+            changed = msgspec.structs.replace(found.upgrade, **step)
+            found = UpgradeView(upgrade=changed, text=upgrade_text(changed))
+        return found
+
+    async def cancel_upgrade(self, job_id: JobId) -> UpgradeView:
+        self._maybe_refuse()
+        found = await self.upgrade_of(job_id)
+        changed = UpgradeView(upgrade=msgspec.structs.replace(found.upgrade, canceled_by="someone"), text=found.text)
+        self.change(job_id, upgrade=changed)
+        return changed
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
         await self.job(job_id)
@@ -470,4 +500,32 @@ def _exceptions(submitted: int) -> tuple[ExceptionEntry, ...]:
             traceback="the driver (pid 4002) was killed by signal 9\n  last lines of its log:\n  batch 17 …",
             task_manager="tm-127.0.0.3-1",
         ),
+    )
+
+
+def wish_of(view: JobView) -> UpgradeWish:
+    """Return a wish to upgrade a job to its own code."""
+    assert view.graph is not None
+    new, back = (msgspec.structs.replace(view.graph, job_id=JobId(digit * 32)) for digit in "ab")
+    return UpgradeWish(upgrade_id="c" * 32, new=new, back=back, batches=3, within_ms=600_000, restarts=2)
+
+
+def upgrade_of(view: JobView, wish: UpgradeWish, now_ms: int) -> Upgrade:
+    """Return the record of an upgrade that begins, without the graphs."""
+    return Upgrade(
+        upgrade_id=wish.upgrade_id,
+        job_id=view.job_id,
+        name=view.name,
+        new_id=wish.new.job_id,
+        back_id=wish.back.job_id,
+        batches=wish.batches,
+        within_ms=wish.within_ms,
+        restarts=wish.restarts,
+        phase=UpgradePhase.STOPPING,
+        phase_ms=now_ms,
+        began_ms=now_ms,
+        target_directory=wish.target_directory or "/default",
+        stop_deadline_ms=now_ms + 600_000,
+        owner=view.owner,
+        namespace=view.namespace,
     )

@@ -12,7 +12,7 @@ import pytest
 from emberkeep.rest.openapi import document
 from emberkeep.rest.serving.routing import PATH_PARAMETERS, Route
 from emberkeep.rest.table import ROUTES
-from tests.unit.rest.fake_gateway import job_id
+from tests.unit.rest.fake_gateway import job_id, wish_of
 from tests.unit.rest.server import Site
 from tools.rest_reference import render
 
@@ -66,6 +66,7 @@ def test_every_route_is_described_completely(route: Route) -> None:
 
 async def test_replies_are_of_the_types_that_the_document_names(site: Site) -> None:
     values = {"jobid": job_id(1), "taskmanagerid": "tm-127.0.0.2-1"}
+    await site.gateway.upgrade(job_id(1), wish_of(site.gateway.views[job_id(1)]))
     checked = 0
     for route in ROUTES:
         if route.method != "GET" or route.reply is None or not set(route.path_parameters) <= values.keys():

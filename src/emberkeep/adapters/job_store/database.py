@@ -25,6 +25,7 @@ from emberkeep.adapters.job_store.records import (
 )
 from emberkeep.adapters.job_store.stored_jobs import stored_job
 from emberkeep.adapters.job_store.token_table import TokenTable
+from emberkeep.adapters.job_store.upgrade_table import UpgradeTable
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, origin_of
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, UnknownOutcome
 from emberkeep.base.ids import JobId
@@ -34,6 +35,7 @@ from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPo
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import ProcedureRequest
 
 _log = structlog.get_logger(__name__)
@@ -56,6 +58,7 @@ class JobDatabase:
         self._pointers = PointerTable(self._file)
         self._blocklist = BlocklistTable(self._file)
         self._tokens = TokenTable(self._file)
+        self._upgrades = UpgradeTable(self._file)
         try:
             # Each store has its own directory of graphs, so that it does not treat another store's graphs as orphans.
             self._graphs = GraphFiles(graph_dir / self.lineage)
@@ -273,3 +276,12 @@ class JobDatabase:
 
     def tokens(self) -> NamedTokens:
         return self._tokens.read()
+
+    def record_upgrade(self, upgrade: Upgrade) -> None:
+        self._upgrades.record(upgrade)
+
+    def upgrades(self) -> list[Upgrade]:
+        return self._upgrades.read()
+
+    def remove_upgrades(self, upgrade_ids: tuple[str, ...]) -> None:
+        self._upgrades.remove(upgrade_ids)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
@@ -27,6 +27,7 @@ from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPo
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import ProcedureRequest
 
 _ArgumentTs = TypeVarTuple("_ArgumentTs")
@@ -190,6 +191,15 @@ class EmbeddedJobStore:
 
     async def tokens(self) -> NamedTokens:
         return await self._operate(JobDatabase.tokens)
+
+    async def record_upgrade(self, upgrade: Upgrade) -> None:
+        await self._operate(JobDatabase.record_upgrade, upgrade)
+
+    async def upgrades(self) -> list[Upgrade]:
+        return await self._operate(JobDatabase.upgrades)
+
+    async def remove_upgrades(self, upgrade_ids: Iterable[str]) -> None:
+        await self._operate(JobDatabase.remove_upgrades, tuple(upgrade_ids))
 
     async def close(self) -> None:
         if self._thread is None:

@@ -1,4 +1,4 @@
-"""The blocklist, the named tokens, and the records of each job other than its graph, as job stores keep them.
+"""The blocklist, the named tokens, upgrades, and the records of each job other than its graph, as job stores keep them.
 
 A record is typed JSON with a version and a checksum.
 
@@ -21,6 +21,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome, JobResult
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 T = TypeVar("T")
@@ -30,6 +31,7 @@ _POINTERS_KIND, _POINTERS_VERSION = "job-checkpoints", 1
 _RESULT_KIND, _RESULT_VERSION = "job-result", 1
 _BLOCKLIST_KIND, _BLOCKLIST_VERSION = "blocklist", 1
 _TOKENS_KIND, _TOKENS_VERSION = "named-tokens", 1
+_UPGRADE_KIND, _UPGRADE_VERSION = "job-upgrade", 1
 
 
 class StoredAttempt(Compatible, frozen=True, kw_only=True):
@@ -120,6 +122,14 @@ def encode_tokens(tokens: NamedTokens, over: bytes | None = None) -> bytes:
 
 def decode_tokens(data: bytes, *, where: str) -> NamedTokens:
     return decode_json(decode_record(data, _TOKENS_KIND, _TOKENS_VERSION, where=where), NamedTokens, where=where)
+
+
+def encode_upgrade(upgrade: Upgrade, over: bytes | None = None) -> bytes:
+    return encode_over(_UPGRADE_KIND, _UPGRADE_VERSION, upgrade, over)
+
+
+def decode_upgrade(data: bytes, *, where: str) -> Upgrade:
+    return decode_json(decode_record(data, _UPGRADE_KIND, _UPGRADE_VERSION, where=where), Upgrade, where=where)
 
 
 def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:

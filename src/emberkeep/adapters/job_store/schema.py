@@ -30,6 +30,9 @@ _STORAGE = "CREATE TABLE storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_i
 # At most one row. The schema version does not cover this table, for the same reason.
 _TOKENS = "CREATE TABLE IF NOT EXISTS tokens (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)"
 
+# One row for each upgrade. The schema version does not cover this table, for the same reason.
+_UPGRADES = "CREATE TABLE IF NOT EXISTS upgrades (upgrade_id TEXT NOT NULL UNIQUE, record BLOB NOT NULL)"
+
 # The time since which a row of ``damaged`` is kept, by this machine's clock. The schema version does not cover it, for
 # the same reason. A column of ``damaged`` would break the statement by which the previous release writes a row there.
 _DAMAGED_SINCE = """CREATE TABLE IF NOT EXISTS damaged_since (
@@ -100,6 +103,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         _migrate(connection, path, version)
     _keep_storage(connection)
     connection.execute(_TOKENS)
+    connection.execute(_UPGRADES)
     connection.execute(_DAMAGED_SINCE)
     connection.execute(_SINCE_NOW)
 

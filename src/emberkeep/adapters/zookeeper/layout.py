@@ -17,6 +17,7 @@
                     /owner                 ownership record, and the storage that belongs to this root
                     /blocklist             blocked nodes and task managers; empty until the first change
                     /tokens                named tokens; empty until the first one
+                    /upgrades/<upgrade>    an upgrade of a job to new code
                     /storage/…             JobManagers that can read the shared storage; ephemeral
 ```
 """
@@ -41,6 +42,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult
+from emberkeep.jobs.upgrades.model import Upgrade
 
 T = TypeVar("T")
 
@@ -110,6 +112,7 @@ KINDS: dict[type, str] = {
     NamedTokens: "named-tokens",
     KeyNode: "job-key",
     ResultNode: "job-result",
+    Upgrade: "job-upgrade",
 }
 
 
@@ -143,13 +146,14 @@ class ZooKeeperLayout:
         self.damaged = f"{self.base}/damaged"
         self.blocklist = f"{self.base}/blocklist"
         self.tokens = f"{self.base}/tokens"
+        self.upgrades = f"{self.base}/upgrades"
         self.storage = f"{self.base}/storage"
         self.owner = f"{self.base}/owner"
 
     @property
     def persistent(self) -> tuple[str, ...]:
         """Paths of the nodes that must exist before anything else is written."""
-        records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
+        records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged, self.upgrades)
         return (self.epoch, self.election, self.addresses, *records, self.blocklist, self.tokens, self.storage)
 
     def address(self, address: str) -> str:
@@ -171,6 +175,9 @@ class ZooKeeperLayout:
     def key(self, key: str) -> str:
         """Return the path of an idempotency key, as a hash: clients choose keys, which may contain any character."""
         return f"{self.keys}/{hashlib.sha256(key.encode()).hexdigest()}"
+
+    def upgrade(self, upgrade_id: str) -> str:
+        return f"{self.upgrades}/{upgrade_id}"
 
     def damaged_job(self, job_id: str) -> str:
         return f"{self.damaged}/{job_id}"

@@ -40,7 +40,7 @@ async def renew_records(nodes: StoreNodes) -> None:
 
 async def _paths(nodes: StoreNodes) -> list[str]:
     layout = nodes.layout
-    folders = (layout.jobs, layout.attempts, layout.checkpoints, layout.results, layout.keys)
+    folders = (layout.jobs, layout.attempts, layout.checkpoints, layout.results, layout.keys, layout.upgrades)
     names = await asyncio.gather(*map(nodes.session.children, folders))
     below = [f"{folder}/{name}" for folder, each in zip(folders, names, strict=True) for name in each]
     return [layout.owner, layout.blocklist, layout.tokens, *below]

@@ -8,6 +8,7 @@ has written and all that was written before it became leader.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
@@ -25,6 +26,7 @@ from emberkeep.adapters.zookeeper.records.jobs import JobNodes
 from emberkeep.adapters.zookeeper.records.owner import RootOwner
 from emberkeep.adapters.zookeeper.records.results import ResultNodes
 from emberkeep.adapters.zookeeper.records.tokens import TokensNode
+from emberkeep.adapters.zookeeper.records.upgrades import UpgradeNodes
 from emberkeep.adapters.zookeeper.renewal import renew_records
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.errors import Fatal
@@ -35,6 +37,7 @@ from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPo
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import ProcedureRequest
 
 
@@ -77,6 +80,7 @@ class ZooKeeperJobStore:
         self._leftovers = LeftoverFiles(nodes, self._files)
         self._blocklist = BlocklistNode(nodes)
         self._tokens = TokensNode(nodes)
+        self._upgrades = UpgradeNodes(nodes)
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
@@ -209,3 +213,14 @@ class ZooKeeperJobStore:
 
     async def tokens(self) -> NamedTokens:
         return await self._tokens.read()
+
+    # --- upgrades ---------------------------------------------------------------------------------------------------
+
+    async def record_upgrade(self, upgrade: Upgrade) -> None:
+        await self._upgrades.record(upgrade)
+
+    async def upgrades(self) -> list[Upgrade]:
+        return await self._upgrades.read()
+
+    async def remove_upgrades(self, upgrade_ids: Iterable[str]) -> None:
+        await self._upgrades.remove(upgrade_ids)

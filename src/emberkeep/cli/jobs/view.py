@@ -47,6 +47,7 @@ def print_job(
             *(("Alarm", _alarm(alarm)) for alarm in own.alarms),
             ("On request", _procedure(own.procedure)),
             ("Savepoints", _periodic(own.periodic_savepoints)),
+            ("Upgrade", own.upgrade.text if own.upgrade is not None else ""),
             ("Submitted", timestamp(job.start_time)),
             ("Ended", timestamp(job.end_time) if job.end_time >= 0 else ""),
             ("Duration", duration(job.duration)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
 import structlog
 
 from emberkeep.base.actors import INBOX_LIMIT, Actor, asked
@@ -32,6 +35,7 @@ from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.jobs.savepoints.periodic import JobSavepoints
 from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
+from emberkeep.jobmanager.jobs.upgrades.upgrades import Upgrades
 from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, ResourceManager
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -49,6 +53,7 @@ from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 from emberkeep.jobs.restart import restart_strategy
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.transitions import Phase
+from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.requests.events import Ended
 from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.watchdog.machine import JobWatch
@@ -60,7 +65,7 @@ log = structlog.get_logger(__name__)
 class Dispatcher(Actor):
     """The jobs' only owner. Every call from outside goes through the inbox; nothing else touches the state.
 
-    - ``submissions``, ``cancellations`` and ``requests``: what users ask for.
+    - ``submissions``, ``cancellations``, ``requests`` and ``upgrades``: what users ask for.
     - ``job_masters``: what JobMasters report.
     - ``cluster``: what the ResourceManager reports.
     - ``moves``: what follows from the blocklist.
@@ -98,7 +103,14 @@ class Dispatcher(Actor):
             self, self._machines, writes, self._answers, term.clock, calls, self._periodic_savepoint_ended
         )
         self.submissions = Submissions(
-            self, configuration, self._table, writes, blobs, self._answers, self._add_submitted
+            self,
+            configuration,
+            self._table,
+            writes,
+            blobs,
+            self._answers,
+            self._add_submitted,
+            self._kept_places,
         )
         self._savepoints = JobSavepoints(
             self,
@@ -112,6 +124,19 @@ class Dispatcher(Actor):
             self.submissions.creating,
         )
         self.cancellations = Cancellations(self, self._machines, writes, self._answers)
+        self.upgrades = Upgrades(
+            self,
+            configuration,
+            surroundings,
+            self._machines,
+            self.requests,
+            self.submissions,
+            self.cancellations,
+            writes,
+            blobs,
+            self._answers,
+            term,
+        )
         self.moves = DriverMoves(self, self._machines, self.requests, blocked, system.ids, term.clock)
         self._orders = DriverOrders(self, self._machines, calls, term.authority, hold, self.moves)
         self.cluster = ClusterChanges(self, self._machines, self.moves)
@@ -131,6 +156,7 @@ class Dispatcher(Actor):
     async def run(self) -> None:
         self.start_effect("deadlines", self._machines.deadlines.run(), deadline=None)
         self.start_effect("unread jobs", self._unread.run(), deadline=None)
+        self.start_effect("upgrades", self.upgrades.run(), deadline=None)
         try:
             await super().run()
         finally:
@@ -145,18 +171,20 @@ class Dispatcher(Actor):
     def check_invariants(self) -> None:
         """Raise AssertionError if a job's state contradicts itself. For tests and the simulator."""
         self._machines.check_invariants()
+        self.upgrades.check_invariants()
 
     # --- jobs from the store ------------------------------------------------------------------------------------------
 
     @asked
-    def recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
-        """Take over the jobs and results of the store. Call this once, before anything else."""
+    def recover(self, stored: list[StoredJob], results: list[JobResult], upgrades: Sequence[Upgrade] = ()) -> None:
+        """Take over what is in the store. Call this once, before anything else."""
         self._table.load(results)
         for entry in stored:
             graph = entry.graph or unreadable_graph(entry.job_id, entry.idempotency_key, self._term.clock.now_ms())
             self._add(graph, entry, recovered=True)
             if entry.canceled:
                 self._machines.apply(entry.job_id, ev.CancelRequested())
+        self.upgrades.recover(upgrades)
 
     def _add_submitted(self, graph: JobGraph) -> None:
         by = graph.owner or CLUSTER_NAME
@@ -233,12 +261,19 @@ class Dispatcher(Actor):
 
     @asked
     def views(self) -> list[JobView]:
-        return self._table.views()
+        return [self._with_upgrade(view) for view in self._table.views()]
 
     @asked
     def view(self, job_id: JobId) -> JobView:
         """Return one job. Raises Absent."""
-        return self._table.view(job_id)
+        return self._with_upgrade(self._table.view(job_id))
+
+    def _with_upgrade(self, view: JobView) -> JobView:
+        upgrade = self.upgrades.of_job(view.job_id)
+        return view if upgrade is None else msgspec.structs.replace(view, upgrade=upgrade)
+
+    def _kept_places(self, namespace: str | None) -> int:
+        return self.upgrades.between(namespace)
 
     # --- effects of the machines --------------------------------------------------------------------------------------
 

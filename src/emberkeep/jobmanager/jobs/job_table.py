@@ -144,6 +144,10 @@ class JobTable:
             for job_id, job in self.active.items()
         )
 
+    def is_running(self, job_id: JobId) -> bool:
+        """True if the job has not ended."""
+        return job_id in self.active and job_id not in self._lingering
+
     def remove(self, job_id: JobId) -> None:
         """Drop an ended job's state machine."""
         del self.active[job_id]

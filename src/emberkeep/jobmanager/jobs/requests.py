@@ -81,7 +81,7 @@ class JobRequests(ActorPart):
     def _request(self, job_id: JobId, request: ProcedureRequest, by: str) -> asyncio.Future[None]:
         view = self._table.view(job_id)
         answer: asyncio.Future[None] = self._answers.new()
-        if self._end_of(job_id, request.trigger_id, view.pointers) is not None:
+        if self.end_of(job_id, request.trigger_id, view.pointers) is not None:
             answer.set_result(None)
         elif view.status.is_globally_terminal:
             raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
@@ -107,7 +107,7 @@ class JobRequests(ActorPart):
         view = self._table.view(job_id)
         if view.procedure is not None and view.procedure.trigger_id == trigger_id:
             return view.procedure
-        ended = self._end_of(job_id, trigger_id, view.pointers)
+        ended = self.end_of(job_id, trigger_id, view.pointers)
         if ended is None:
             raise Absent(
                 f"job {job_id} has no request {trigger_id}, or the request failed under an earlier leader",
@@ -115,7 +115,7 @@ class JobRequests(ActorPart):
             )
         return view_of_ended(job_id, ended)
 
-    def _end_of(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> ev.Ended | None:
+    def end_of(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> ev.Ended | None:
         """Return how a request has ended; None if neither this JobManager nor the job's savepoints show that."""
         return self._ended.get((job_id, trigger_id)) or _end_with_savepoint(trigger_id, pointers)
 

@@ -29,7 +29,8 @@ log = structlog.get_logger(__name__)
 class Submissions(ActorPart):
     """Jobs that are being written to the store and are not in the table yet.
 
-    ``add`` starts to manage a job that is in the store. Seven parameters, because accepting a job needs each of these
+    ``add`` starts to manage a job that is in the store. ``kept`` returns for how many jobs a place is kept
+    although they are not accepted yet: jobs of one namespace, or all for None. Accepting a job needs each of these
     collaborators, and no subset of them has a name.
     """
 
@@ -42,6 +43,7 @@ class Submissions(ActorPart):
         blobs: BlobServerGateway,
         answers: Answers,
         add: Callable[[JobGraph], None],
+        kept: Callable[[str | None], int],
     ) -> None:
         super().__init__(owner)
         self._configuration = configuration
@@ -50,22 +52,30 @@ class Submissions(ActorPart):
         self._blobs = blobs
         self._answers = answers
         self._add = add
+        self._kept = kept
         self._creating: dict[JobId, JobGraph] = {}
 
     def creating(self) -> tuple[JobGraph, ...]:
         """Return the jobs that are being written to the store."""
         return tuple(self._creating.values())
 
-    async def submit(self, graph: JobGraph) -> Submission:
-        """Accept a job durably.
+    async def submit(self, graph: JobGraph, *, is_kept: bool = False) -> Submission:
+        """Accept a job durably. ``is_kept``: a place is kept for it.
 
         Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken, or the savepoint to start from is
         being deleted), OverQuota (of its namespace), RetryLater, UnknownOutcome, Fatal.
         """
-        answer = await self.ask(partial(self._submit, graph))
+        answer = await self.ask(partial(self._submit, graph, is_kept))
         return await answer
 
-    def _submit(self, graph: JobGraph) -> asyncio.Future[Submission]:
+    def check(self, graph: JobGraph) -> None:
+        """Raise InvalidInput unless the job can be accepted later; Conflict if its id is taken."""
+        check_graph(graph)
+        job_configuration(self._configuration, graph)
+        if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
+            raise Conflict(f"job id {graph.job_id} is taken by another submission", hint="submit with a new job id")
+
+    def _submit(self, graph: JobGraph, is_kept: bool) -> asyncio.Future[Submission]:
         check_graph(graph)
         job_configuration(self._configuration, graph)
         if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
@@ -73,22 +83,27 @@ class Submissions(ActorPart):
             known: asyncio.Future[Submission] = self._answers.new()
             known.set_result(before)
             return known
-        most = self._configuration[options.MAX_JOBS]
-        if self._table.running() + len(self._creating) >= most:
-            raise RetryLater(
-                f"{most} jobs are running or waiting, the most that this cluster accepts",
-                hint=f"see {options.MAX_JOBS.key}",
-            )
+        if not is_kept:
+            self._check_room()
+            self._check_quota(graph.namespace)
         if graph.savepoint and self._table.is_retiring(graph.savepoint):
             raise Conflict(
                 f"the savepoint {graph.savepoint} is being deleted, because its job has newer ones",
                 hint="start from a newer one: `emberkeep savepoint list` shows them",
             )
-        self._check_quota(graph.namespace)
         answer: asyncio.Future[Submission] = self._answers.new()
         self._creating[graph.job_id] = graph
         self._owner.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
         return answer
+
+    def _check_room(self) -> None:
+        """Raise RetryLater if the cluster has as many jobs as it accepts."""
+        most = self._configuration[options.MAX_JOBS]
+        if self._table.running() + len(self._creating) + self._kept(None) >= most:
+            raise RetryLater(
+                f"{most} jobs are running or waiting, the most that this cluster accepts",
+                hint=f"see {options.MAX_JOBS.key}",
+            )
 
     def _check_quota(self, namespace: str) -> None:
         """Raise OverQuota if the namespace has as many jobs as it may have."""
@@ -96,7 +111,7 @@ class Submissions(ActorPart):
         if not most or not namespace:
             return
         creating = sum(graph.namespace == namespace for graph in self._creating.values())
-        found = self._table.running_in(namespace) + creating
+        found = self._table.running_in(namespace) + creating + self._kept(namespace)
         if found >= most:
             raise OverQuota(
                 f"namespace {namespace!r} has {found} jobs that have not ended, and may have {most}",

@@ -9,6 +9,7 @@ import msgspec
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.blocklist import BlocklistGateway
 from emberkeep.jobmanager.views.procedures import ProcedureGateway, ProcedureView
+from emberkeep.jobmanager.views.upgrades import UpgradeGateway, UpgradeView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.periodic.model import PeriodicView
@@ -49,6 +50,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     standby: StandbyView | None = None  # reserved for its next attempt; None in lists, or if it wants none
     alarms: tuple[Alarm, ...] = ()  # of the watchdog, the oldest first
     periodic: PeriodicView | None = None  # its periodic savepoints; None once ended, or if it has none
+    upgrade: UpgradeView | None = None  # the newest that it is part of; None if it is part of none
 
     @property
     def owner(self) -> str:
@@ -124,7 +126,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     created: bool
 
 
-class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
+class JobManagerGateway(BlocklistGateway, ProcedureGateway, UpgradeGateway, Protocol):
     """What the edges may ask of a JobManager. Implemented by the JobManager's actors, faked in tests."""
 
     def epoch(self) -> int:

@@ -52,14 +52,14 @@ class ReadSavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 async def stop(call: CheckedRequest) -> msgspec.Struct:
     body: StopRequest = call.body
     procedure = Procedure.DRAIN if body.drain else Procedure.SUSPEND
-    target = _target(body.target_directory, "targetDirectory")
+    target = checked_target(body.target_directory, "targetDirectory")
     return await _ask(call, procedure, target, body.trigger_id, body.timeout)
 
 
 async def make_savepoint(call: CheckedRequest) -> msgspec.Struct:
     body: SavepointRequest = call.body
     procedure = Procedure.SUSPEND if body.cancel_job else Procedure.SAVEPOINT
-    target = _target(body.target_directory, "target-directory")
+    target = checked_target(body.target_directory, "target-directory")
     return await _ask(call, procedure, target, body.trigger_id, body.timeout)
 
 
@@ -72,7 +72,7 @@ async def _ask(
         procedure=procedure,
         target_directory=target,
         requested_ms=now,
-        deadline_ms=0 if limit_ms is None else now + _checked_timeout(limit_ms),
+        deadline_ms=0 if limit_ms is None else now + checked_timeout(limit_ms),
     )
     asked = await call.api.gateway.request_procedure(call.path["jobid"], request)
     extension = TriggerExtension(
@@ -99,16 +99,16 @@ def _trigger(api: Api, given: str | None) -> str:
     return given
 
 
-def _checked_timeout(given: int) -> int:
+def checked_timeout(given: int, field: str = "timeout") -> int:
     """Return ``given``, in milliseconds. Raises InvalidInput unless it is more than 0 and at most MAX_TIMEOUT."""
     if not 0 < given <= MAX_TIMEOUT:
         raise InvalidInput(
-            f"{given} ms is not a timeout", field="timeout", hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
+            f"{given} ms is not a {field} time", field=field, hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
         )
     return given
 
 
-def _target(given: str | None, field: str) -> str:
+def checked_target(given: str | None, field: str) -> str:
     """Return the requested target directory, a URI or path; "" to use the configured default. Raises InvalidInput."""
     if given is None:
         return ""
@@ -155,6 +155,13 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     Raises Conflict if a job that has not ended started from it: the next attempt may read it again.
     """
     for view in await api.gateway.jobs():
+        ongoing = None if view.upgrade is None else view.upgrade.upgrade
+        needed = "" if ongoing is None or ongoing.phase.is_final else ongoing.savepoint
+        if ongoing is not None and needed and is_same_place(needed, path):
+            raise Conflict(
+                f"the upgrade of job {ongoing.job_id} ({view.name}) needs {path}",
+                hint="delete the savepoint when the upgrade has ended",
+            )
         starts_from = "" if view.status.is_globally_terminal else view.started_from
         if starts_from and is_same_place(starts_from, path):
             raise Conflict(

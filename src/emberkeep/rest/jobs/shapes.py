@@ -35,6 +35,7 @@ from emberkeep.protocol.rest_jobs import (
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.rest.jobs.progress_shapes import work_info
 from emberkeep.rest.jobs.savepoint_shapes import periodic_info, procedure_info
+from emberkeep.rest.jobs.upgrade_shapes import upgrade_info
 from emberkeep.slots.reserved.choices import StandbyView
 
 NEVER = -1
@@ -154,6 +155,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
             for alarm in view.alarms
         ],
         periodic_savepoints=None if view.periodic is None else periodic_info(view.periodic),
+        upgrade=None if view.upgrade is None else upgrade_info(view.upgrade),
         work=None if report is None or report.work is None else work_info(report.work),
     )
 

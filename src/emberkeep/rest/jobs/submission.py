@@ -42,13 +42,18 @@ async def submit(call: CheckedRequest) -> msgspec.Struct:
 
 
 async def _submit(call: CheckedRequest, submission: JobSubmission, header: str | None) -> Submission:
-    api, identity = call.api, call.identity
     check_submission(submission)
     if submission.savepoint:
         await check_savepoint_access(call, submission.savepoint)
     key = idempotency_key(submission.idempotency_key, header)
+    return await call.api.gateway.submit(job_graph(call, submission, key))
+
+
+def job_graph(call: CheckedRequest, submission: JobSubmission, key: str) -> JobGraph:
+    """Return the graph of a submission that was checked. ``key``: its idempotency key."""
+    api, identity = call.api, call.identity
     job_id = _chosen(submission.jobid) if submission.jobid else JobId(api.system.ids.hex32())
-    graph = JobGraph(
+    return JobGraph(
         job_id=job_id,
         name=submission.name,
         entry_point=submission.entry_point,
@@ -66,7 +71,6 @@ async def _submit(call: CheckedRequest, submission: JobSubmission, header: str |
         namespace=namespace_of_new_job(identity, submission.namespace),
         secrets=api.job_secrets.seal(job_id, submission.secrets),
     )
-    return await api.gateway.submit(graph)
 
 
 async def _submit_offloaded(call: CheckedRequest, offloaded: OffloadedSubmission, header: str | None) -> Submission:

@@ -1,0 +1,221 @@
+"""``emberkeep upgrade``: move a job to new code, watch it, and go back if it is not good."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.stop import Timeout, milliseconds
+from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, SubmitOptions, Words
+from emberkeep.cli.messages import print_line, say, say_error
+from emberkeep.cli.parameters import Module, Output, SavepointTarget, Secrets
+from emberkeep.cli.tables import OutputFormat, print_data
+
+if TYPE_CHECKING:
+    from emberkeep.base.ids import JobId
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.client.submission.preparation import PreparedJob
+    from emberkeep.client.upgrades.upgrading import UpgradeChoice
+    from emberkeep.protocol.rest_jobs import JobDetailsInfo
+    from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
+
+_SHOW_AGAIN = 10.0  # seconds between two lines of the same phase
+
+
+def upgrade(
+    *words: Words,
+    batches: Annotated[int, Parameter(metavar="N")] = 3,
+    within: Annotated[str, Parameter(metavar="DURATION")] = "10min",
+    restarts: Annotated[int, Parameter(metavar="N")] = 2,
+    cancel: Annotated[bool, Parameter(negative=())] = False,
+    detach: Annotated[bool, Parameter(negative=())] = False,
+    savepoint_path: SavepointTarget = None,
+    timeout: Timeout = None,
+    module: Module = None,
+    secret: Secrets = (),
+    spark: SubmitOptions = DEFAULT_SUBMIT,
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Upgrade a job to new code: stop it with a savepoint, start the new code from there, and watch it.
+
+    If the new code is not good in time, the old code is started again from the same savepoint.
+    The JobManager does all this. Ctrl-C ends the waiting, not the upgrade.
+    With a job alone, follow its newest upgrade, or show how it has ended.
+    The exit code is 0 if the new code runs, and 1 if not. The other options are those of `emberkeep submit`.
+
+    Parameters
+    ----------
+    batches
+        Micro-batches that each streaming query of the new code must commit. Default: 3.
+    within
+        Time in which it must do so, such as 90s or 1h. Default: 10min.
+        A query that then waits for data is good as well.
+    restarts
+        How often its driver may be restarted meanwhile. Default: 2.
+    cancel
+        Go back to the old code.
+    detach
+        Return as soon as the request is durable; print the upgrade's id. With a job alone, do not wait.
+    timeout
+        How long the running micro-batches may take to end, such as 90s or 10min.
+        After that the upgrade fails and the job continues.
+        Default: the job's or cluster's execution.stop.batch-timeout.
+    """
+    from emberkeep.base.errors import InvalidInput
+
+    if not words:
+        raise InvalidInput("no job was given", hint="emberkeep upgrade JOB [OPTIONS] SCRIPT [ARGUMENTS...]")
+    job = words[0]
+    if cancel and (len(words) > 1 or module is not None):
+        raise InvalidInput("--cancel takes a job and no script", field="--cancel")
+    if len(words) == 1 and module is None:
+        return _run(job, None, None, cancel=cancel, detach=detach, output=output, cluster=cluster)
+    if spark.name is None:
+        spark = dataclasses.replace(spark, name=with_client(cluster.require(), lambda client: _name(client, job)))
+    choice = _choice(batches, within, restarts, savepoint_path, timeout)
+    prepared = _prepared(words[1:], JobOptions(module=module, secret=secret), spark, cluster)
+    return _run(job, prepared, choice, cancel=False, detach=detach, output=output, cluster=cluster)
+
+
+async def _name(client: RestClient, job: str) -> str:
+    from emberkeep.client.job_reference import resolve_job
+
+    return (await client.job(await resolve_job(client, job))).name
+
+
+def _choice(batches: int, within: str, restarts: int, savepoint_path: str | None, timeout: str | None) -> UpgradeChoice:
+    from secrets import token_hex
+
+    from emberkeep.base.configuration.option_types import duration
+    from emberkeep.base.errors import InvalidInput
+    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.upgrades.upgrading import UpgradeChoice
+
+    try:
+        within_ms = int(duration(within) * 1000)
+    except ValueError as error:
+        raise InvalidInput(f"--within: {within!r} is not valid: {error}", field="--within") from None
+    return UpgradeChoice(
+        upgrade_id=token_hex(16),
+        batches=batches,
+        within_ms=within_ms,
+        restarts=restarts,
+        target=None if savepoint_path is None else savepoint_location(savepoint_path),
+        limit_ms=milliseconds(timeout),
+    )
+
+
+def _prepared(words: tuple[str, ...], job: JobOptions, spark: SubmitOptions, cluster: ClusterOptions) -> PreparedJob:
+    from emberkeep.cli.jobs.preparing import prepare_job
+    from emberkeep.client.submission.job_options import refuse_cluster_options
+
+    refuse_cluster_options(cluster.definitions)
+    return prepare_job(words, job, spark, cluster, quiet=False)
+
+
+def _run(
+    job: str,
+    prepared: PreparedJob | None,
+    choice: UpgradeChoice | None,
+    *,
+    cancel: bool,
+    detach: bool,
+    output: OutputFormat,
+    cluster: ClusterOptions,
+) -> int:
+    from emberkeep.client.job_reference import resolve_job
+
+    known: list[str] = []
+
+    async def work(client: RestClient) -> UpgradeInfo:
+        job_id = await resolve_job(client, job)
+        if prepared is not None and choice is not None:
+            state = await _begin(client, job_id, prepared, choice)
+        else:
+            state = await (client.upgrades.cancel(job_id) if cancel else client.upgrades.of_job(job_id))
+        known[:] = [state.old_job[:8]]
+        if detach or state.phase.is_final:
+            return state
+        from emberkeep.client.upgrades.upgrading import until_ended
+
+        return await until_ended(client, state.old_job, UpgradeDisplay().show, say)
+
+    try:
+        state = with_client(cluster.require(), work)
+    except KeyboardInterrupt:
+        if known:
+            say(f"stopped waiting; the upgrade goes on: `emberkeep upgrade {known[0]}` follows it, --cancel goes back")
+        return ExitCode.INTERRUPTED
+    return _told(state, output)
+
+
+async def _begin(client: RestClient, job_id: JobId, prepared: PreparedJob, choice: UpgradeChoice) -> UpgradeInfo:
+    from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.client.upgrades.upgrading import begun
+
+    for warning in _warnings(await client.job(job_id)):
+        say(f"warning: {warning}")
+    state = await begun(client, job_id, prepared, choice, UploadDisplay(say, quiet=False), say)
+    say(f"upgrade {state.upgrade_id[:8]} of job {job_id[:8]} begins; Ctrl-C ends only the waiting")
+    return state
+
+
+def _warnings(job: JobDetailsInfo) -> list[str]:
+    """Return what may prevent the way back."""
+    if not job.emberkeep.queries:
+        return [f"job {job.jid[:8]} runs no streaming query that could be saved"]
+    return []
+
+
+class UpgradeDisplay:
+    """Print a line for each new phase, and at intervals for news within a phase."""
+
+    def __init__(self) -> None:
+        self._shown: tuple[object, str] = (None, "")
+        self._shown_at = 0.0
+
+    def show(self, state: UpgradeInfo) -> None:
+        if state.phase.is_final:
+            return  # printed with the result
+        now = time.monotonic()
+        if (state.phase, state.text) == self._shown:
+            return
+        if state.phase is self._shown[0] and now - self._shown_at < _SHOW_AGAIN:
+            return
+        self._shown, self._shown_at = (state.phase, state.text), now
+        say(state.text)
+
+
+def _told(state: UpgradeInfo, output: OutputFormat) -> int:
+    from emberkeep.jobs.upgrades.model import UpgradePhase
+
+    if output.is_data:
+        print_data(state, output)
+    if not state.phase.is_final:
+        if not output.is_data:
+            say(state.text)
+            print_line(state.upgrade_id)
+        return ExitCode.OK
+    if state.phase is UpgradePhase.DONE:
+        say(state.text)
+        if not output.is_data:
+            print_line(state.new_job)
+        return ExitCode.OK
+    say_error(f"the upgrade has failed: {state.text}", _hint(state))
+    return ExitCode.FAILED
+
+
+def _hint(state: UpgradeInfo) -> str | None:
+    from emberkeep.jobs.upgrades.model import UpgradePhase
+
+    if state.phase is UpgradePhase.RETURNED:
+        return f"`emberkeep logs {state.new_job[:8]}` shows what the new code did"
+    if state.phase is UpgradePhase.FAILED and state.savepoint:
+        return f"`emberkeep savepoint restore {state.savepoint} app.py` starts a version of your choice"
+    return None

@@ -1,0 +1,1 @@
+"""Upgrades of jobs to new code: upload, begin, follow."""

@@ -1,0 +1,78 @@
+"""What the JobManager knows about the jobs of an upgrade, as the upgrade's state machine reads it. Pure."""
+
+from __future__ import annotations
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
+from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.upgrades.model import Facts, QueryFacts, StopFacts, StopState, Upgrade, VersionFacts
+from emberkeep.lifecycle.requests.events import Ended
+
+
+def facts_of(upgrade: Upgrade, table: JobTable, creating: frozenset[JobId], stop: Ended | None) -> Facts:
+    """Return the facts.
+
+    ``creating``: jobs that are being accepted. ``stop``: how the old job's stop has ended; None if it has not.
+    """
+    return Facts(
+        stop=_stop(upgrade, table, stop),
+        old=_version(upgrade.job_id, table, creating),
+        new=_version(upgrade.new_id, table, creating),
+        back=_version(upgrade.back_id, table, creating),
+    )
+
+
+def pointers_of(job_id: JobId, table: JobTable) -> JobPointers:
+    """Return the pointers of a job; without any for a job that is not known."""
+    try:
+        return table.view(job_id).pointers
+    except Absent:
+        return JobPointers()
+
+
+def queries_of(job: ManagedJob | None) -> tuple[QueryFacts, ...]:
+    """Return the streaming queries of a running job, as its newest attempt reports them."""
+    report = None if job is None else job.report
+    if report is None:
+        return ()
+    commits = {each.location: each.batch_id for each in report.checkpoints}
+    return tuple(
+        QueryFacts(
+            name=each.name or each.id,
+            location=each.checkpoint_location,
+            batch=commits.get(each.checkpoint_location, -1),
+            has_rows=each.num_input_rows > 0,
+            waits=each.is_waiting,
+        )
+        for each in report.queries
+    )
+
+
+def _stop(upgrade: Upgrade, table: JobTable, ended: Ended | None) -> StopFacts:
+    if ended is not None and ended.savepoint:
+        return StopFacts(state=StopState.MADE, savepoint=ended.savepoint)
+    if ended is not None:
+        return StopFacts(state=StopState.FAILED, failure=ended.failure or "no savepoint was made")
+    job = table.active.get(upgrade.job_id)
+    newest = None if job is None else job.requests.newest
+    is_open = newest is not None and newest.trigger_id == upgrade.upgrade_id
+    return StopFacts(state=StopState.OPEN if is_open else StopState.UNKNOWN)
+
+
+def _version(job_id: JobId, table: JobTable, creating: frozenset[JobId]) -> VersionFacts:
+    try:
+        view = table.view(job_id)
+    except Absent:
+        return VersionFacts(is_known=job_id in creating)
+    job = table.active.get(job_id)
+    newest = next((each for each in reversed(view.attempts) if each.outcome is not None), None)
+    cause = view.root_cause or (newest.outcome.message if newest is not None and newest.outcome is not None else "")
+    return VersionFacts(
+        is_known=True,
+        status=view.status,
+        is_over=view.status.is_globally_terminal and job is None,
+        attempt=view.attempt,
+        cause=cause,
+        queries=() if view.status.is_globally_terminal else queries_of(job),
+    )

@@ -1,0 +1,262 @@
+"""One upgrade as a pure state machine: facts about its jobs go in, the next step comes out.
+
+These rules hold at every step:
+
+- At most one of the three jobs runs. The new job is submitted only when the old one is over and its savepoint is
+  recorded; the old code is submitted again only when the new job is over, or was never accepted.
+- A phase is durable before anything is done in it, and each of its actions may be repeated. Whichever process fails,
+  the next leader continues the upgrade from its record.
+- The savepoint never changes once it is known.
+- The upgrade ends: the stop has a deadline, the watch has one, and a cancelled job ends.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.errors import Conflict
+from emberkeep.jobs.model import JobGraph, JobStatus
+from emberkeep.jobs.upgrades.model import (
+    AskStop,
+    CancelJob,
+    Effect,
+    Facts,
+    QueryFacts,
+    StopState,
+    SubmitJob,
+    Upgrade,
+    UpgradePhase,
+    VersionFacts,
+    WriteUpgrade,
+)
+
+_LOOKS_MS = 60_000  # for which a leader looks at least before it decides that the new job is not good in time
+_MAY_CANCEL = (UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING)
+
+
+class UpgradeMachine:
+    """One upgrade. ``upgrade``: its record, as it is stored."""
+
+    def __init__(self, upgrade: Upgrade) -> None:
+        self.upgrade = upgrade
+        self._writing: Upgrade | None = None
+        self._is_submitting = False
+        self._is_cancelling = False
+        self._refusal = ""  # why the old job does not take the stop
+        self._rejection = ""  # why the job that the phase submits cannot be accepted
+        self._canceled_by = ""
+        self._first_look_ms: int | None = None  # when this leader has first looked
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def looked(self, facts: Facts, ms: int) -> list[Effect]:
+        """Return what must be done now. ``ms``: Unix milliseconds."""
+        upgrade = self.upgrade
+        if self._first_look_ms is None:
+            self._first_look_ms = ms
+        if self._writing is not None or self._is_submitting or upgrade.phase.is_final:
+            return []
+        if self._canceled_by and not upgrade.canceled_by and upgrade.phase in _MAY_CANCEL:
+            return self._write(canceled_by=self._canceled_by)
+        match upgrade.phase:
+            case UpgradePhase.STOPPING:
+                return self._stop(facts, ms)
+            case UpgradePhase.STARTING:
+                return self._start(facts.new, ms)
+            case UpgradePhase.WATCHING:
+                return self._watch(facts.new, ms)
+            case UpgradePhase.CANCELLING:
+                return self._cancel_new(facts.new, ms)
+            case _:
+                return self._return(facts.back, ms)
+
+    def written(self) -> None:
+        """Note that the record is durable."""
+        if self._writing is not None:
+            self.upgrade, self._writing = self._writing, None
+
+    def stop_refused(self, reason: str) -> None:
+        """Note that the old job will never take the request to stop."""
+        self._refusal = reason
+
+    def submitted(self, rejection: str = "") -> None:
+        """Note that a submission has ended. ``rejection``: why the job can never be accepted; "": accepted, or later.
+
+        Whether the job was accepted is a fact of the next look.
+        """
+        self._is_submitting, self._rejection = False, rejection
+
+    def cancel_recorded(self) -> None:
+        """Note that the cancellation of the new job was recorded, or must be tried again."""
+        self._is_cancelling = False
+
+    def cancel(self, by: str) -> None:
+        """End the upgrade: go back to the old code. Raises Conflict if it has ended, or goes back already."""
+        if self.upgrade.phase not in _MAY_CANCEL:
+            state = "has ended" if self.upgrade.phase.is_final else "is going back already"
+            raise Conflict(f"the upgrade {self.upgrade.upgrade_id} {state}: it is {self.upgrade.phase.value}")
+        self._canceled_by = self._canceled_by or by or "the cluster's own token"
+
+    # --- phases -------------------------------------------------------------------------------------------------------
+
+    def _stop(self, facts: Facts, ms: int) -> list[Effect]:
+        stop, old = facts.stop, facts.old
+        if not old.is_known:
+            return self._enter(UpgradePhase.FAILED, ms, "the job is not known any longer")
+        if old.status is JobStatus.CANCELED:
+            return self._enter(UpgradePhase.FAILED, ms, "the job was cancelled; no version of it was started")
+        if stop.state is StopState.MADE:
+            if not old.is_over:
+                return []
+            if self.upgrade.canceled_by:
+                return self._go_back(ms, self._canceled(), savepoint=stop.savepoint)
+            return self._enter(UpgradePhase.STARTING, ms, savepoint=stop.savepoint)
+        if old.has_ended:
+            return self._enter(UpgradePhase.FAILED, ms, f"the job has ended before it was stopped: {_end(old)}")
+        if stop.state is StopState.FAILED:
+            return self._enter(UpgradePhase.UNCHANGED, ms, f"the job was not stopped: {stop.failure}")
+        if stop.state is StopState.OPEN:
+            return []
+        if self._refusal:
+            return self._enter(UpgradePhase.UNCHANGED, ms, f"the job was not stopped: {self._refusal}")
+        if self.upgrade.canceled_by:
+            return self._enter(UpgradePhase.UNCHANGED, ms, self._canceled())
+        return [AskStop()]
+
+    def _start(self, new: VersionFacts, ms: int) -> list[Effect]:
+        if new.is_known:
+            return [] if new.status is None else self._enter(UpgradePhase.WATCHING, ms)
+        if self._rejection:
+            return self._go_back(ms, f"the new job was not accepted: {self._rejection}")
+        if self.upgrade.canceled_by:
+            return self._go_back(ms, self._canceled())
+        return self._submit(self.upgrade.new)
+
+    def _watch(self, new: VersionFacts, ms: int) -> list[Effect]:
+        upgrade = self.upgrade
+        if not new.is_known:
+            return self._go_back(ms, "the new job is not known any longer")
+        if new.status is JobStatus.CANCELED:
+            reason = "the new job was cancelled; no version of the job was started again"
+            return self._enter(UpgradePhase.FAILED, ms, reason)
+        if new.status is JobStatus.FINISHED:
+            return self._enter(UpgradePhase.DONE, ms)
+        if new.status is JobStatus.FAILED:
+            return self._go_back(ms, f"the new job failed: {new.cause}") if new.is_over else []
+        if upgrade.canceled_by:
+            return self._enter(UpgradePhase.CANCELLING, ms, self._canceled())
+        if restarts(new) > upgrade.restarts:
+            cause = f": {new.cause}" if new.cause else ""
+            return self._enter(
+                UpgradePhase.CANCELLING, ms, f"the driver of the new job was restarted {restarts(new)} times{cause}"
+            )
+        bases = {each.location: _base(each) for each in new.queries if each.batch >= 0}
+        if bases.keys() - upgrade.bases.keys():
+            return self._write(bases={**bases, **upgrade.bases})
+        is_running = new.status is JobStatus.RUNNING and bool(new.queries)
+        missing = [each for each in new.queries if good_batches(upgrade, each) < upgrade.batches]
+        if is_running and not missing:
+            return self._enter(UpgradePhase.DONE, ms)
+        if ms < self._deadline_ms():
+            return []
+        if is_running and all(each.waits for each in missing):  # there is nothing to read
+            return self._enter(UpgradePhase.DONE, ms)
+        return self._enter(
+            UpgradePhase.CANCELLING, ms, f"the new job was not good in time: {self._lacks(new, missing)}"
+        )
+
+    def _deadline_ms(self) -> int:
+        """Return when the watch is over. A leader that has just taken over looks for a while before it decides."""
+        upgrade = self.upgrade
+        looks_until = (self._first_look_ms or 0) + min(upgrade.within_ms, _LOOKS_MS)
+        return max(upgrade.phase_ms + upgrade.within_ms, looks_until)
+
+    def _lacks(self, new: VersionFacts, missing: list[QueryFacts]) -> str:
+        if new.status is not JobStatus.RUNNING:
+            status = new.status.value if new.status is not None else "unknown"
+            return f"it is {status}{': ' + new.cause if new.cause else ''}"
+        if not new.queries:
+            return "it runs no streaming query"
+        worst = min(missing, key=lambda each: good_batches(self.upgrade, each))
+        done = good_batches(self.upgrade, worst)
+        return f"query {worst.name} has committed {done} of {self.upgrade.batches} batches"
+
+    def _cancel_new(self, new: VersionFacts, ms: int) -> list[Effect]:
+        if not new.is_known or new.is_over:
+            return self._go_back(ms, self.upgrade.reason)
+        if new.status is None or new.has_ended or new.status is JobStatus.CANCELLING or self._is_cancelling:
+            return []
+        self._is_cancelling = True
+        return [CancelJob(self.upgrade.new_id)]
+
+    def _return(self, back: VersionFacts, ms: int) -> list[Effect]:
+        if back.is_known:
+            return [] if back.status is None else self._enter(UpgradePhase.RETURNED, ms, self.upgrade.reason)
+        if self._rejection:
+            return self._enter(
+                UpgradePhase.FAILED,
+                ms,
+                f"{self.upgrade.reason}; then the old code was not accepted: {self._rejection}",
+            )
+        return self._submit(self.upgrade.back)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _go_back(self, ms: int, reason: str, *, savepoint: str = "") -> list[Effect]:
+        return self._enter(UpgradePhase.RETURNING, ms, reason, savepoint=savepoint)
+
+    def _enter(self, phase: UpgradePhase, ms: int, reason: str = "", *, savepoint: str = "") -> list[Effect]:
+        self._rejection = ""
+        upgrade = msgspec.structs.replace(
+            self.upgrade, phase=phase, phase_ms=ms, reason=reason, savepoint=self.upgrade.savepoint or savepoint
+        )
+        if phase.is_final:
+            upgrade = msgspec.structs.replace(upgrade, ended_ms=ms, new=None, back=None)
+        self._writing = upgrade
+        return [WriteUpgrade(upgrade)]
+
+    def _write(self, **changes: object) -> list[Effect]:
+        self._writing = msgspec.structs.replace(self.upgrade, **changes)
+        return [WriteUpgrade(self._writing)]
+
+    def _submit(self, graph: JobGraph | None) -> list[Effect]:
+        assert graph is not None  # noqa: S101 - only an ended upgrade has none
+        self._is_submitting = True
+        # The same graph each time, whoever leads.
+        return [
+            SubmitJob(
+                msgspec.structs.replace(graph, savepoint=self.upgrade.savepoint, submitted_ms=self.upgrade.phase_ms)
+            )
+        ]
+
+    def _canceled(self) -> str:
+        return f"{self.upgrade.canceled_by} has cancelled the upgrade"
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
+        upgrade = self.upgrade
+        needs = upgrade.phase not in (UpgradePhase.STOPPING, UpgradePhase.UNCHANGED, UpgradePhase.FAILED)
+        assert upgrade.savepoint or not needs  # noqa: S101
+        assert upgrade.phase.is_final == (upgrade.new is None)  # noqa: S101
+        assert upgrade.phase.is_final == bool(upgrade.ended_ms)  # noqa: S101
+
+
+def restarts(job: VersionFacts) -> int:
+    """Return how often the job's driver was restarted, by the number of its attempt."""
+    return max(0, job.attempt - 1)
+
+
+def good_batches(upgrade: Upgrade, query: QueryFacts) -> int:
+    """Return how many batches of the new job's query are known to be committed."""
+    base = upgrade.bases.get(query.location)
+    return 0 if base is None else max(0, query.batch - base)
+
+
+def _base(query: QueryFacts) -> int:
+    # The newest batch of a query that has run none yet is that of the savepoint.
+    return query.batch - 1 if query.has_rows else query.batch
+
+
+def _end(job: VersionFacts) -> str:
+    status = job.status.value if job.status is not None else "unknown"
+    return f"it is {status}{': ' + job.cause if job.cause else ''}"

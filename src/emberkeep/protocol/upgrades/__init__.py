@@ -1,0 +1,1 @@
+"""REST bodies about upgrades."""

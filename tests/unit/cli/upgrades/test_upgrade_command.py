@@ -1,0 +1,115 @@
+"""``emberkeep upgrade`` against a JobManager's API: what it sends, what it tells, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emberkeep.cli.application import main
+from emberkeep.jobs.upgrades.model import UpgradePhase
+from tests.unit.cli.scripted_gateway import Scripted
+from tests.unit.rest.fake_gateway import job_id
+
+Output = pytest.CaptureFixture[str]
+OLD = job_id(1)
+WATCHING = {"phase": UpgradePhase.WATCHING, "savepoint": "/s/1"}
+STARTING = {"phase": UpgradePhase.STARTING, "savepoint": "/s/1"}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "app.py"
+    path.write_text("print('new')\n")
+    return str(path)
+
+
+def said(capfd: Output) -> list[str]:
+    return [line.removeprefix("emberkeep: ") for line in capfd.readouterr().err.splitlines()]
+
+
+def test_a_good_upgrade_tells_each_phase_and_prints_the_new_job(gateway: Scripted, script: str, capfd: Output) -> None:
+    gateway.upgrade_steps = [{}, STARTING, WATCHING, {**WATCHING, "phase": UpgradePhase.DONE}]
+    words = ["upgrade", "flights", "--batches", "5", "--within=90s", "--restarts", "0", script, "--batches", "its own"]
+    assert main(words) == 0
+    ((job, wish),) = gateway.wishes
+    assert (job, wish.new.name, wish.new.arguments) == (OLD, "flights", ("--batches", "its own"))
+    assert (wish.batches, wish.within_ms, wish.restarts) == (5, 90_000, 0)
+    captured = capfd.readouterr()
+    assert captured.out == f"{wish.new.job_id}\n"
+    lines = [line.removeprefix("emberkeep: ") for line in captured.err.splitlines()]
+    new = wish.new.job_id[:8]
+    assert lines[-4:] == [
+        f"stopping job {OLD[:8]} with a savepoint",
+        f"job {OLD[:8]} has stopped; starting the new code as job {new} from /s/1",
+        f"watching job {new}, which runs the new code: none of its queries has reported yet",
+        f"the new code runs as job {new}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "text"),
+    [
+        (UpgradePhase.RETURNED, "the old code runs again"),
+        (UpgradePhase.UNCHANGED, "continues as before"),
+        (UpgradePhase.FAILED, "emberkeep savepoint restore /s/1 app.py"),
+    ],
+)
+def test_an_upgrade_that_is_not_good_has_exit_code_1(
+    gateway: Scripted, script: str, capfd: Output, phase: UpgradePhase, text: str
+) -> None:
+    gateway.upgrade_steps = [{"phase": phase, "reason": "no such column", "savepoint": "/s/1"}]
+    assert main(["upgrade", "flights", script]) == 1
+    shown = "\n".join(said(capfd))
+    assert "the upgrade has failed" in shown
+    assert "no such column" in shown
+    assert text in shown
+
+
+def test_a_detached_upgrade_prints_its_id(gateway: Scripted, script: str, capfd: Output) -> None:
+    assert main(["upgrade", "flights", "--detach", script]) == 0
+    ((_, wish),) = gateway.wishes
+    assert capfd.readouterr().out == f"{wish.upgrade_id}\n"
+
+
+def test_a_job_alone_shows_and_follows_its_newest_upgrade(gateway: Scripted, script: str, capfd: Output) -> None:
+    assert main(["upgrade", "flights", "--detach", script]) == 0
+    gateway.upgrade_steps = [STARTING]
+    assert main(["upgrade", "flights", "--detach", "-o", "json"]) == 0
+    assert json.loads(capfd.readouterr().out.partition("\n")[2])["phase"] == "STARTING"
+    gateway.upgrade_steps = [WATCHING, {**WATCHING, "phase": UpgradePhase.DONE}]
+    assert main(["upgrade", "flights"]) == 0
+    assert any("watching job" in line or "the new code runs" in line for line in said(capfd))
+
+
+def test_cancel_follows_the_way_back(gateway: Scripted, script: str, capfd: Output) -> None:
+    assert main(["upgrade", "flights", "--detach", script]) == 0
+    gateway.upgrade_steps = [{"phase": UpgradePhase.RETURNED, "reason": "ana has cancelled the upgrade"}]
+    assert main(["upgrade", "flights", "--cancel"]) == 1
+    upgrade = gateway.views[OLD].upgrade
+    assert upgrade is not None
+    assert upgrade.upgrade.canceled_by
+    assert "ana has cancelled the upgrade" in "\n".join(said(capfd))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["upgrade"], 2, "no job was given"),
+        (["upgrade", "flights", "--cancel", "app.py"], 2, "--cancel takes a job and no script"),
+        (["upgrade", "flights", "--within", "soon", "SCRIPT"], 2, "--within: 'soon' is not valid"),
+        (["upgrade", "flights"], 4, "is part of no upgrade"),
+        (["upgrade", "nobody", "SCRIPT"], 4, "nobody"),
+    ],
+)
+def test_usage(gateway: Scripted, script: str, capfd: Output, words: list[str], code: int, text: str) -> None:
+    assert main([script if word == "SCRIPT" else word for word in words]) == code
+    assert text in "\n".join(said(capfd))
+    assert gateway.wishes == []
+
+
+def test_info_shows_the_upgrade(gateway: Scripted, script: str, capfd: Output) -> None:
+    assert main(["upgrade", "flights", "--detach", script]) == 0
+    assert main(["info", "flights"]) == 0
+    assert f"stopping job {OLD[:8]} with a savepoint" in capfd.readouterr().out
