@@ -16,7 +16,7 @@ STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml | s
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --no-compile \
 	--config-settings=--build-option=--compression=stored
 # Folders that are checked as Python; some come and go with the features they belong to.
-TYPED := src tests tools examples $(wildcard bench demo)
+TYPED := src airflow_provider tests tools examples $(wildcard bench demo)
 # The tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
 WORKERS := -n logical --maxprocesses 8 --no-loadscope-reorder
 PYTEST_ARGS ?=
@@ -62,12 +62,16 @@ test: $(STAMP) java ## Run what a change usually breaks (PYTEST_ARGS="-m 'not in
 flink: $(STAMP) ## Fetch Flink's own client for the long tests: 330 MB, once
 	@$(BIN)/python -m tools.flink_jar
 
+.PHONY: airflow
+airflow: $(STAMP) ## Make the environment that the tests of the Airflow provider run in: 300 MB, once
+	@$(BIN)/python -m tools.airflow_environment
+
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 30
 .PHONY: test-long
-test-long: $(STAMP) java chromium flink ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+test-long: $(STAMP) java chromium flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SAMPLE ?= 400
@@ -82,7 +86,7 @@ check: $(STAMP) ## Lint, format, types, import rules, documentation, commit mess
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(TYPED)
-	$(BIN)/lint-imports
+	PYTHONPATH=airflow_provider/src $(BIN)/lint-imports
 	$(BIN)/python -m tools.check_docs
 	$(BIN)/python -m tools.check_commits
 
@@ -109,6 +113,7 @@ lock: ## Lock the dependencies again after a change in pyproject.toml (LOCK_ARGS
 	@$(LOCK) $(LOCK_ARGS) --extra dev --extra object-store -o requirements-dev.lock pyproject.toml
 	$(LOCK) -c requirements-dev.lock -o requirements.lock pyproject.toml
 	$(LOCK) $(LOCK_ARGS) -o requirements-audit.lock requirements-audit.in
+	$(LOCK) $(LOCK_ARGS) --extra test -o requirements-airflow.lock airflow_provider/pyproject.toml
 
 # The tools that look at the locks have many dependencies of their own, so they get an environment of their own.
 AUDIT := $(VENV)/audit-$(shell sha256sum requirements-audit.lock | cut -c1-16)

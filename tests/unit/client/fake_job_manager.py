@@ -33,6 +33,7 @@ from emberkeep.protocol import (
     rest_jobs,
     rest_login,
     rest_logs,
+    rest_savepoints,
     rest_storage,
     rest_submission,
     rest_task_managers,
@@ -231,6 +232,7 @@ class FakeJobManager:
         self.chronicle = MemoryChronicle({}, lambda: 1_795_000_000_000)
         self.chronicle.begin(1, "store")
         self.storage = rest_storage.StorageInfo(location="/s", cluster="c", owned=True, problem="", hint="", data=[])
+        self.savepoints: list[rest_savepoints.SavepointEntry] = []
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
         self.groups: list[rest_blobs.BlobGroup] = []
@@ -302,6 +304,7 @@ class FakeJobManager:
             ("GET", "/events", self._events),
             ("GET", "/events/jobs/{jobid}", self._events),
             ("GET", "/storage", self._storage),
+            ("GET", "/savepoints", self._savepoints),
             ("POST", "/storage/{what}", self._settle_storage),
             ("GET", "/jobmanager/logs", self._own_logs),
             ("GET", "/jobmanager/logs/{log}", self._read_own_log),
@@ -362,6 +365,9 @@ class FakeJobManager:
         )
         page = await self.chronicle.read(request.match_info.get("jobid", ""), selection)
         return reply(EventList(events=[event_of(each) for each in page.occurrences], next=page.next))
+
+    async def _savepoints(self, _request: web.Request) -> web.Response:
+        return reply(rest_savepoints.SavepointList(savepoints=self.savepoints))
 
     async def _storage(self, _request: web.Request) -> web.Response:
         return reply(self.storage)

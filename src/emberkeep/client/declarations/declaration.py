@@ -105,13 +105,29 @@ def read_declaration(path: Path) -> Declaration:
 def wanted_job(path: Path, environ: Mapping[str, str], *, offload_min_size: int) -> Wanted:
     """Return the job that the file declares, with its files hashed. Raises InvalidInput.
 
-    The paths in the file, and the job's working directory, begin at the file's directory. The client's
-    spark-defaults.conf and variables such as SPARK_HOME are not read: the file alone decides.
+    The paths in the file, and the job's working directory, begin at the file's directory.
     """
     declaration, directory = read_declaration(path), path.absolute().parent
+    job = prepared_job(declaration, directory, environ, offload_min_size=offload_min_size)
+    files = {f"{each.role.value} {each.fragment or each.name}": each.sha256 for each in job.submission.artefacts}
+    record = DeclaredJob(declaration=declaration, files=files, directory=os.fspath(directory))
+    shown = msgspec.structs.replace(declaration, secrets=[])  # these name files, not values
+    if is_secret(RECORD_KEY, msgspec.json.encode(shown).decode()):
+        raise InvalidInput(f"a value in {path} looks like a secret", field="-f", hint=_INSTEAD)
+    return Wanted(record, job)
+
+
+def prepared_job(
+    declaration: Declaration, directory: Path, environ: Mapping[str, str], *, offload_min_size: int
+) -> PreparedJob:
+    """Check the declared job and hash its files; send nothing. Raises InvalidInput.
+
+    Paths, and the job's working directory, begin at ``directory``: the current directory changes to it for a while.
+    The client's spark-defaults.conf and variables such as SPARK_HOME are not read: the declaration alone decides.
+    """
     options = _job_options(declaration)
     with chdir(directory):
-        job = prepare(
+        return prepare(
             Program(declaration.script or None, declaration.module or None, tuple(declaration.arguments)),
             _spark_options(declaration),
             options,
@@ -120,12 +136,6 @@ def wanted_job(path: Path, environ: Mapping[str, str], *, offload_min_size: int)
             namespace=declaration.namespace,
             secrets=declaration.secrets,
         )
-    files = {f"{each.role.value} {each.fragment or each.name}": each.sha256 for each in job.submission.artefacts}
-    record = DeclaredJob(declaration=declaration, files=files, directory=os.fspath(directory))
-    shown = msgspec.structs.replace(declaration, secrets=[])  # these name files, not values
-    if is_secret(RECORD_KEY, msgspec.json.encode(shown).decode()):
-        raise InvalidInput(f"a value in {path} looks like a secret", field="-f", hint=_INSTEAD)
-    return Wanted(record, job)
 
 
 def keyed(wanted: Wanted, key: str, savepoint: str) -> PreparedJob:

@@ -1,0 +1,216 @@
+"""A real Airflow on loopback: its server, scheduler with worker processes, triggerer and DAG processor."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+import psutil
+
+from tests.integration.conditions import until
+from tools import airflow_environment
+
+DAG = "etl"
+_PARTS = ("api-server", "dag-processor", "scheduler", "triggerer")
+_LOG_TAIL = 3000  # characters
+
+
+def airflow_python() -> Path:
+    """The interpreter of Airflow's environment."""
+    found = airflow_environment.python()
+    assert found is not None, "`make airflow` makes the environment"
+    return found
+
+
+def settings(home: Path) -> dict[str, str]:
+    """Variables of every Airflow process: its own home, nothing sent to anyone, no examples."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "LANG": "C.UTF-8",
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    }
+
+
+class AirflowSite:
+    """``up`` starts it; ``close`` ends all that was started."""
+
+    def __init__(self, home: Path, connection: dict[str, Any]) -> None:
+        """``connection``: of the id ``emberkeep_default``."""
+        home.mkdir()
+        self.home, self.dags = home, home / "dags"
+        self.dags.mkdir()
+        self._parts: dict[str, subprocess.Popen[bytes]] = {}
+        self._seen: set[psutil.Process] = set()
+        self._token = ""
+        server, logs, trigger_logs = _free_ports(3)
+        self.url = f"http://127.0.0.1:{server}"
+        self._environment = settings(home) | {
+            "AIRFLOW_CONN_EMBERKEEP_DEFAULT": json.dumps(connection),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(server),
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__FERNET_KEY": "",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_logs),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(logs),
+            # A worker that is lost is noticed soon.
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "1",
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+            "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
+        }
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        self._run("db", "migrate")
+        for part in _PARTS:
+            self.start(part)
+        until(self._is_ready, self.story)
+
+    def start(self, part: str) -> None:
+        with (self.home / f"{part}.log").open("ab") as log:
+            self._parts[part] = subprocess.Popen(
+                self._command(part),
+                env=self._environment,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def lose(self, part: str) -> None:
+        """SIGKILL to a part and to all that it has started, as if its machine were gone."""
+        started = self._parts.pop(part)
+        lost = self._tree(started)
+        for process in lost:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        started.wait(60)
+        psutil.wait_procs(lost, timeout=60)
+
+    def close(self) -> None:
+        for part in list(self._parts):
+            self.lose(part)
+        left = [process for process in self._seen if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        for process in left:
+            process.kill()
+        assert not left, f"processes of Airflow outlived those that started them: {left}"
+
+    # --- what a user sees -------------------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any] | None:
+        """The DAG's only run; None before it begins."""
+        runs = self._api(f"/dags/{DAG}/dagRuns")["dag_runs"]
+        assert len(runs) <= 1
+        return runs[0] if runs else None
+
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        """The task instances of the run, by task."""
+        run = self.run()
+        if run is None:
+            return {}
+        found = self._api(f"/dags/{DAG}/dagRuns/{_quoted(run['dag_run_id'])}/taskInstances")["task_instances"]
+        return {task["task_id"]: task for task in found}
+
+    def of_task(self, task: str, what: str) -> Any:
+        """Return a resource of a task instance: "logs/1", "links", "xcomEntries/job_id"."""
+        run = self.run()
+        assert run is not None
+        return self._api(f"/dags/{DAG}/dagRuns/{_quoted(run['dag_run_id'])}/taskInstances/{task}/{what}")
+
+    def log(self, task: str, attempt: int) -> list[str]:
+        """The lines of one try of a task."""
+        content = self.of_task(task, f"logs/{attempt}?full_content=true")["content"]
+        return [str(line.get("event", "")) if isinstance(line, dict) else str(line) for line in content]
+
+    def mark_failed(self, task: str) -> None:
+        run = self.run()
+        assert run is not None
+        path = f"/dags/{DAG}/dagRuns/{_quoted(run['dag_run_id'])}/taskInstances/{task}"
+        self._api(path, "PATCH", {"new_state": "failed"})
+
+    def story(self) -> str:
+        """All that helps to see why Airflow did something else."""
+        parts = [f"--- {part}\n{(self.home / f'{part}.log').read_text()[-_LOG_TAIL:]}" for part in _PARTS]
+        tries = [
+            f"--- {path.relative_to(self.home)}\n{path.read_text()[-_LOG_TAIL:]}"
+            for path in sorted((self.home / "logs").glob("dag_id=*/**/*.log*"))
+        ]
+        with suppress(OSError, KeyError):
+            parts += [f"{name}: {task['state']}, try {task['try_number']}" for name, task in self.tasks().items()]
+        return "\n".join((*parts, *tries))
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _is_ready(self) -> bool:
+        with suppress(OSError):
+            return bool(self._api("/monitor/health")["scheduler"]["status"] == "healthy")
+        return False
+
+    def _tree(self, part: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        root = psutil.Process(part.pid)
+        tree = [root, *root.children(recursive=True)]
+        self._seen |= set(tree)
+        return tree
+
+    def _command(self, *words: str) -> list[str]:
+        return [str(airflow_python()), "-m", "airflow", *words]
+
+    def _run(self, *words: str) -> None:
+        done = subprocess.run(
+            self._command(*words), env=self._environment, cwd=self.home, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"airflow {' '.join(words)}: {done.stdout}\n{done.stderr}"
+
+    def _api(self, path: str, method: str = "GET", body: object = None) -> Any:
+        if not self._token:
+            self._token = _answer(Request(f"{self.url}/auth/token"))["access_token"]
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        return _answer(Request(f"{self.url}/api/v2{path}", data, headers, method=method))
+
+
+def _answer(request: Request) -> Any:
+    try:
+        with urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+    except HTTPError as error:
+        raise OSError(f"{request.full_url}: {error.code} {error.read().decode()[:500]}") from None
+    except URLError as error:
+        raise OSError(f"{request.full_url}: {error.reason}") from None
+
+
+def _quoted(text: str) -> str:
+    return text.replace("+", "%2B").replace(":", "%3A")
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in held]
+    finally:
+        for each in held:
+            each.close()

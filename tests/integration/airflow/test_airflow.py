@@ -1,0 +1,132 @@
+"""The Airflow provider: its own tests, and DAGs of a real Airflow whose processes are killed while jobs run."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.client.clusters.discovery import local_endpoint
+from emberkeep.jobs.model import JobStatus
+from tests.integration.airflow.airflow_site import AirflowSite, airflow_python, settings
+from tests.integration.clusters import QUICK, Cluster
+from tests.integration.commands import Shell
+from tests.integration.conditions import until
+from tools import airflow_environment
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+GATED = """
+import sys, time
+from pathlib import Path
+starts, gate = map(Path, sys.argv[1:])
+with starts.open("a") as file:
+    file.write("started\\n")
+print("the job waits", flush=True)
+while not gate.exists():
+    time.sleep(0.1)
+print("the job is done", flush=True)
+"""
+TASKS = """
+from datetime import datetime, timedelta
+from airflow.sdk import DAG
+from emberkeep_airflow.operator import EmberkeepSubmitOperator
+
+with DAG(
+    "etl",
+    schedule="@once",
+    start_date=datetime(2026, 1, 1),
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=1)},
+):
+    for name in ("waits", "defers", "ended"):
+        EmberkeepSubmitOperator(
+            task_id=name,
+            script="gated.py",
+            arguments=[f"DIRECTORY/{name}.starts", "DIRECTORY/{{ 'gate' if task.task_id != 'ended' else 'never' }}"],
+            deferrable=name != "waits",
+            poll_interval=0.5,
+        )
+"""
+
+
+def test_the_providers_own_tests(tmp_path: Path) -> None:
+    """Hook, operator, triggers and sensor over a JobManager's API, in Airflow's environment."""
+    environment = settings(tmp_path) | {"AIRFLOW__CORE__UNIT_TEST_MODE": "True"}
+    words = ("-c", "airflow_provider/pyproject.toml", "--rootdir", ".", "-q", "airflow_provider/tests")
+    done = subprocess.run(
+        [airflow_python(), "-m", "pytest", "-p", "no:cacheprovider", *words],
+        env=environment,
+        cwd=airflow_environment.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture
+def cluster(shell: Shell) -> Iterator[Cluster]:
+    cluster = Cluster(shell)
+    try:
+        cluster.up(*QUICK, "--slots", "3", "-D", "taskmanager.driver-places=3")
+        yield cluster
+        cluster.cancel_all()
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def airflow(cluster: Cluster, tmp_path: Path) -> Iterator[AirflowSite]:
+    endpoint = local_endpoint(cluster.record, cluster.shell.state)
+    connection = {
+        "conn_type": "emberkeep",
+        "host": endpoint.url,
+        "password": endpoint.token,
+        "extra": {"ca": endpoint.ca},
+    }
+    site = AirflowSite(tmp_path / "airflow", connection)
+    (site.dags / "gated.py").write_text(GATED)
+    (site.dags / "etl.py").write_text(TASKS.replace("DIRECTORY", str(tmp_path)))
+    try:
+        site.up()
+        yield site
+    finally:
+        site.close()
+
+
+def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
+    cluster: Cluster, airflow: AirflowSite, tmp_path: Path
+) -> None:
+    """SIGKILL to the scheduler with its worker processes, and to the triggerer, while three jobs run."""
+    names = ("waits", "defers", "ended")
+    until(lambda: all((tmp_path / f"{name}.starts").exists() for name in names), airflow.story)
+    until(lambda: {airflow.tasks()[name]["state"] for name in names} == {"running", "deferred"}, airflow.story)
+    for part in ("scheduler", "triggerer"):
+        airflow.lose(part)
+        airflow.start(part)
+    # Airflow takes the lost worker's task for failed, and tries it again.
+    second = ("running", 2)
+    until(lambda: (airflow.tasks()["waits"]["state"], airflow.tasks()["waits"]["try_number"]) == second, airflow.story)
+    job_of = {name: airflow.of_task(name, "xcomEntries/job_id")["value"] for name in names}
+    assert {job.jid for job in cluster.ask(lambda client: client.jobs())} == set(job_of.values())
+
+    # A person ends the deferred task: the new triggerer cancels its job.
+    airflow.mark_failed("ended")
+    cluster.wait_for_end(job_of["ended"], JobStatus.CANCELED)
+
+    (tmp_path / "gate").touch()
+    for name in ("waits", "defers"):
+        cluster.wait_for_end(job_of[name])
+    until(lambda: {airflow.tasks()[name]["state"] for name in ("waits", "defers")} == {"success"}, airflow.story)
+    assert {name: (tmp_path / f"{name}.starts").read_text() for name in names} == dict.fromkeys(names, "started\n")
+    assert len(cluster.ask(lambda client: client.jobs())) == 3
+
+    for name, attempt in (("waits", 2), ("defers", 1)):
+        assert {"the job waits", "the job is done"} <= set(airflow.log(name, attempt)), airflow.story()
+        result = airflow.of_task(name, "xcomEntries/return_value?deserialize=true")["value"]
+        page = f"{local_endpoint(cluster.record, cluster.shell.state).url}/jobs/{job_of[name]}"
+        assert (result["job_id"], result["state"], result["console_url"]) == (job_of[name], "FINISHED", page)
+        assert airflow.of_task(name, "links")["extra_links"] == {"Emberkeep job": page}
