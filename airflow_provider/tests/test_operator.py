@@ -17,6 +17,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_provider.tests.conftest import Task
 from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+from emberkeep.protocol.rest_jobs import ProcedureInfo
 from emberkeep_airflow.operator import UNREPORTED, EmberkeepSubmitOperator
 from tests.unit.client.fake_job_manager import FakeJobManager, FakeLog, job_info
 
@@ -121,6 +123,7 @@ def test_what_cannot_be_submitted_is_refused_with_the_reason(
     with pytest.raises(AirflowException, match=what):
         EmberkeepSubmitOperator(task_id="count", **given).execute(task.context())
     assert not fake.submissions
+    assert task.store == {}
 
 
 def test_the_retry_after_a_lost_worker_takes_over_the_live_job(fake: FakeJobManager, task: Task) -> None:
@@ -168,6 +171,30 @@ def test_a_job_that_a_person_cancels_is_not_tried_again(fake: FakeJobManager, ta
     fake.on_submit = ends(fake, JobStatus.CANCELED)
     with pytest.raises(AirflowFailException, match="not tried again"):
         operator().execute(task.context())
+
+
+def test_a_stream_that_is_stopped_reports_its_savepoint(fake: FakeJobManager, task: Task) -> None:
+    stopped = ProcedureInfo(
+        trigger_id="t",
+        procedure=Procedure.SUSPEND,
+        phase=ProcedurePhase.COMPLETED,
+        detail="",
+        waiting="",
+        target_directory="s3://bucket",
+        files_done=1,
+        files_total=1,
+        bytes_done=1,
+        bytes_total=1,
+        requested=1,
+        started=1,
+        ended=2,
+        duration=1,
+        location="s3://bucket/savepoint-1",
+        manifest_sha256="",
+        job_status=JobStatus.FINISHED,
+    )
+    fake.on_submit = ends(fake, procedure=stopped)
+    assert operator().execute(task.context())["savepoint"] == "s3://bucket/savepoint-1"
 
 
 def test_an_accepted_job_is_enough_without_wait(fake: FakeJobManager, task: Task) -> None:
@@ -234,11 +261,12 @@ def test_a_killed_task_cancels_its_job(fake: FakeJobManager, task: Task) -> None
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        with pytest.raises(AirflowFailException):
+        with pytest.raises(AirflowException, match="because its task was killed") as caught:
             running.execute(task.context())
     finally:
         killer.join(60)
         signal.signal(signal.SIGTERM, before)
+    assert not isinstance(caught.value, AirflowFailException)  # a worker that ends in peace is tried again
     assert {job_id for job_id, _ in fake.cancels} == set(fake.jobs)
 
 
@@ -260,7 +288,7 @@ def test_a_task_that_is_killed_while_it_submits_cancels_the_job_once_it_exists(
         fake.on_cancel = lambda *_: ends(fake, JobStatus.CANCELED)(job_id)
 
     fake.on_submit = kill
-    with pytest.raises(AirflowFailException):
+    with pytest.raises(AirflowException, match="because its task was killed"):
         running.execute(task.context())
     assert len(fake.cancels) == 1
 

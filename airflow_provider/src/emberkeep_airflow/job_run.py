@@ -39,16 +39,16 @@ async def chosen(
 
     The wait is bounded by the cluster, which kills a driver that does not end, and by the task's own timeout.
     """
-    told = False
     while True:
         jobs = await client.jobs()
         choice = choose(task, [KnownJob(job.jid, job.state) for job in jobs], unreported)
         if not isinstance(choice, AwaitEnd):
             return choice
-        if not told:
-            notice(f"job {choice.job_id} of an earlier try is ending: waiting for its end")
-            told = True
-        await asyncio.sleep(POLL)
+        notice(f"job {choice.job_id} of an earlier try is ending: waiting for its end")
+        while True:
+            await asyncio.sleep(POLL)
+            if (await client.job(choice.job_id)).state.is_globally_terminal:
+                break
 
 
 async def submitted(client: RestClient, job: PreparedJob, log: TaskLog) -> JobId:

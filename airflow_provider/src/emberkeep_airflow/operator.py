@@ -182,20 +182,18 @@ class EmberkeepSubmitOperator(BaseOperator):
         The job's id is stored before the job is submitted: once the job exists, every later try knows that its result
         is due.
         """
-        log, store = self._task_log(access, ""), context["task_state_store"]
-        task, unreported = _identity(context, access), str(store.get(UNREPORTED) or "")
+        log, task = self._task_log(access, ""), _identity(context, access)
+        unreported = str(context["task_state_store"].get(UNREPORTED) or "")
         choice = call(access.endpoint, lambda client: chosen(client, task, unreported, log.notice))
-        job_id = task.job_id(choice.number) if isinstance(choice, Start) else choice.job_id
-        store.set(UNREPORTED, job_id, retention=NEVER_EXPIRE)
-        context["ti"].xcom_push(key="job_id", value=job_id)
-        context["ti"].xcom_push(key=EmberkeepJobLink().xcom_key, value=access.job_page(job_id))
-        self._running = access, job_id
         if not isinstance(choice, Start):
-            self.log.info("taking over job %s, which an earlier try of this task has started", job_id)
-            return job_id
+            self._remember(access, choice.job_id, context)
+            self.log.info("taking over job %s, which an earlier try of this task has started", choice.job_id)
+            return choice.job_id
+        job_id = task.job_id(choice.number)
         job = self._prepared(access, job_id, task.idempotency_key(choice.number), context)
         for notice in job.notices:
             log.notice(notice)
+        self._remember(access, job_id, context)
         if self._was_killed():
             raise AirflowException("the task was killed before its job was submitted")
         call(access.endpoint, lambda client: submitted(client, job, log))
@@ -203,6 +201,13 @@ class EmberkeepSubmitOperator(BaseOperator):
         if self._was_killed() and self.cancel_on_kill:  # it did not exist yet when the signal arrived
             self._cancel(access, job_id)
         return job_id
+
+    def _remember(self, access: ClusterAccess, job_id: JobId, context: Context) -> None:
+        """Store that the job's result is due, and show users where the job is."""
+        context["task_state_store"].set(UNREPORTED, job_id, retention=NEVER_EXPIRE)
+        context["ti"].xcom_push(key="job_id", value=job_id)
+        context["ti"].xcom_push(key=EmberkeepJobLink().xcom_key, value=access.job_page(job_id))
+        self._running = access, job_id
 
     def _prepared(self, access: ClusterAccess, job_id: JobId, key: str, context: Context) -> PreparedJob:
         if bool(self.script) == bool(self.module):
@@ -245,6 +250,8 @@ class EmberkeepSubmitOperator(BaseOperator):
         """Return the job's result, or raise for a job that has not succeeded. The result is not due any more."""
         context["task_state_store"].delete(UNREPORTED)
         page = access.job_page(job.jid)
+        if job.state is JobStatus.CANCELED and self._was_killed():  # also by the end of a worker, which is no decision
+            raise AirflowException(f"job {job.jid} was cancelled, because its task was killed: {page}")
         if job.state is JobStatus.CANCELED:
             raise AirflowFailException(f"job {job.jid} was cancelled, so it is not tried again: {page}")
         if job.state is JobStatus.FAILED:

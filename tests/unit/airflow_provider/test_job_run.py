@@ -51,7 +51,8 @@ def log() -> TaskLog:
 def test_two_processes_of_a_task_submit_one_job(fake: FakeJobManager, job: PreparedJob) -> None:
     async def both() -> tuple[JobId, JobId]:
         async with RestClient(fake.endpoint) as first, RestClient(fake.endpoint) as second:
-            return await asyncio.gather(submitted(first, job, log()), submitted(second, job, log()))
+            one, other = await asyncio.gather(submitted(first, job, log()), submitted(second, job, log()))
+            return one, other
 
     assert asyncio.run(both()) == (ONE, ONE)
     assert [each.jobid for each in fake.submissions] == [ONE]
