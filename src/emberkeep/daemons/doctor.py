@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 import emberkeep
+from emberkeep.adapters.object_store.location import directory_at, without_obstore
 from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.base.clock import SystemClock
@@ -28,12 +29,13 @@ from emberkeep.base.configuration.options import (
     HA_TYPE,
     REST_BIND_ADDRESS,
     REST_PORT,
+    SAVEPOINT_DIRECTORY,
     TASK_MANAGER_HOST,
     WORKING_DIRECTORY,
 )
-from emberkeep.base.configuration.places import scheme_of
+from emberkeep.base.configuration.places import OBJECT_STORES, scheme_of
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
 from emberkeep.client.clusters.cluster_file import read_cluster
 from emberkeep.client.clusters.daemon_starts import DaemonStarts
 from emberkeep.client.clusters.discovery import URL_VARIABLE, find_cluster, read_token
@@ -51,6 +53,7 @@ from emberkeep.diagnosis.clocks import ClockReading, clock_findings
 from emberkeep.diagnosis.machine import DiskFacts, JavaFacts, descriptor_findings, disk_findings, java_findings
 from emberkeep.diagnosis.model import Finding, Report, Severity
 from emberkeep.diagnosis.network import PortState, port_findings
+from emberkeep.diagnosis.object_store import object_store_findings
 from emberkeep.diagnosis.storage import storage_findings
 from emberkeep.diagnosis.versions import NodeVersions, version_findings
 from emberkeep.diagnosis.zookeeper import zookeeper_findings
@@ -105,12 +108,12 @@ def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     findings = [*java_findings(_java()), *descriptor_findings(-1 if soft == resource.RLIM_INFINITY else soft)]
     findings += storage_findings(try_storage(layout.storage, "high-availability.storageDir"))
-    if scheme_of(layout.ha_blobs):
-        what = "an object store is not tried: the JobManager reports when it cannot use one"
-        where = f"{layout.ha_blobs} (blob.storage.ha-directory)"
-        findings.append(Finding(check="storage", where=where, severity=Severity.UNKNOWN, what=what))
-    elif not Path(layout.ha_blobs).is_relative_to(layout.storage):
-        findings += storage_findings(try_storage(Path(layout.ha_blobs), "blob.storage.ha-directory"))
+    for place, purpose in (
+        (layout.ha_blobs, "blob.storage.ha-directory"),
+        (configuration[SAVEPOINT_DIRECTORY], SAVEPOINT_DIRECTORY.key),
+    ):
+        if place:
+            findings += _place(place, purpose, layout.storage)
     directories = {layout.root: "emberkeep.state-dir", layout.storage: "high-availability.storageDir"}
     if configuration[WORKING_DIRECTORY]:
         directories[Path(configuration[WORKING_DIRECTORY])] = WORKING_DIRECTORY.key
@@ -119,6 +122,26 @@ def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]
     if encrypts(configuration):
         findings += _own_certificate(configuration, layout)
     return findings
+
+
+def _place(location: str, purpose: str, storage: Path) -> list[Finding]:
+    """Return the findings about a directory or an object store, unless it is in ``storage``. Blocks."""
+    kind = scheme_of(location)
+    if kind not in ("", "file", *OBJECT_STORES):
+        what = f"{kind}: is not tried, as only Hadoop's file systems can use it"
+        return [Finding(check="storage", where=purpose, severity=Severity.UNKNOWN, what=what)]
+    try:
+        directory = directory_at(location, purpose)
+        if directory is not None:
+            inside = directory.is_relative_to(storage)
+            return [] if inside else storage_findings(try_storage(directory, purpose))
+        try:
+            from emberkeep.daemons.probes.object_store import try_object_store
+        except ModuleNotFoundError as error:
+            raise without_obstore(error, purpose) from None
+        return object_store_findings(try_object_store(location, purpose))
+    except Fatal as error:
+        return [_failure("storage", purpose, error)]
 
 
 def _java() -> JavaFacts:

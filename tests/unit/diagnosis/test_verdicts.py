@@ -10,6 +10,7 @@ from emberkeep.diagnosis.clocks import ClockReading, clock_findings
 from emberkeep.diagnosis.machine import DiskFacts, JavaFacts, descriptor_findings, disk_findings, java_findings
 from emberkeep.diagnosis.model import Finding, Report, Severity, gravest_first
 from emberkeep.diagnosis.network import PortFacts, PortState, port_findings
+from emberkeep.diagnosis.object_store import ObjectProblem, ObjectStep, ObjectStoreFacts, object_store_findings
 from emberkeep.diagnosis.storage import Step, StorageFacts, storage_findings
 from emberkeep.diagnosis.versions import NodeVersions, version_findings
 from emberkeep.diagnosis.zookeeper import ServerFacts, ZooKeeperFacts, zookeeper_findings
@@ -73,6 +74,24 @@ def test_a_step_that_fails_is_named_with_what_is_needed(step: Step) -> None:
 )
 def test_storage(facts: StorageFacts, severity: Severity) -> None:
     assert severities(storage_findings(facts)) == [severity]
+
+
+@pytest.mark.parametrize("step", ObjectStep)
+def test_each_step_in_an_object_store_has_advice_that_the_stores_own_error_replaces(step: ObjectStep) -> None:
+    own = ObjectProblem(step=step, reason="no")
+    told = ObjectProblem(step=step, reason="no", hint="pay the bill")
+    facts = ObjectStoreFacts(location="s3://b", purpose="blobs", problems=(own, told))
+    first, second = object_store_findings(facts)
+    conditional = step in (ObjectStep.CREATE_ONCE, ObjectStep.COPY_ONCE)
+    assert first.severity is (Severity.WARNING if conditional else Severity.ERROR)
+    assert (first.where, first.what) == ("s3://b (blobs)", f"cannot {step.value}: no")
+    assert first.fix
+    assert second.fix == "pay the bill"
+
+
+def test_a_good_object_store() -> None:
+    (finding,) = object_store_findings(ObjectStoreFacts(location="s3://b", purpose="blobs"))
+    assert (finding.severity, finding.what) == (Severity.OK, "all 9 steps work")
 
 
 def zookeeper(*servers: tuple[str, int], record: str | None = "") -> list[Severity]:

@@ -12,7 +12,8 @@ _STATUS = re.compile(r"status code: ([1-5][0-9]{2})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>|\"(?:code|status)\": ?\"([A-Za-z0-9_]{1,64})\"")
 _TRANSPORT = re.compile(r"HTTP error: ([a-z ]{1,60})")
 _ADDRESS = re.compile(r"\S*(?:://|[?&]\S+=)\S*")
-_METADATA = ("169.254.", "metadata.google.internal")  # obstore asks there if the environment has no credentials
+# obstore asks there if the environment has no credentials. The addresses can be configured, their paths cannot.
+_METADATA = ("169.254.", "metadata.google.internal", "/latest/api/token", "/latest/meta-data/")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _TOO_BUSY = {408, 425, 429}
 _CREDENTIALS = "set the store's credentials in the environment of this process"
