@@ -19,12 +19,15 @@ from tests.support.upgrades.simulated import SimUpgrade
 GOOD = Script(seconds=None)
 RAISES = Script(seconds=1.0, raises=True)  # it fails again after each restart
 NEVER_COMMITS = Script(seconds=None, bad_executors=True)
+PERIODIC = {"execution.savepoint.interval": "2s", "execution.savepoint.retained": "2"}  # one is often being made
 SEEDS = seeds(12, theme="upgrades")
 STORED_AT_LEAST = {f"store, after upgrade {phase}" for phase in ("STOPPING", "STARTING", "WATCHING")}
 
 
-def begun(run: Run, script: Script, within: float = 30.0) -> tuple[SubmittedJob, SimUpgrade]:
-    stream = run.cluster.submit("stream", GOOD)
+def begun(
+    run: Run, script: Script, within: float = 30.0, options: dict[str, str] | None = None
+) -> tuple[SubmittedJob, SimUpgrade]:
+    stream = run.cluster.submit("stream", GOOD, options)
     return stream, SimUpgrade(run.cluster, stream, script, within=within)
 
 
@@ -113,7 +116,7 @@ def troubled(number: int) -> Report:
     async def story(run: Run) -> None:
         cluster, rng = run.cluster, run.cluster.store.rng
         script = rng.choice((GOOD, GOOD, RAISES, NEVER_COMMITS))
-        stream, upgrade = begun(run, script)
+        stream, upgrade = begun(run, script, options=PERIODIC if rng.random() < 0.5 else None)
         await wait_for(run, lambda: runs(run, stream), "the stream runs")
         cluster.store.trouble = 0.2
         upgrade.ask()

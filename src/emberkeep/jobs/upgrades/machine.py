@@ -101,12 +101,12 @@ class UpgradeMachine:
 
     def _stop(self, facts: Facts, ms: int) -> list[Effect]:
         stop, old = facts.stop, facts.old
-        if not old.is_known:
+        if not old.is_known and stop.state is not StopState.MADE:
             return self._enter(UpgradePhase.FAILED, ms, "the job is not known any longer")
         if old.status is JobStatus.CANCELED:
             return self._enter(UpgradePhase.FAILED, ms, "the job was cancelled; no version of it was started")
         if stop.state is StopState.MADE:
-            if not old.is_over:
+            if old.is_known and not old.is_over:
                 return []
             if self.upgrade.canceled_by:
                 return self._go_back(ms, self._canceled(), savepoint=stop.savepoint)

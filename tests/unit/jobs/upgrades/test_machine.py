@@ -43,6 +43,22 @@ def test_the_new_job_is_not_submitted_before_the_old_one_is_over() -> None:
     assert job.steps() is UpgradePhase.WATCHING, "its state is in the savepoint"
 
 
+def test_an_old_job_whose_result_is_forgotten_has_ended() -> None:
+    job = UpgradedJob()
+    job.steps()
+    del job.jobs[OLD]
+    job.stop = StopFacts(state=StopState.MADE, savepoint=SAVEPOINT)
+    assert job.steps() is UpgradePhase.WATCHING
+
+
+def test_an_old_job_that_is_forgotten_without_a_savepoint_ends_the_upgrade() -> None:
+    job = UpgradedJob()
+    job.steps()
+    del job.jobs[OLD]
+    assert job.steps() is UpgradePhase.FAILED
+    assert job.accepted == []
+
+
 @pytest.mark.parametrize(
     ("status", "phase", "reason"),
     [

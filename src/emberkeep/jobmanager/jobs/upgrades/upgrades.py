@@ -85,6 +85,7 @@ class Upgrades(ActorPart):
         self._beginning = UpgradeBeginning(writes, blobs)
         self._open: dict[str, UpgradeMachine] = {}  # by upgrade id
         self._ended: dict[str, Upgrade] = {}  # oldest first
+        self._newest: dict[JobId, str] = {}  # by job: the newest upgrade that it is part of
         self._recording: dict[str, Upgrade] = {}  # asked for, and not recorded yet
         self._some = asyncio.Event()
         self._cancelling: dict[str, list[asyncio.Future[None]]] = {}
@@ -94,6 +95,7 @@ class Upgrades(ActorPart):
         for upgrade in stored:
             if upgrade.phase.is_final:
                 self._ended[upgrade.upgrade_id] = upgrade
+                self._index(upgrade)
             else:
                 self._continue(upgrade)
 
@@ -108,7 +110,17 @@ class Upgrades(ActorPart):
 
     def _continue(self, upgrade: Upgrade) -> None:
         self._open[upgrade.upgrade_id] = UpgradeMachine(upgrade)
+        self._index(upgrade)
         self._some.set()
+
+    def _index(self, upgrade: Upgrade) -> None:
+        for job_id in upgrade.jobs:
+            self._newest[job_id] = upgrade.upgrade_id
+
+    def _forget(self, upgrade_id: str) -> None:
+        for job_id in self._ended.pop(upgrade_id).jobs:
+            if self._newest.get(job_id) == upgrade_id:
+                del self._newest[job_id]
 
     # --- what others read ---------------------------------------------------------------------------------------------
 
@@ -123,9 +135,11 @@ class Upgrades(ActorPart):
 
     def of_job(self, job_id: JobId) -> UpgradeView | None:
         """Return the newest upgrade that the job is part of; None if there is none."""
-        known = [*self._ended.values(), *(machine.upgrade for machine in self._open.values())]
-        newest = max((each for each in known if job_id in each.jobs), key=lambda each: each.began_ms, default=None)
-        return None if newest is None else self._shown(newest)
+        upgrade_id = self._newest.get(job_id)
+        if upgrade_id is None:
+            return None
+        machine = self._open.get(upgrade_id)
+        return self._shown(self._ended[upgrade_id] if machine is None else machine.upgrade)
 
     def _shown(self, upgrade: Upgrade) -> UpgradeView:
         queries = queries_of(self._machines.table.active.get(upgrade.new_id))
@@ -160,7 +174,7 @@ class Upgrades(ActorPart):
         answer: asyncio.Future[UpgradeView] = self._answers.new()
         known = self._known(wish.upgrade_id)
         if known is not None:
-            if (known.job_id, known.new_id) != (job_id, wish.new.job_id):
+            if known.job_id != job_id:
                 raise Conflict(f"the upgrade id {wish.upgrade_id} was used for another upgrade")
             answer.set_result(self._shown(known))
             return answer
@@ -346,7 +360,7 @@ class Upgrades(ActorPart):
         surplus = list(self._ended)[: max(0, len(self._ended) - ENDED_KEPT)]
         if surplus:
             for each in surplus:
-                del self._ended[each]
+                self._forget(each)
             self._owner.start_effect("forget upgrades", self._writes.remove_upgrades(surplus), deadline=None)
 
     def _ask_stop(self, machine: UpgradeMachine) -> None:
