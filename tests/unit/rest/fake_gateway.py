@@ -178,8 +178,22 @@ class FakeGateway(JobManagerGateway):
         if self.upgrade_steps:
             step = self.upgrade_steps.pop(0) if len(self.upgrade_steps) > 1 else self.upgrade_steps[0]
             changed = msgspec.structs.replace(found.upgrade, **step)
+            await self._accept_followers(changed)
             found = UpgradeView(upgrade=changed, text=upgrade_text(changed))
         return found
+
+    async def _accept_followers(self, upgrade: Upgrade) -> None:
+        """Accept the job that the upgrade's phase means, and end the old one."""
+        wish = next(wish for _, wish in self.wishes if wish.upgrade_id == upgrade.upgrade_id)
+        follower = {UpgradePhase.DONE: wish.new, UpgradePhase.RETURNED: wish.back}.get(upgrade.phase)
+        if follower is None or follower.job_id in self.views:
+            return
+        if upgrade.job_id in self.views:
+            self.change(upgrade.job_id, status=JobStatus.FINISHED)
+        key = f"{upgrade.upgrade_id}-{upgrade.phase.value}"
+        graph = msgspec.structs.replace(follower, savepoint=upgrade.savepoint, idempotency_key=key)
+        self.add(new_job_view(graph))
+        self.change(graph.job_id, submitted_ms=self.now_ms + len(self.views), status=JobStatus.RUNNING)
 
     async def cancel_upgrade(self, job_id: JobId) -> UpgradeView:
         self._maybe_refuse()

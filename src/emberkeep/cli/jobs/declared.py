@@ -36,7 +36,8 @@ def apply(
     """Make the cluster run a job as a file declares it. Print the job's id.
 
     A job that runs as declared is left as it is.
-    If the file has changed, the running job is stopped with a savepoint, and the changed one starts from it.
+    If the file has changed, the running job is upgraded: stopped with a savepoint, and started from it as changed.
+    If that is not good, it runs again as it was, and the exit code is 1. See `emberkeep upgrade`.
 
     Parameters
     ----------
@@ -53,6 +54,7 @@ def apply(
         return ExitCode.OK
     from emberkeep.base.errors import InvalidInput
     from emberkeep.cli.jobs.stop import ProcedureDisplay
+    from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay
     from emberkeep.cli.jobs.upload_display import UploadDisplay
     from emberkeep.client.declarations.apply import ApplyDisplay, Applying
     from emberkeep.client.declarations.plan import Choice, Step
@@ -72,7 +74,8 @@ def apply(
         if dry_run:
             say("nothing was done: --dry-run")
             return ""
-        display = ApplyDisplay(say, ProcedureDisplay().show, UploadDisplay(say, quiet=False))
+        upload = UploadDisplay(say, quiet=False)
+        display = ApplyDisplay(say, ProcedureDisplay().show, upload, UpgradeDisplay(say).show)
         job_id = await applying.carry_out(plan, display)
         if plan.step is not Step.NOTHING:
             say(f"job {job_id[:8]} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")

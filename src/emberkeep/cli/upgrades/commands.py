@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -12,6 +11,7 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.stop import Timeout, milliseconds
 from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, SubmitOptions, Words
+from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay
 from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.parameters import Module, Output, SavepointTarget, Secrets
 from emberkeep.cli.tables import OutputFormat, print_data
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from emberkeep.client.upgrades.upgrading import UpgradeChoice
     from emberkeep.protocol.rest_jobs import JobDetailsInfo
     from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
-
-_SHOW_AGAIN = 10.0  # seconds between two lines of the same phase
 
 
 def upgrade(
@@ -144,7 +142,7 @@ def _run(
             return state
         from emberkeep.client.upgrades.upgrading import until_ended
 
-        return await until_ended(client, state.old_job, UpgradeDisplay().show, say)
+        return await until_ended(client, state.old_job, UpgradeDisplay(say).show, say)
 
     try:
         state = with_client(cluster.require(), work)
@@ -171,25 +169,6 @@ def _warnings(job: JobDetailsInfo) -> list[str]:
     if not job.emberkeep.queries:
         return [f"job {job.jid[:8]} runs no streaming query that could be saved"]
     return []
-
-
-class UpgradeDisplay:
-    """Print a line for each new phase, and at intervals for news within a phase."""
-
-    def __init__(self) -> None:
-        self._shown: tuple[object, str] = (None, "")
-        self._shown_at = 0.0
-
-    def show(self, state: UpgradeInfo) -> None:
-        if state.phase.is_final:
-            return  # printed with the result
-        now = time.monotonic()
-        if (state.phase, state.text) == self._shown:
-            return
-        if state.phase is self._shown[0] and now - self._shown_at < _SHOW_AGAIN:
-            return
-        self._shown, self._shown_at = (state.phase, state.text), now
-        say(state.text)
 
 
 def _told(state: UpgradeInfo, output: OutputFormat) -> int:

@@ -1,7 +1,8 @@
 """Bring the cluster to what a file declares.
 
-A client may crash between any two steps. The next ``apply`` reads the cluster again and continues: a job that is being
-stopped is awaited, a stopped one is continued from its savepoint. A job has one successor, by its idempotency key.
+The JobManager replaces a running job, by an upgrade. A client may crash between any two steps. The next ``apply`` reads
+the cluster again and continues: an upgrade that goes on is followed, a job that a person has had stopped is continued
+from its savepoint. A job has one successor, by its idempotency key or by the id of its upgrade.
 """
 
 from __future__ import annotations
@@ -12,25 +13,39 @@ from dataclasses import dataclass
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.client.declarations.declaration import Wanted, differences, keyed, record_in
-from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan
+from emberkeep.client.declarations.plan import (
+    Choice,
+    Known,
+    Plan,
+    Step,
+    Stop,
+    idempotency_key,
+    make_plan,
+    upgrade_id,
+)
+from emberkeep.client.declarations.policies import UpgradePolicy
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.savepoint_wait import asked_when_free, until_completed
+from emberkeep.client.savepoint_wait import until_completed
 from emberkeep.client.submission.blob_upload import UploadProgress
 from emberkeep.client.submission.job_submission import JobSubmitting
+from emberkeep.client.upgrades.upgrading import UpgradeChoice, begun, until_ended
+from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, ProcedureInfo
 from emberkeep.protocol.rest_savepoints import SavepointStatus
+from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 
 _STOPS = (Procedure.SUSPEND, Procedure.DRAIN)
 
 
 @dataclass(frozen=True)
 class ApplyDisplay:
-    """Shows the user what happens: lines, the progress of a stop, and that of an upload."""
+    """Shows the user what happens: lines, the progress of a stop, of an upload, and of an upgrade."""
 
     notice: Callable[[str], None]
     stopping: Callable[[SavepointStatus], None]
     upload: UploadProgress
+    upgrading: Callable[[UpgradeInfo], None]
 
 
 class Applying:
@@ -51,33 +66,57 @@ class Applying:
     async def carry_out(self, plan: Plan, display: ApplyDisplay) -> JobId:
         """Do what the plan says, and return the id of the job that runs as declared.
 
-        Raises Conflict (another client has changed the job in the meantime), Fatal (the job was not stopped), and what
-        RestClient and JobSubmitting raise.
+        Raises Conflict (another client has changed the job in the meantime), Fatal (the changed job does not run), and
+        what RestClient and JobSubmitting raise.
         """
         known, savepoint = self._known, plan.savepoint
         if plan.step is Step.NOTHING and known is not None:
             return JobId(known.job_id)
-        if plan.step in (Step.STOP_AND_START, Step.WAIT_AND_START) and known is not None:
-            savepoint = await self._stopped(known, plan, display)
+        if plan.step in (Step.UPGRADE, Step.FOLLOW) and known is not None:
+            return await self._upgraded(known, plan, display)
+        if plan.step is Step.WAIT_AND_START and known is not None:
+            savepoint = await self._stopped(known, display)
         key = idempotency_key(self._namespace, self._wanted.record.declaration.name, known.job_id if known else "")
         job = keyed(self._wanted, key, savepoint)
         job_id = await JobSubmitting(self._client, job, display.upload, display.notice).run()
         await self._check(job_id)
         return job_id
 
-    async def _stopped(self, known: Known, plan: Plan, display: ApplyDisplay) -> str:
-        """Stop the job, or wait until it is stopped, and return the savepoint's location."""
-        job_id = JobId(known.job_id)
-        if plan.step is Step.WAIT_AND_START and known.stop is not None:
-            request = known.stop.request_id
-        else:
-            trigger = await asked_when_free(
+    async def _upgraded(self, known: Known, plan: Plan, display: ApplyDisplay) -> JobId:
+        """Upgrade the job, or follow the upgrade that goes on; return the id of the job that runs as declared."""
+        job_id, followed = JobId(known.job_id), JobId(known.job_id)
+        if plan.step is Step.UPGRADE:
+            state = await begun(
                 self._client,
                 job_id,
-                lambda: self._client.savepoints.stop(job_id, drain=False, target=None),
+                keyed(self._wanted, self._wanted.job.submission.idempotency_key, ""),
+                self._choice_of(known),
+                display.upload,
                 display.notice,
             )
-            request = trigger.request_id
+            followed = state.old_job
+        state = await until_ended(self._client, followed, display.upgrading, display.notice)
+        if state.phase is not UpgradePhase.DONE:
+            raise Fatal(
+                f"the declared job does not run: {state.text}",
+                hint=f"`emberkeep logs {state.new_job[:8]}` shows what it did; correct the file, and apply it again",
+            )
+        await self._check(state.new_job)
+        return state.new_job
+
+    def _choice_of(self, known: Known) -> UpgradeChoice:
+        declaration = self._wanted.record.declaration
+        policy = declaration.upgrade or UpgradePolicy()
+        return UpgradeChoice(
+            upgrade_id=upgrade_id(self._namespace, declaration.name, known),
+            batches=policy.batches,
+            within_ms=policy.within_ms(),
+            restarts=policy.restarts,
+        )
+
+    async def _stopped(self, known: Known, display: ApplyDisplay) -> str:
+        """Wait until the job, which is being stopped, has ended. Return the savepoint's location."""
+        job_id, request = JobId(known.job_id), known.stop.request_id if known.stop is not None else ""
         state = await until_completed(self._client, job_id, request, display.stopping, display.notice)
         failure = None if state.operation is None else state.operation.failure_cause
         if failure is not None:
@@ -126,6 +165,8 @@ async def _known(client: RestClient, job: JobDetailsInfo) -> Known:
         is_readable=config is not None,
         record=None if config is None else record_in(config.spark_conf),
         stop=stop,
+        upgrade_id="" if job.emberkeep.upgrade is None else job.emberkeep.upgrade.upgrade_id,
+        is_upgrading=job.emberkeep.upgrade is not None and not job.emberkeep.upgrade.phase.is_final,
     )
 
 

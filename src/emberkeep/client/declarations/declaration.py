@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.redaction import is_secret, redacted_arguments
+from emberkeep.client.declarations.policies import SavepointSchedule, UpgradePolicy
 from emberkeep.client.submission.job_options import job_options, refuse_cluster_options
 from emberkeep.client.submission.preparation import PreparedJob, Program, prepare
 from emberkeep.client.submission.spark_options import SparkOptions
@@ -63,6 +64,13 @@ class Declaration(
         list[str], Meta(description="Environment variables with secret values, `NAME=FILE` or `NAME`, as `--secret`.")
     ] = []
 
+    savepoints: Annotated[
+        SavepointSchedule | None, Meta(description="Savepoints that the cluster makes by itself. Default: its own.")
+    ] = None
+    upgrade: Annotated[
+        UpgradePolicy | None, Meta(description="How a running job gets a changed declaration. Not compared.")
+    ] = None
+
 
 class DeclaredJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The record of a declaration: its text, the SHA-256 of each file, and the directory that its paths begin at."""
@@ -98,6 +106,8 @@ def read_declaration(path: Path) -> Declaration:
         raise InvalidInput(f"{path} is not YAML: {error}", field="-f") from None
     if bool(declaration.script) == bool(declaration.module):
         raise InvalidInput(f"{path}: give either script or module", field="script")
+    if declaration.upgrade is not None:
+        declaration.upgrade.within_ms()
     _refuse_secrets(declaration)
     return declaration
 
@@ -166,7 +176,11 @@ def record_in(spark_conf: Mapping[str, str]) -> DeclaredJob | None:
 
 
 def differences(before: DeclaredJob, after: DeclaredJob) -> list[str]:
-    """Return what differs, one line for each field. Neither the values of secrets nor the directory are compared."""
+    """Return what differs, one line for each field.
+
+    Neither the values of secrets, nor the directory, nor the policy of upgrades are compared: a job need not be
+    replaced for them.
+    """
     old, new = _flat(before), _flat(after)
     lines = []
     for name in sorted(old.keys() | new.keys()):
@@ -205,7 +219,10 @@ def _spark_options(declaration: Declaration) -> SparkOptions:
 
 
 def _job_options(declaration: Declaration) -> dict[str, str]:
-    settings = {key: f"{key}={as_text(value)}" for key, value in declaration.options.items()}
+    scheduled = {} if declaration.savepoints is None else declaration.savepoints.options()
+    for key in scheduled.keys() & declaration.options.keys():
+        raise InvalidInput(f"{key} is in `savepoints` and in `options`", field=key, hint="keep one of them")
+    settings = {key: f"{key}={as_text(value)}" for key, value in (declaration.options | scheduled).items()}
     refuse_cluster_options(list(settings.values()))
     for key, setting in settings.items():
         if not job_options([setting]):
@@ -235,7 +252,7 @@ def _refuse_secrets(declaration: Declaration) -> None:
 
 def _flat(record: DeclaredJob) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in msgspec.to_builtins(record.declaration).items():
+    for name, value in msgspec.to_builtins(msgspec.structs.replace(record.declaration, upgrade=None)).items():
         if isinstance(value, dict):
             found |= {f"{name}.{key}": as_text(each) for key, each in value.items()}
         elif isinstance(value, list):

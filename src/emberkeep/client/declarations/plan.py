@@ -15,8 +15,9 @@ from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 class Step(enum.Enum):
     NOTHING = "nothing"
     START = "start"
-    STOP_AND_START = "stop and start"
-    WAIT_AND_START = "wait and start"  # the job is being stopped already
+    UPGRADE = "upgrade"  # the JobManager stops the job, starts the changed one, and goes back if it is not good
+    FOLLOW = "follow"  # an upgrade of the job goes on already
+    WAIT_AND_START = "wait and start"  # a person has had the job stopped
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Known:
     """The job that has the declared name: the unfinished one, else the newest. ``stop``: what stops or has stopped it.
 
     ``is_readable``: what it was submitted with is known; else ``record`` says nothing. ``record``: None if the job was
-    not declared.
+    not declared. ``upgrade_id``: of the newest upgrade that the job is part of, or ""; ``is_upgrading``: it goes on.
     """
 
     job_id: str
@@ -42,6 +43,8 @@ class Known:
     is_readable: bool
     record: DeclaredJob | None
     stop: Stop | None
+    upgrade_id: str = ""
+    is_upgrading: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,28 @@ def make_plan(wanted: DeclaredJob, known: Known | None, choice: Choice) -> Plan:
     """Return what to do. Raises Conflict and InvalidInput if a person must decide first."""
     if known is None:
         return Plan(Step.START, "no job of this name exists", choice.from_savepoint)
+    if known.is_upgrading:
+        return _while_upgrading(wanted, known, choice)
     if known.state.is_globally_terminal:
         return _after_end(wanted, known, choice)
     return _while_running(wanted, known, choice)
+
+
+def upgrade_id(namespace: str, name: str, known: Known) -> str:
+    """Return the id under which the job is upgraded.
+
+    All clients that replace the same job use the same id, so one upgrade begins. After an upgrade that has left the job
+    as it was, the next one has another id.
+    """
+    identity = "\n".join((namespace, name, known.job_id, known.upgrade_id))
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def _while_upgrading(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:
+    shown = f"job {known.job_id[:8]} ({wanted.declaration.name})"
+    if choice != Choice():
+        raise Conflict(f"{shown} is part of an upgrade that goes on", hint=f"`emberkeep upgrade {known.job_id[:8]}`")
+    return Plan(Step.FOLLOW, f"an upgrade of {shown} goes on; wait for its end")
 
 
 def _while_running(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:
@@ -103,7 +125,8 @@ def _while_running(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:
         return Plan(Step.WAIT_AND_START, reason, changes=changes)
     if not changes:
         return Plan(Step.NOTHING, f"{shown} is {known.state.value} as declared")
-    return Plan(Step.STOP_AND_START, f"stop {shown} with a savepoint, and start from it", changes=changes)
+    how = "stop it with a savepoint, start from it, and go back if that is not good"
+    return Plan(Step.UPGRADE, f"upgrade {shown}: {how}", changes=changes)
 
 
 def _after_end(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:

@@ -16,14 +16,18 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
 from emberkeep.client.declarations.apply import Applying
-from emberkeep.client.rest_client import RestClient
+from emberkeep.client.upgrade_calls import UpgradeCalls
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureProgress
+from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo, UpgradeRequest
 from tests.unit.cli.scripted_gateway import Scripted
 from tests.unit.rest.fake_gateway import NOW_MS
 
 Output = pytest.CaptureFixture[str]
+WATCHED = {"phase": UpgradePhase.WATCHING, "savepoint": "/s/savepoint-1"}
+DONE = {"phase": UpgradePhase.DONE, "savepoint": "/s/savepoint-1"}
 STOPPED: list[dict[str, Any]] = [
     {"progress": ProcedureProgress(trigger_id="", phase=ProcedurePhase.COPYING)},
     {"is_over": True, "savepoint": "/s/savepoint-1"},
@@ -84,25 +88,83 @@ def test_a_changed_stream_is_stopped_and_starts_from_its_savepoint(
         out, err = capfd.readouterr()
         assert out == ""
         assert "+ conf.spark.a: 1" in err
-        assert "stop and start: stop job" in err
-    assert gateway.procedures == {}
-    gateway.steps, gateway.ends_as = list(STOPPED), JobStatus.FINISHED
+        assert "upgrade: upgrade job" in err
+    assert gateway.wishes == []
+    gateway.upgrade_steps = [WATCHED, DONE]
     second = applied(gateway, capfd)
     assert second.job_id != first.job_id
     assert second.graph is not None
     assert second.graph.savepoint == "/s/savepoint-1"
     assert gateway.views[first.job_id].status is JobStatus.FINISHED
-    assert len(gateway.procedures) == 1
+    assert gateway.procedures == {}
+    ((_, wish),) = gateway.wishes
+    assert (wish.batches, wish.within_ms, wish.restarts) == (3, 600_000, 2)
 
 
-def test_a_failed_stop_leaves_the_job_running(gateway: Scripted, capfd: Output, folder: Path) -> None:
+def test_the_policy_of_upgrades_and_the_schedule_of_savepoints(gateway: Scripted, capfd: Output, folder: Path) -> None:
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    policy = {"batches": 5, "within": "2h", "restarts": 0}
+    declare(folder, upgrade=policy)
+    assert main(["diff", "-f", "job.yaml"]) == 0, "a job is not replaced for its policy"
+    declare(folder, upgrade=policy, savepoints={"interval": "6h", "retained": 4, "max-age": "7d"})
+    gateway.upgrade_steps = [DONE]
+    second = applied(gateway, capfd)
+    ((_, wish),) = gateway.wishes
+    assert (wish.batches, wish.within_ms, wish.restarts) == (5, 7_200_000, 0)
+    assert second.graph is not None
+    assert second.graph.options == {
+        "execution.savepoint.interval": "6h",
+        "execution.savepoint.retained": "4",
+        "execution.savepoint.max-age": "7d",
+    }
+    assert main(["get", "counts"]) == 0
+    out = capfd.readouterr().out
+    (folder / "job.yaml").write_text(out)
+    assert main(["diff", "-f", "job.yaml"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        ({"phase": UpgradePhase.UNCHANGED, "reason": "the disk is full"}, "continues as before: the disk is full"),
+        ({"phase": UpgradePhase.RETURNED, "reason": "no such column"}, "the old code runs again"),
+    ],
+)
+def test_an_upgrade_that_is_not_good_fails_and_the_next_apply_tries_again(
+    gateway: Scripted, capfd: Output, folder: Path, step: dict[str, Any], text: str
+) -> None:
     runs(gateway, applied(gateway, capfd))
     declare(folder, arguments=["x"])
-    gateway.steps = [{"is_over": True, "failure": "the disk is full"}]
+    gateway.upgrade_steps = [step]
     assert apply() == 1
     err = capfd.readouterr().err
-    assert "was not stopped, and continues as it was declared before: the disk is full" in err
-    assert len(named(gateway)) == 1
+    assert "the declared job does not run" in err
+    assert text in err
+    job_id, wish = gateway.wishes[0]
+    found = gateway.views[job_id].upgrade
+    assert found is not None
+    for each in (job_id, wish.back.job_id):
+        if each in gateway.views:
+            ended = msgspec.structs.replace(found.upgrade, **step)
+            gateway.change(each, upgrade=msgspec.structs.replace(found, upgrade=ended))
+    gateway.upgrade_steps = [DONE]
+    assert apply() == 0
+    assert len({wish.upgrade_id for _, wish in gateway.wishes}) == 2
+
+
+def test_an_upgrade_that_goes_on_is_followed_after_a_crash(gateway: Scripted, capfd: Output, folder: Path) -> None:
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    declare(folder, arguments=["x"])
+    assert main(["upgrade", "counts", "--detach", "app.py", "other"]) == 0
+    capfd.readouterr()
+    assert main(["diff", "-f", "job.yaml"]) == 1
+    assert "follow: an upgrade of job" in capfd.readouterr().err
+    gateway.upgrade_steps = [WATCHED, DONE]
+    assert apply() == 1, "it is another client's, with other arguments and without a declaration"
+    assert "another client has started job" in capfd.readouterr().err
+    assert len(gateway.wishes) == 1
 
 
 def test_a_job_of_the_name_that_no_file_declared_is_left_alone(gateway: Scripted, capfd: Output, folder: Path) -> None:
@@ -118,30 +180,30 @@ class Crash(EmberkeepError):
     """The client is gone."""
 
 
-@pytest.mark.parametrize("lost", ["before the submission", "after the submission"])
-def test_a_client_that_crashes_after_the_stop_never_makes_two_jobs(
+@pytest.mark.parametrize("lost", ["before the request", "after the request"])
+def test_a_client_that_crashes_at_the_upgrade_never_makes_two_jobs(
     gateway: Scripted, capfd: Output, folder: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     first = applied(gateway, capfd)
     runs(gateway, first)
     declare(folder, arguments=["x"])
-    gateway.steps, gateway.ends_as = list(STOPPED), JobStatus.FINISHED
-    submit = RestClient.submit
+    begin = UpgradeCalls.begin
 
-    async def crash(client: RestClient, submission: Any) -> Any:
-        if lost == "after the submission":
-            await submit(client, submission)
+    async def crash(calls: UpgradeCalls, job_id: JobId, request: UpgradeRequest) -> UpgradeInfo:
+        if lost == "after the request":
+            await begin(calls, job_id, request)
         raise Crash("gone")
 
-    monkeypatch.setattr(RestClient, "submit", crash)
+    monkeypatch.setattr(UpgradeCalls, "begin", crash)
     assert apply() == 1
-    monkeypatch.setattr(RestClient, "submit", submit)
+    monkeypatch.setattr(UpgradeCalls, "begin", begin)
     capfd.readouterr()
+    gateway.upgrade_steps = [WATCHED, DONE]
     second = applied(gateway, capfd)
     assert second.graph is not None
     assert second.graph.savepoint == "/s/savepoint-1"
     assert {view.job_id for view in named(gateway)} == {first.job_id, second.job_id}
-    assert len(gateway.procedures) == 1
+    assert len(gateway.wishes) == 1
 
 
 def test_a_client_that_crashes_while_the_job_stops_is_continued(
@@ -205,15 +267,3 @@ def test_the_schema_and_a_missing_file(capfd: Output) -> None:
     assert json.loads(capfd.readouterr().out)["title"] == "A declared job of Emberkeep"
     assert main(["apply"]) == 2
     assert "-f is missing" in capfd.readouterr().err
-
-
-def test_apply_waits_for_the_end_of_a_periodic_savepoint(gateway: Scripted, capfd: Output, folder: Path) -> None:
-    first = applied(gateway, capfd)
-    runs(gateway, first)
-    declare(folder, arguments=["other"])
-    gateway.periodic = True
-    gateway.steps = list(STOPPED)
-    gateway.ends_as = JobStatus.FINISHED
-    assert apply() == 0
-    assert "a periodic savepoint is being made; waiting for its end" in capfd.readouterr().err
-    assert len(named(gateway)) == 2

@@ -1,8 +1,10 @@
+import dataclasses
+
 import pytest
 
 from emberkeep.base.errors import Conflict, InvalidInput
 from emberkeep.client.declarations.declaration import Declaration, DeclaredJob
-from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan
+from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan, upgrade_id
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 
@@ -34,8 +36,8 @@ def known(state: JobStatus, record: DeclaredJob | None, stop: Stop | None = None
         (None, Choice("/s/2"), Step.START, "/s/2", ()),
         (known(R, WANTED), Choice(), Step.NOTHING, "", ()),
         (known(JobStatus.CREATED, WANTED), Choice(), Step.NOTHING, "", ()),
-        (known(R, OTHER), Choice(), Step.STOP_AND_START, "", CHANGE),
-        (known(JobStatus.RESTARTING, OTHER, FAILED_STOP), Choice(), Step.STOP_AND_START, "", CHANGE),
+        (known(R, OTHER), Choice(), Step.UPGRADE, "", CHANGE),
+        (known(JobStatus.RESTARTING, OTHER, FAILED_STOP), Choice(), Step.UPGRADE, "", CHANGE),
         (known(R, WANTED, FAILED_STOP), Choice(), Step.NOTHING, "", ()),
         (known(R, OTHER, SUSPENDING), Choice(), Step.WAIT_AND_START, "", CHANGE),
         (known(R, WANTED, SUSPENDING), Choice(), Step.WAIT_AND_START, "", ()),
@@ -89,3 +91,20 @@ def test_a_job_has_one_successor() -> None:
     assert len(keys) == 4
     assert idempotency_key("a", "n", "1") in keys
     assert all(len(key) <= 200 for key in keys)
+
+
+@pytest.mark.parametrize("state", [R, F, JobStatus.FAILED, JobStatus.CANCELED])
+def test_an_upgrade_that_goes_on_is_followed_whatever_its_jobs_are(state: JobStatus) -> None:
+    job = dataclasses.replace(known(state, OTHER, SUSPENDING), upgrade_id="u1", is_upgrading=True)
+    assert make_plan(WANTED, job, Choice()).step is Step.FOLLOW
+    with pytest.raises(Conflict, match="goes on"):
+        make_plan(WANTED, job, Choice(again=True))
+
+
+def test_clients_that_replace_a_job_begin_one_upgrade_and_the_next_one_is_another() -> None:
+    job = known(R, OTHER)
+    again = dataclasses.replace(job, upgrade_id=upgrade_id("a", "n", job))
+    ids = {upgrade_id(*words) for words in (("a", "n", job), ("a", "m", job), ("", "n", job), ("a", "n", again))}
+    assert len(ids) == 4
+    assert upgrade_id("a", "n", known(R, WANTED)) in ids
+    assert all(len(each) == 32 for each in ids)
