@@ -13,9 +13,13 @@ class SparkUiCalls:
     def __init__(self, http: HttpCalls) -> None:
         self._http = http
 
-    async def page(self, job_id: JobId, path: str) -> SparkUiPage:
-        """Return a page; ``path``: from "/" on. Raises Absent (the job has ended), Conflict (the UI is turned off)."""
-        return decode(await self._http.call(Request("GET", f"/jobs/{job_id}/spark-ui", {"path": path})), SparkUiPage)
+    async def page(self, job_id: JobId, path: str, *, attempt: int = 0) -> SparkUiPage:
+        """Return a page. ``path``: from "/" on. ``attempt``: its number; 0: the newest one.
+
+        Raises Absent (no such attempt, or no event log of it), Conflict (the UI is turned off).
+        """
+        query = {"path": path, **({"attempt": str(attempt)} if attempt else {})}
+        return decode(await self._http.call(Request("GET", f"/jobs/{job_id}/spark-ui", query)), SparkUiPage)
 
     async def link(self, job_id: JobId) -> SparkUiLink:
         """Return a link to the UI of the newest attempt, at the JobManager's port for Spark UIs. Raises Absent."""

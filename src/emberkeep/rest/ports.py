@@ -133,9 +133,9 @@ class SparkUis(Protocol):
     async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
         """Return a page of an attempt's UI: from the driver whose JobMaster is at ``job_master``.
 
-        ``job_master``: "" if the attempt has ended. ``base``: the path below which the reader sees the UI. Raises
-        Absent (the attempt has ended), Conflict (turned off, too large), InvalidInput (the path), OverQuota,
-        RetryLater.
+        ``job_master``: "" if the attempt has ended; its UI is then shown from its event log. ``base``: the path below
+        which the reader sees the UI. Raises Absent (no event log; not a page of this attempt), Conflict (turned off,
+        too large), Damaged, InvalidInput (the path), OverQuota, RetryLater, Unavailable (the storage).
         """
 
 

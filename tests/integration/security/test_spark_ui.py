@@ -13,10 +13,9 @@ from urllib.request import HTTPCookieProcessor, HTTPSHandler, OpenerDirector, Re
 import psutil
 import pytest
 
-from emberkeep.base.ids import JobId
 from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
-from tests.integration.clusters import QUICK, Cluster
+from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 
@@ -29,17 +28,17 @@ from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.getOrCreate()
 spark.range(10).selectExpr("id % 3 AS key").groupBy("key").count().collect()
-print(spark.sparkContext.uiWebUrl, flush=True)
+print(spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId, flush=True)
 while not Path(sys.argv[1]).exists():
     time.sleep(0.1)
 """
+RESTARTS = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=0s")
 PAGES = {
     "/": "Spark Jobs",
     "/SQL/": "SQL / DataFrame",
     "/executors/": "Executors",
     "/environment/": "Spark Properties",
     "/static/webui.js": "function",
-    "/api/v1/applications": '"attempts"',
 }
 
 
@@ -59,18 +58,24 @@ def listeners(pid: int) -> set[tuple[str, int]]:
     return {(address.ip.removeprefix("::ffff:"), address.port) for address in found}
 
 
-def check_pages(link: str) -> None:
-    """Open the link and the pages behind it, as a browser does."""
+def check_command(link: str, app_id: str) -> None:
+    """Open the command's link and the pages behind it, as a browser does."""
     browser = build_opener(HTTPCookieProcessor(CookieJar()))
     origin = link.partition("/emberkeep-open/")[0]
     assert answer_of(f"{origin}/jobs/", browser)[0] == 403
     assert answer_of(link, browser)[0] == 200
-    for path, part in PAGES.items():
-        status, text = answer_of(f"{origin}{path}", browser)
-        assert status == 200
-        assert part in text, path
+    check_pages(origin, browser, app_id)
     assert "(kill)" not in answer_of(f"{origin}/stages/", browser)[1]
     assert answer_of(f"{origin}/stages/stage/kill/?id=1", browser, "POST")[0] == 405
+
+
+def check_pages(root: str, browser: OpenerDirector, app_id: str) -> None:
+    """Read the pages below ``root``, and see that no link on them leads out of it."""
+    base = urlsplit(root).path
+    for path, part in {**PAGES, f"/api/v1/applications/{app_id}/jobs": '"SUCCEEDED"'}.items():
+        status, text = answer_of(root + path, browser)
+        assert (status, part in text) == (200, True), (path, text[-3000:])
+        assert all(address.startswith(f"{base}/") for address in re.findall(r'(?:href|src)="(/[^"]*)"', text)), path
 
 
 def browser_of(cluster: Cluster) -> OpenerDirector:
@@ -79,43 +84,48 @@ def browser_of(cluster: Cluster) -> OpenerDirector:
     return build_opener(HTTPCookieProcessor(CookieJar()), HTTPSHandler(context=context))
 
 
-def check_port(cluster: Cluster, job_id: JobId) -> None:
-    """Open a link to the JobManager's port, and follow every link on each page."""
-    browser = browser_of(cluster)
-    link = cluster.ask(lambda client: client.spark_uis.link(job_id)).url
-    base = urlsplit(link).path
-    for path, part in PAGES.items():
-        status, text = answer_of(link + path.removeprefix("/"), browser)
-        assert (status, part in text) == (200, True), path
-        assert all(address.startswith(base) for address in re.findall(r'(?:href|src)="(/[^"]*)"', text)), path
-    assert answer_of(f"{link}SQL/execution/?id=0", browser)[0] == 200
-    assert answer_of(link, browser_of(cluster))[0] == 403
-
-
-def test_the_ui_is_closed_on_its_machine_and_open_to_who_may_see_the_job(tmp_path: Path, class_archive: Path) -> None:
+def test_the_ui_is_open_to_who_may_see_the_job_while_it_runs_and_afterwards(
+    tmp_path: Path, class_archive: Path
+) -> None:
     shell = Shell(tmp_path, class_archive.parent)
     cluster, finish = Cluster(shell), tmp_path / "finish"
     try:
         cluster.up(*QUICK)
         shell.write("app.py", SCRIPT)
-        job_id = cluster.submit("app.py", arguments=(str(finish),))
-        address = until(lambda: cluster.output(job_id).strip(), lambda: cluster.story(job_id))
-        assert {host for host, _ in listeners(cluster.wait_for_driver(job_id))} == {"127.0.0.1"}
+        job_id = cluster.submit("app.py", *RESTARTS, arguments=(str(finish),))
+        address, app_id = until(lambda: cluster.output(job_id).split(), lambda: cluster.story(job_id))
+        driver = cluster.wait_for_driver(job_id)
+        assert {host for host, _ in listeners(driver)} == {"127.0.0.1"}
         assert answer_of(f"{address}/jobs/", build_opener())[0] == 403, "Spark asks for the key"
 
-        check_port(cluster, job_id)
+        browser = browser_of(cluster)
+        link = cluster.ask(lambda client: client.spark_uis.link(job_id)).url
+        check_pages(link.rstrip("/"), browser, app_id)
+        assert answer_of(f"{link}SQL/execution/?id=0", browser)[0] == 200
+        assert answer_of(link, browser_of(cluster))[0] == 403, "the link belongs to the other browser"
 
         command = shell.start("spark-ui", job_id)
-        link = until(lambda: command.out.partition("\n")[0], lambda: str(command))
+        shown = until(lambda: command.out.partition("\n")[0], lambda: str(command))
         try:
-            check_pages(link)
+            check_command(shown, app_id)
         finally:
             command.process.send_signal(signal.SIGINT)
             assert command.wait().code == 0
 
+        kill_process(driver)
+        cluster.wait_for_driver(job_id, attempt=2)
+        check_pages(link.rstrip("/"), browser, app_id)  # the same link: now from the event log
+        assert answer_of(f"{link}history/{app_id}/SQL/execution/?id=0", browser)[0] == 200
+        assert answer_of(f"{link}api/v1/applications", browser)[0] == 404, "no list of applications"
+
         finish.touch()
         cluster.wait_for_end(job_id)
-        ended = shell.run("spark-ui", job_id)
-        assert "has ended, and its Spark UI with it" in ended.err
+        command = shell.start("spark-ui", job_id, "--attempt", "1")
+        shown = until(lambda: command.out.partition("\n")[0], lambda: str(command))
+        try:
+            check_command(shown, app_id)
+        finally:
+            command.process.send_signal(signal.SIGINT)
+            assert command.wait().code == 0
     finally:
         cluster.close()

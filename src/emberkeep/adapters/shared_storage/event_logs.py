@@ -16,9 +16,14 @@ import contextlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+
+from emberkeep.base.errors import Absent, Conflict, Damaged
+from emberkeep.base.files.errors import cannot_read, is_directory
+from emberkeep.base.files.hostile import open_to_read
 
 EVENT_LOGS = "_emberkeep_event_logs"
 FILES_KEPT = 8  # of one application: the first one, which says what the application is, and the newest
@@ -26,6 +31,10 @@ ATTEMPTS_KEPT = 5
 _ATTEMPT = re.compile(r"[0-9]{1,9}")
 _APPLICATION = re.compile(r"eventlog_v2_([A-Za-z0-9][A-Za-z0-9_-]{0,127})")
 _FILE = re.compile(r"events_([0-9]{1,9})_(.+)")
+_COPIED = re.compile(r"(?:appstatus|events_[0-9]{1,9})_[A-Za-z0-9._-]{1,200}")
+_MOST_BYTES = 1024**3  # of one application's files that are copied
+_MOST_FILES = 64
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PROBE, _PROBE_BYTES = ".emberkeep-probe", 64 * 1024
 
 
@@ -116,3 +125,80 @@ def _applications(directory: Path) -> list[Path]:
 def _event_files(application: Path) -> dict[int, Path]:
     matches = [(name, _FILE.fullmatch(name)) for name in os.listdir(application)]  # noqa: PTH208
     return {int(match[1]): application / name for name, match in matches if match is not None}
+
+
+# --- reading after the attempt's end ----------------------------------------------------------------------------------
+
+
+def copy_event_log(root: Path, attempt: int, into: Path) -> str:
+    """Copy the log of an attempt's newest application to ``into``, and return the application's id.
+
+    A reader gets a copy because the job's user can replace each file by a link or a pipe at any time. Blocks. Raises
+    Absent (the attempt has no log), Conflict (it is too large), Damaged, Unavailable (the storage), OSError (writing).
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = [os.open(root / EVENT_LOGS, _DIRECTORY)]
+            stack.callback(os.close, opened[-1])
+            opened.append(os.open(str(attempt), _DIRECTORY, dir_fd=opened[-1]))
+            stack.callback(os.close, opened[-1])
+            names = [
+                name
+                for name in os.listdir(opened[-1])  # noqa: PTH208
+                if _APPLICATION.fullmatch(name)
+            ]
+            if not names:
+                raise _no_log(attempt)
+            name = max(names)  # an id begins with the time of the application's start
+            opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
+            stack.callback(os.close, opened[-1])
+            files = [
+                file
+                for file in sorted(os.listdir(opened[-1]))  # noqa: PTH208
+                if _COPIED.fullmatch(file)
+            ]
+        except NotADirectoryError as error:  # the user has put something else there
+            raise Damaged(f"{root / EVENT_LOGS}: {error.strerror}: {error.filename}") from error
+        except FileNotFoundError as error:
+            if is_directory(root.parent):
+                raise _no_log(attempt) from error
+            raise cannot_read(root / EVENT_LOGS, error) from error
+        except OSError as error:
+            raise cannot_read(root / EVENT_LOGS, error) from error
+        if len(files) > _MOST_FILES:
+            raise Conflict(f"the event log of attempt {attempt} has more than {_MOST_FILES} files")
+        target = into / name
+        partial = Path(tempfile.mkdtemp(prefix=".", dir=into))
+        try:
+            _copy_files(Path(f"/proc/self/fd/{opened[-1]}"), files, partial, attempt)
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return name.removeprefix("eventlog_v2_")
+
+
+def _copy_files(source: Path, files: list[str], target: Path, attempt: int) -> None:
+    left = _MOST_BYTES
+    for file in files:
+        try:
+            descriptor = open_to_read(source / file)
+        except FileNotFoundError:
+            continue  # the bound has just removed it
+        except OSError as error:
+            raise Damaged(f"a file of the event log cannot be used: {file}: {error.strerror}") from error
+        with os.fdopen(descriptor, "rb") as reading, (target / file).open("wb") as writing:
+            while piece := reading.read(min(1024**2, left + 1)):
+                left -= len(piece)
+                if left < 0:
+                    raise Conflict(f"the event log of attempt {attempt} has more than {_MOST_BYTES // 1024**2} MiB")
+                writing.write(piece)
+
+
+def _no_log(attempt: int) -> Absent:
+    return Absent(
+        f"attempt {attempt} has ended, and left no event log here to show its Spark UI from",
+        hint="event logs are deleted some time after the job's end; a job that sets spark.eventLog.enabled or "
+        "spark.eventLog.dir, or execution.event-log.enabled=false, writes none here: read a log in another place with "
+        "a History Server of your own",
+    )

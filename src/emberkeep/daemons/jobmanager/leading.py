@@ -75,7 +75,8 @@ from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
-from emberkeep.daemons.jobmanager.spark_ui import RpcSparkUis
+from emberkeep.daemons.jobmanager.spark_history import SparkHistory
+from emberkeep.daemons.jobmanager.spark_ui import AttemptSparkUis
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
 from emberkeep.daemons.jobmanager.stored_logs import StoredLogs
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
@@ -315,6 +316,7 @@ class Leadership:
     _callers: Callers
     _storage: StorageWatch
     _webhook: Webhook | None
+    _history: SparkHistory
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs. Return when requests can be served.
@@ -331,6 +333,7 @@ class Leadership:
         services.start("storage clean-up", self._keeper.run())
         services.start("kept logs", self._logs.run())
         self._callers.start(services)
+        services.start("Spark's History Server", self._history.run())
         if self._webhook is not None:
             services.start("webhook", self._webhook.run())
 
@@ -378,7 +381,8 @@ async def leadership(
         continued = ContinuedSessions(
             SessionPasses(settings.token), sessions, gateway.epoch, system.clock.now_ms, _job_managers(known)
         )
-        spark_uis, links = RpcSparkUis(rpc), SparkUiLinks(settings.spark_ui_port.port)
+        history = SparkHistory(layout.job_manager / "spark-history", layout.checkpoints)
+        spark_uis, links = AttemptSparkUis(rpc, history), SparkUiLinks(settings.spark_ui_port.port)
         api = Api(
             gateway=gateway,
             configuration=configuration,
@@ -428,5 +432,5 @@ async def leadership(
         continued.attach(app)
         proxy = build_spark_proxy(links, partial(read_spark_ui, gateway, spark_uis), guard=settings.guard_spark_ui)
         yield Leadership(
-            service, blobs, app, proxy, chronicle, offload, keeper, logs, callers, settings.storage, webhook
+            service, blobs, app, proxy, chronicle, offload, keeper, logs, callers, settings.storage, webhook, history
         )

@@ -1,25 +1,27 @@
-"""Spark UIs of drivers as the JobManager reads them, by RPC."""
+"""Spark UIs as the JobManager reads them: of drivers by RPC, and after an attempt's end from its event log."""
 
 from __future__ import annotations
 
-from emberkeep.base.errors import Absent, RetryLater, UnknownOutcome
+from emberkeep.base.errors import RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
+from emberkeep.daemons.jobmanager.spark_history import SparkHistory
 from emberkeep.protocol.messages import ReadSparkUi, SparkUiRead
 from emberkeep.protocol.transport import RpcClient
 
 _SECONDS = 30.0  # for one page; the driver itself waits 20 s for Spark
 
 
-class RpcSparkUis:
+class AttemptSparkUis:
     """Implements ``rest.ports.SparkUis``."""
 
-    def __init__(self, rpc: RpcClient) -> None:
+    def __init__(self, rpc: RpcClient, history: SparkHistory) -> None:
         self._rpc = rpc
+        self._history = history
 
     async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
         """See ``SparkUis``."""
         if not job_master:
-            raise Absent(f"attempt {attempt} has ended, and its Spark UI with it", hint="its logs and events are kept")
+            return await self._history.read(job_id, attempt, path, base)
         request = ReadSparkUi(job_id=job_id, attempt=attempt, path=path, base=base)
         try:
             return await self._rpc.call(job_master, request, SparkUiRead, timeout=_SECONDS)

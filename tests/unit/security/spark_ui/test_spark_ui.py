@@ -18,6 +18,7 @@ from aiohttp import ClientSession, DummyCookieJar, web
 
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, OverQuota, RetryLater
 from emberkeep.client.spark_ui_server import SparkUiServer
+from emberkeep.daemons import spark_pages
 from emberkeep.daemons.driver import spark_ui as driver_spark_ui
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
 from emberkeep.protocol.messages import Ack, Message, ReadSparkUi, SparkUiRead
@@ -156,7 +157,7 @@ async def test_no_other_server_is_asked(path: str) -> None:
 
 
 async def test_a_page_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_spark_ui, "SPARK_UI_BYTES", 1000)
+    monkeypatch.setattr(spark_pages, "SPARK_UI_BYTES", 1000)
     monkeypatch.setattr(driver_spark_ui, "SECONDS", 0.2)
     release = asyncio.Event()
 

@@ -1,0 +1,234 @@
+"""The Spark UIs of attempts that have ended: Spark's History Server, started on demand, over copies of event logs.
+
+One process serves all users. It listens on loopback and asks for a key of this object. Each page is read for one
+attempt, and only pages of that attempt's application are read (``history_page``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+import psutil
+import structlog
+
+from emberkeep.adapters.shared_storage.event_logs import copy_event_log
+from emberkeep.base.clock import since_boot
+from emberkeep.base.errors import EmberkeepError, OverQuota, RetryLater, Unavailable
+from emberkeep.base.ids import JobId
+from emberkeep.daemons.spark_pages import check_spark_path, read_spark_page
+from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.spark.jvm.history_server import APPLICATIONS, NO_APPLICATION, history_page, prepare_history_server
+from emberkeep.spark.jvm.spark_ui import access_token
+
+log = structlog.get_logger(__name__)
+
+IDLE_SECONDS = 600.0
+_LOOK_SECONDS = 5.0
+_PAGE_SECONDS = 60.0  # the first page of an application waits until its log is read
+_START_SECONDS = 40.0
+_PAUSE_SECONDS = 10.0  # after a start that failed
+_STOP_SECONDS = 5.0
+_AT_ONCE = 4
+_MOST_WAITING = 32
+_MOST_OUTPUT = 16 * 1024**2
+_TAIL = 2000
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+Prepare = Callable[[Path, Path, bytes, Mapping[str, str]], list[str]]
+
+
+class SparkHistory:
+    """Reads pages of ended attempts. Belongs to one event loop; ``run`` must run.
+
+    ``directory``: for the copies and the server's files; it is this object's alone. ``checkpoints``: the directory of
+    all jobs' checkpoints. ``prepare`` returns the server's command, as ``prepare_history_server`` does.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        checkpoints: Path,
+        prepare: Prepare = prepare_history_server,
+        now: Callable[[], float] = since_boot,
+    ) -> None:
+        self._directory = directory
+        self._logs = directory / "logs"
+        self._checkpoints = checkpoints
+        self._prepare = prepare
+        self._now = now
+        self._key = secrets.token_bytes(32)
+        self._applications: dict[tuple[JobId, int], str] = {}  # the least recently used first
+        self._process: asyncio.subprocess.Process | None = None
+        self._address = ""
+        self._used_at = now()
+        self._failed_at: float | None = None
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._waiting = 0
+        self._changing = asyncio.Lock()  # the process and the copies
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id; None while it does not run."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    async def run(self) -> None:
+        """End the server when no page was read for IDLE_SECONDS, and at last, when this is cancelled."""
+        await self._end()  # an earlier JobManager that was killed has left copies
+        try:
+            while True:
+                await asyncio.sleep(_LOOK_SECONDS)
+                async with self._changing:
+                    if self._process is not None and not self._waiting and self._now() - self._used_at >= IDLE_SECONDS:
+                        log.info("the History Server is idle; ending it")
+                        await self._end()
+                    await asyncio.to_thread(self._shorten_output)
+        finally:
+            await self._end()
+
+    async def read(self, job_id: JobId, attempt: int, path: str, base: str) -> SparkUiRead:
+        """Return a page of an attempt that has ended. See ``rest.ports.SparkUis``."""
+        check_spark_path(path, base)
+        if self._waiting >= _MOST_WAITING:
+            raise OverQuota("too many pages of Spark UIs of ended attempts are asked for at once", seconds=1.0)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(_PAGE_SECONDS), self._places:
+                return await self._read(job_id, attempt, path, base)
+        except TimeoutError:
+            raise RetryLater(
+                f"Spark's History Server did not answer within {_PAGE_SECONDS:g} s",
+                hint="a large event log takes time when it is opened first: try again",
+            ) from None
+        finally:
+            self._waiting -= 1
+            self._used_at = self._now()
+
+    async def _read(self, job_id: JobId, attempt: int, path: str, base: str) -> SparkUiRead:
+        async with self._changing:
+            app_id = await self._application(job_id, attempt)
+            page = history_page(app_id, path)
+            if page.moved:
+                return SparkUiRead(status=302, content_type="", location=page.path, body=b"")
+            if self.pid is None:
+                await self._start()
+            address = self._address
+        return await read_spark_page(address, page.path, token=access_token(self._key), base=base)
+
+    # --- copies -------------------------------------------------------------------------------------------------------
+
+    async def _application(self, job_id: JobId, attempt: int) -> str:
+        """Return the attempt's application, whose log is copied if it was not yet."""
+        app_id = self._applications.pop((job_id, attempt), None)
+        if app_id is None:
+            app_id = await asyncio.to_thread(self._copy, job_id, attempt)
+        self._applications[job_id, attempt] = app_id
+        while len(self._applications) > APPLICATIONS:
+            oldest = self._applications.pop(next(iter(self._applications)))
+            await asyncio.to_thread(shutil.rmtree, self._logs / f"eventlog_v2_{oldest}", ignore_errors=True)
+        return app_id
+
+    def _copy(self, job_id: JobId, attempt: int) -> str:
+        try:
+            self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return copy_event_log(self._checkpoints / job_id, attempt, self._logs)
+        except OSError as error:
+            raise Unavailable(
+                f"the event log cannot be copied to {self._logs}: {error.strerror or error}",
+                hint="check free space and permissions there",
+            ) from error
+
+    # --- the process --------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        if self._failed_at is not None and self._now() - self._failed_at < _PAUSE_SECONDS:
+            raise RetryLater(f"Spark's History Server has just failed to start: see {self._output}")
+        self._failed_at, self._address = self._now(), ""
+        try:
+            command = await asyncio.to_thread(self._prepare, self._directory, self._logs, self._key, os.environ)
+            self._output.unlink(missing_ok=True)
+            with os.fdopen(os.open(self._output, _APPENDING, 0o600), "ab") as output:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "emberkeep.daemons.history_server", str(os.getpid()), *command),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self._directory,
+                    env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+                    start_new_session=True,
+                )
+            self._address = await self._listening(self._process)
+        except OSError as error:
+            raise RetryLater(f"Spark's History Server cannot be started: {error}") from error
+        except EmberkeepError as error:
+            log.error("Spark's History Server cannot be started", reason=str(error))
+            raise
+        finally:
+            if not self._address and self._process is not None:
+                await self._kill(self._process)
+        self._failed_at = None
+        log.info("started Spark's History Server", pid=self._process.pid)
+
+    @property
+    def _output(self) -> Path:
+        return self._directory / "history-server.out"
+
+    async def _listening(self, process: asyncio.subprocess.Process) -> str:
+        """Return the server's address once it is ready. Raises RetryLater.
+
+        It listens before it knows its paths, and until then answers each request with the list of all applications.
+        """
+        until = self._now() + _START_SECONDS
+        while self._now() < until:
+            if process.returncode is not None:
+                raise RetryLater(f"Spark's History Server has ended at its start: {self._last_output()}")
+            with contextlib.suppress(psutil.Error, RetryLater):
+                for each in await asyncio.to_thread(psutil.Process(process.pid).net_connections, "tcp"):
+                    address = f"http://127.0.0.1:{each.laddr.port}"
+                    if each.status == psutil.CONN_LISTEN and await self._is_ready(address):
+                        return address
+            await asyncio.sleep(0.1)
+        raise RetryLater(f"Spark's History Server did not start within {_START_SECONDS:g} s: {self._last_output()}")
+
+    async def _is_ready(self, address: str) -> bool:
+        page = await read_spark_page(address, NO_APPLICATION, token=access_token(self._key), base="")
+        return page.status == HTTPStatus.NOT_FOUND
+
+    def _last_output(self) -> str:
+        try:
+            return self._output.read_bytes()[-_TAIL:].decode(errors="replace").strip()
+        except OSError as error:
+            return str(error)
+
+    def _shorten_output(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._output.stat().st_size > _MOST_OUTPUT:
+                os.truncate(self._output, 0)  # the server appends
+
+    async def _end(self) -> None:
+        """End the process, if there is one, and remove all files."""
+        process, self._process, self._address = self._process, None, ""
+        self._applications.clear()
+        if process is not None:
+            await self._kill(process)
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    async def _kill(self, process: asyncio.subprocess.Process) -> None:
+        self._address = ""
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+                return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
