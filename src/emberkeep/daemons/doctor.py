@@ -284,7 +284,7 @@ def _versions_here() -> NodeVersions:
 def _versions(each: TaskManagerSummary) -> NodeVersions:
     own = each.emberkeep
     where = f"task manager {each.id} on node {own.node_id}"
-    return NodeVersions(where=where, python=own.python, spark=own.spark, java=own.java)
+    return NodeVersions(where=where, emberkeep=own.version, python=own.python, spark=own.spark, java=own.java)
 
 
 def _failure(check: str, where: str, error: EmberkeepError) -> Finding:

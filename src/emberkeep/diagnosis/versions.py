@@ -38,6 +38,8 @@ def version_findings(
             what = f"{what}; this machine has {differ}"
         fix = "jobs that are submitted here do not run there: install the same versions" if differ else ""
         findings.append(Finding(check=CHECK, where=each.where, severity=severity, what=what, fix=fix))
+    if job_manager is not None:
+        findings += _other_releases(job_manager, task_managers)
     javas = sorted({each.java for each in task_managers if each.java})
     if len(javas) > 1:
         what = f"task managers have several versions of Java: {', '.join(map(str, javas))}"
@@ -57,6 +59,21 @@ def _job_manager(here: NodeVersions, job_manager: NodeVersions) -> Finding:
         what=f"{what}; this machine has {here.emberkeep}",
         fix="upgrade the older one, the JobManagers before the clients",
     )
+
+
+def _other_releases(job_manager: NodeVersions, task_managers: Sequence[NodeVersions]) -> list[Finding]:
+    """Return task managers with another Emberkeep than the leader. Those of old releases do not report theirs."""
+    return [
+        Finding(
+            check=CHECK,
+            where=each.where,
+            severity=Severity.WARNING,
+            what=f"Emberkeep {each.emberkeep}; {job_manager.where} has {job_manager.emberkeep}",
+            fix="finish the upgrade: a cluster runs with two releases only while it is upgraded",
+        )
+        for each in task_managers
+        if each.emberkeep not in ("", job_manager.emberkeep)
+    ]
 
 
 def _differences(here: NodeVersions, there: NodeVersions) -> str:

@@ -128,6 +128,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     state_gateway: StateGatewayCounters | None = None
     evacuation: EvacuationInfo | None = None
     standbys: StandbyCounters | None = None
+    version: str = ""  # of Emberkeep; "" if its release does not report it
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):

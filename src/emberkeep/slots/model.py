@@ -56,6 +56,7 @@ class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
     started_ms: int
     predecessor: InstanceId | None = None  # the previous instance, whose slots and processes this one has taken over
     checkpoints: str = ""  # directory where its state gateway finds jobs' checkpoints; "" without a gateway
+    release: str = ""  # the version of Emberkeep; "" of a release that does not report it
 
 
 class Allocation(Compatible, frozen=True, kw_only=True):

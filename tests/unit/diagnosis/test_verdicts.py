@@ -205,8 +205,8 @@ def test_a_server_that_may_not_be_started_yet_is_no_error() -> None:
 HERE = NodeVersions(where="here", emberkeep="1", python="3.11", spark="4.3.0")
 
 
-def node(python: str = "3.11", java: int = 17) -> NodeVersions:
-    return NodeVersions(where="node", python=python, spark="4.3.0", java=java)
+def node(python: str = "3.11", java: int = 17, emberkeep: str = "") -> NodeVersions:
+    return NodeVersions(where="node", emberkeep=emberkeep, python=python, spark="4.3.0", java=java)
 
 
 def test_versions() -> None:
@@ -217,6 +217,11 @@ def test_versions() -> None:
     assert severities(version_findings(HERE, leader, [node(), node("3.12")])) == [OK, OK, WARNING]
     assert severities(version_findings(HERE, leader, [node("3.12"), node("3.12")])) == [OK, ERROR, ERROR]
     assert severities(version_findings(HERE, None, [node(), node(java=21)])) == [OK, OK, WARNING]
+    assert severities(version_findings(HERE, leader, [node(emberkeep="1"), node(emberkeep="2")])) == [
+        *(OK, OK, OK),
+        WARNING,
+    ]
+    assert version_findings(HERE, leader, [node(emberkeep="2")])[2].what == "Emberkeep 2; leader has 1"
     assert "this machine has Python 3.11" in version_findings(HERE, None, [node("3.12")])[0].what
 
 

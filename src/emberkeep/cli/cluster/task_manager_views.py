@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import SHORT_ID, byte_count, counted, memory, timestamp
-from emberkeep.protocol.rest_task_managers import StandbyCounters, TaskManagerDetails, TaskManagerSummary
+from emberkeep.protocol.rest_task_managers import (
+    StandbyCounters,
+    TaskManagerDetails,
+    TaskManagerExtension,
+    TaskManagerSummary,
+)
 
 _COLUMNS = (
     "ID",
@@ -21,7 +26,7 @@ _COLUMNS = (
     "SPARK",
     "LAST HEARTBEAT",
 )
-_MORE_COLUMNS = ("ADDRESS", "PID", "STARTED", "JAVA", "CPU", "MEMORY USED", "DISK FREE", "INSTANCE")
+_MORE_COLUMNS = ("ADDRESS", "PID", "STARTED", "EMBERKEEP", "JAVA", "CPU", "MEMORY USED", "DISK FREE", "INSTANCE")
 
 
 def task_manager_table(
@@ -57,12 +62,17 @@ def _more(task_manager: TaskManagerSummary) -> tuple[str, ...]:
         task_manager.path,
         str(own.pid),
         timestamp(own.started),
+        own.version,
         str(own.java),
         f"{own.cpu_percent:.0f} %",
         memory(own.memory_used_mb),
         memory(own.disk_free_mb),
         own.instance,
     )
+
+
+def _release(own: TaskManagerExtension) -> str:
+    return f"Emberkeep {own.version}, " if own.version else ""
 
 
 def _standbys(standbys: StandbyCounters | None) -> str:
@@ -94,7 +104,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
             ("Disk free", memory(own.disk_free_mb)),
             ("Taken over", f"{own.adopted} processes of the previous instance" if own.adopted else ""),
-            ("Versions", f"Python {own.python}, Spark {own.spark}, Java {own.java}"),
+            ("Versions", f"{_release(own)}Python {own.python}, Spark {own.spark}, Java {own.java}"),
         ]
     )
     if details.allocated_slots:

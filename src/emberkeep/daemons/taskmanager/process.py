@@ -14,6 +14,7 @@ import psutil
 import structlog
 from aiohttp import web
 
+from emberkeep import __version__
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.node_access import RPC_ROUTE
@@ -253,4 +254,5 @@ def _info(site: Site, address: str, checkpoints: str) -> TaskManagerInfo:
         java_major=site.java.major,
         started_ms=site.system.clock.now_ms(),
         checkpoints=checkpoints,
+        release=__version__,
     )

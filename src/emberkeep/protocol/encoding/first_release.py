@@ -14,6 +14,7 @@ from emberkeep.jobs.model import AttemptOutcome, JobGraph
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol import messages
 from emberkeep.protocol.messages import Message
+from emberkeep.slots.model import TaskManagerInfo
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -23,6 +24,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     JobGraph: ("owner", "namespace", "secrets"),
     ProcedureProgress: ("impossible",),
     ProcedureRequest: ("periodic",),
+    TaskManagerInfo: ("release",),
     messages.AllocateSlot: ("lineage",),
     messages.DriverReport: ("start", "why_cold"),
     messages.ExecutorReport: ("start", "why_cold"),

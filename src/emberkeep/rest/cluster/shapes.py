@@ -155,6 +155,7 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         else StateGatewayCounters(**msgspec.structs.asdict(report.state_gateway)),
         evacuation=None if view.evacuation is None else EvacuationInfo(**msgspec.structs.asdict(view.evacuation)),
         standbys=None if report.standbys is None else StandbyCounters(**msgspec.structs.asdict(report.standbys)),
+        version=info.release,
     )
 
 

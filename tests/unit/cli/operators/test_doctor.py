@@ -79,7 +79,8 @@ def test_a_java_that_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("alone")
 def test_a_running_cluster_is_looked_at(fake: FakeJobManager, capfd: Output) -> None:
     gone = task_manager_info("tm-1")
-    fake.task_managers = [msgspec.structs.replace(gone, path="127.0.0.1:1")]
+    older = msgspec.structs.replace(gone.emberkeep, version="0.0.1")
+    fake.task_managers = [msgspec.structs.replace(gone, path="127.0.0.1:1", emberkeep=older)]
     assert main(["doctor", "--url", fake.url, "--output", "yaml"]) == 1
     report = yaml.safe_load(capfd.readouterr().out)
     seen = {(each["check"], each["where"].partition(" (")[0], each["severity"]) for each in report["findings"]}
@@ -87,7 +88,8 @@ def test_a_running_cluster_is_looked_at(fake: FakeJobManager, capfd: Output) -> 
     assert ("port", address, "ok") in seen
     assert ("clock", address, "ok") in seen
     assert ("port", "127.0.0.1:1", "error") in seen
-    assert any(check == "versions" for check, _, _ in seen)
+    versions = [each["what"] for each in report["findings"] if each["check"] == "versions"]
+    assert any(what.startswith("Emberkeep 0.0.1; JobManager ") for what in versions)
 
 
 @pytest.mark.usefixtures("alone")
