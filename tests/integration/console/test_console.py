@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser
 
 from emberkeep.base.ids import JobId
 from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import Shell
+from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until
 from tests.integration.console.browser import DESKTOP, PHONE, chromium, window
 from tests.integration.streams import SCRIPT, Stream
@@ -131,3 +132,24 @@ def test_a_lost_connection_is_shown_and_heals(browser: Browser, cluster: Cluster
         opened.page.locator("#notice").wait_for(state="hidden")
         opened.problems.clear()  # the failed requests
     assert cluster.daemon("jobmanager").identity.pid == pid
+
+
+def test_a_job_is_stopped_on_its_page_and_restored_with_the_command_there(
+    browser: Browser, cluster: Cluster, job_id: JobId
+) -> None:
+    """The last test of the stream: it ends."""
+    with window(browser, cluster) as opened:
+        opened.open(f"/jobs/{job_id}")
+        opened.page.get_by_role("button", name="Stop with savepoint…").click()
+        opened.page.get_by_role("button", name="Stop the job").click()
+        opened.sees("FINISHED", "#headline")
+        newest = opened.page.locator("#savepoints tbody tr").first
+        newest.get_by_role("button", name="Verify").click()
+        newest.get_by_text("intact: ").wait_for()
+        command, *words = shlex.split(newest.locator("code").inner_text())
+        assert command == "emberkeep"
+        restored = cluster.shell.done(*words[:3], "-q", *SMALL, *words[3:], str(cluster.shell.directory / "stream"))
+        opened.sees("started from it: stream.py", "#savepoints")
+        opened.page.get_by_role("link", name="stream.py").first.click()
+        opened.page.wait_for_url(f"**/jobs/{restored.out.strip()}")
+        opened.sees("RUNNING", "#headline")
