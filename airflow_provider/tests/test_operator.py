@@ -236,6 +236,9 @@ def test_a_deferred_task_has_its_timeout_too(fake: FakeJobManager, task: Task) -
     with pytest.raises(AirflowTaskTimeout):
         operator(deferrable=True).execute_complete(task.context(), {"job_id": job_id, "timed_out": True})
     assert fake.cancels == [(job_id, None)]
+    with pytest.raises(AirflowTaskTimeout):
+        operator(cancel_on_kill=False).execute_complete(task.context(), {"job_id": job_id, "timed_out": True})
+    assert len(fake.cancels) == 1
 
 
 def test_a_job_that_cannot_be_watched_is_taken_over_by_the_retry(fake: FakeJobManager, task: Task) -> None:
@@ -291,6 +294,19 @@ def test_a_task_that_is_killed_while_it_submits_cancels_the_job_once_it_exists(
     with pytest.raises(AirflowException, match="because its task was killed"):
         running.execute(task.context())
     assert len(fake.cancels) == 1
+
+
+def test_a_task_that_is_killed_while_it_looks_for_its_job_cancels_what_it_finds(
+    fake: FakeJobManager, task: Task
+) -> None:
+    deferred(task)
+    (job_id,) = fake.jobs
+    fake.on_cancel = lambda *_: ends(fake, JobStatus.CANCELED)(job_id)
+    running = operator()
+    running.on_kill()  # nothing is known yet that could be cancelled
+    with pytest.raises(AirflowException, match="because its task was killed"):
+        running.execute(task.context())
+    assert fake.cancels == [(job_id, None)]
 
 
 def test_a_job_may_outlive_its_killed_task(fake: FakeJobManager, task: Task) -> None:

@@ -158,8 +158,8 @@ class EmberkeepSubmitOperator(BaseOperator):
             access, job_id = EmberkeepHook(self.emberkeep_conn_id).access, JobId(event["job_id"])
             self._running = access, job_id
             if event.get("timed_out"):
-                call(access.endpoint, lambda client: cancelled(client, job_id))
-                raise AirflowTaskTimeout(f"job {job_id} is being cancelled: the task's execution_timeout has passed")
+                self.on_kill()
+                raise AirflowTaskTimeout(f"the execution_timeout of the task has passed before the end of job {job_id}")
             if "problem" in event:
                 raise AirflowException(f"cannot watch job {job_id}: {event['problem']}")
             return self._followed(access, job_id, context, newest_only=True)
@@ -185,12 +185,21 @@ class EmberkeepSubmitOperator(BaseOperator):
         log, task = self._task_log(access, ""), _identity(context, access)
         unreported = str(context["task_state_store"].get(UNREPORTED) or "")
         choice = call(access.endpoint, lambda client: chosen(client, task, unreported, log.notice))
-        if not isinstance(choice, Start):
-            self._remember(access, choice.job_id, context)
-            self.log.info("taking over job %s, which an earlier try of this task has started", choice.job_id)
-            return choice.job_id
-        job_id = task.job_id(choice.number)
-        job = self._prepared(access, job_id, task.idempotency_key(choice.number), context)
+        if isinstance(choice, Start):
+            job_id = task.job_id(choice.number)
+            self._submit(access, job_id, task.idempotency_key(choice.number), context)
+        else:
+            job_id = choice.job_id
+            self._remember(access, job_id, context)
+            self.log.info("taking over job %s, which an earlier try of this task has started", job_id)
+        if self._was_killed() and self.cancel_on_kill:  # when the signal arrived, it was not known, or did not exist
+            self._cancel(access, job_id)
+            raise AirflowException(f"job {job_id} is being cancelled, because its task was killed")
+        return job_id
+
+    def _submit(self, access: ClusterAccess, job_id: JobId, key: str, context: Context) -> None:
+        log = self._task_log(access, job_id)
+        job = self._prepared(access, job_id, key, context)
         for notice in job.notices:
             log.notice(notice)
         self._remember(access, job_id, context)
@@ -198,9 +207,6 @@ class EmberkeepSubmitOperator(BaseOperator):
             raise AirflowException("the task was killed before its job was submitted")
         call(access.endpoint, lambda client: submitted(client, job, log))
         self.log.info("job %s: %s", job_id, access.job_page(job_id))
-        if self._was_killed() and self.cancel_on_kill:  # it did not exist yet when the signal arrived
-            self._cancel(access, job_id)
-        return job_id
 
     def _remember(self, access: ClusterAccess, job_id: JobId, context: Context) -> None:
         """Store that the job's result is due, and show users where the job is."""

@@ -141,6 +141,12 @@ class AirflowSite:
         assert run is not None
         return self._api(f"/dags/{DAG}/dagRuns/{_quoted(run['dag_run_id'])}/taskInstances/{task}/{what}")
 
+    def job_id(self, task: str) -> str | None:
+        """The job that the task's try has chosen; None before that."""
+        with suppress(OSError):
+            return str(self.of_task(task, "xcomEntries/job_id")["value"])
+        return None
+
     def log(self, task: str, attempt: int) -> list[str]:
         """The lines of one try of a task."""
         content = self.of_task(task, f"logs/{attempt}?full_content=true")["content"]
