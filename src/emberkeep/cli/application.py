@@ -24,7 +24,7 @@ from emberkeep.cli.monitoring import commands as monitoring_commands
 from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.operators import doctor, top
 from emberkeep.cli.savepoints import commands as savepoint_commands
-from emberkeep.cli.script_arguments import normalise, normalise_after_path
+from emberkeep.cli.script_arguments import UPGRADE_FLAGS, normalise, normalise_after_path
 from emberkeep.cli.upgrades import commands as upgrade_commands
 
 _WITH_SCRIPT = ("run", "submit")
@@ -132,5 +132,5 @@ def _run(words: list[str]) -> int:
     elif words[:2] == ["savepoint", "restore"]:
         words = [*words[:2], *normalise_after_path(words[2:])]
     elif words[:1] == ["upgrade"]:
-        words = [words[0], *normalise_after_path(words[1:])]
+        words = [words[0], *normalise_after_path(words[1:], UPGRADE_FLAGS)]
     return called(build_app(), words, ExitCode.USAGE)

@@ -13,9 +13,10 @@ from emberkeep.base.errors import InvalidInput
 FLAGS = frozenset(
     {
         *("--help", "-h", "--verbose", "-v", "--supervise", "--load-spark-defaults"),
-        *("--quiet", "-q", "--detach", "--keep-logs", "--cancel"),
+        *("--quiet", "-q", "--detach", "--keep-logs"),
     }
 )
+UPGRADE_FLAGS = FLAGS | {"--cancel"}
 _LONG_NAMES = {"-c": "--conf", "-m": "--module"}
 _ATTACHED = ("-D",)
 
@@ -65,17 +66,19 @@ def normalise(
     return [*options, "--", *rest]
 
 
-def normalise_after_path(arguments: list[str]) -> list[str]:
-    """Do what ``normalise`` does, for a command with a path before the script. Options may precede or follow the path.
+def normalise_after_path(arguments: list[str], flags: Collection[str] = FLAGS) -> list[str]:
+    """Do what ``normalise`` does, for a command with a path or a job before the script.
+
+    Options may precede or follow the path.
 
     >>> normalise_after_path(["/s/1", "--name", "counts", "app.py", "--name", "its own"])
     ['--name=counts', '--', '/s/1', 'app.py', '--name', 'its own']
     """
-    before = normalise(arguments)
+    before = normalise(arguments, flags)
     behind = before.index("--") + 1
     options, path, rest = before[: behind - 1], before[behind : behind + 1], before[behind + 1 :]
     if not path or any(option.startswith("--module=") for option in options):
         return before
-    after = normalise(rest)
+    after = normalise(rest, flags)
     behind = after.index("--")
     return [*options, *after[:behind], "--", *path, *after[behind + 1 :]]

@@ -3,7 +3,7 @@ from cyclopts import App, Parameter
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.application import build_app
-from emberkeep.cli.script_arguments import FLAGS, normalise
+from emberkeep.cli.script_arguments import FLAGS, UPGRADE_FLAGS, normalise, normalise_after_path
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,9 @@ def test_the_flags_known_here_are_the_commands_flags(command: str) -> None:
 
 def test_no_flag_is_left_over() -> None:
     assert _flags(build_app()["run"]) | {"--help", "-h"} == FLAGS
+
+
+def test_the_flags_of_an_upgrade_may_be_anywhere_before_the_script() -> None:
+    assert _flags(build_app()["upgrade"]) <= UPGRADE_FLAGS
+    words = ["counts", "--cancel", "--detach", "app.py", "--cancel"]
+    assert normalise_after_path(words, UPGRADE_FLAGS) == ["--cancel", "--detach", "--", "counts", "app.py", "--cancel"]

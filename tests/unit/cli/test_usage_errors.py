@@ -14,7 +14,7 @@ from emberkeep.cli.usage_errors import arguments_of, choices, command_of, usage_
 Output = pytest.CaptureFixture[str]
 Chain = tuple[str, ...]
 APP = build_app()
-WITH_SCRIPT: tuple[Chain, ...] = (("run",), ("submit",), ("savepoint", "restore"))
+WITH_SCRIPT: tuple[Chain, ...] = (("run",), ("submit",), ("savepoint", "restore"), ("upgrade",))
 
 
 def walk(app: App, chain: Chain = ()) -> Iterator[Chain]:

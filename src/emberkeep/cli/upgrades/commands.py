@@ -45,7 +45,8 @@ def upgrade(
     If the new code is not good in time, the old code is started again from the same savepoint.
     The JobManager does all this. Ctrl-C ends the waiting, not the upgrade.
     With a job alone, follow its newest upgrade, or show how it has ended.
-    The exit code is 0 if the new code runs, and 1 if not. The other options are those of `emberkeep submit`.
+    The exit code is 0 if the new code runs, and 1 if not.
+    The other options are those of `emberkeep submit`. Without --name, the job keeps its name.
 
     Parameters
     ----------
