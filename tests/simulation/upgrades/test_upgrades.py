@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -110,6 +111,27 @@ def test_a_leader_killed_at_any_step_of_an_upgrade_changes_nothing_about_its_end
     assert not failures, f"{len(failures)} of {len(chosen)} crash points\n" + failures[0]
 
 
+@pytest.mark.req("HA-7")
+@pytest.mark.parametrize("phase", [UpgradePhase.STOPPING, UpgradePhase.WATCHING])
+def test_a_driver_lost_in_a_phase_delays_the_upgrade(phase: UpgradePhase) -> None:
+    async def story(run: Run) -> None:
+        machines = run.cluster.machines
+        stream, upgrade = begun(run, GOOD, within=50.0)
+        await wait_for(run, lambda: runs(run, stream), "the stream runs")
+        upgrade.ask()
+        await wait_for(run, lambda: phase in upgrade.phases, f"it is {phase.value}")
+        await wait_for(run, lambda: list(machines.drivers()), "a driver lives")
+        for driver in list(machines.drivers()):
+            machines.kill(driver)
+        await until(run, lambda: has_ended(upgrade))
+        check_end(run, upgrade, UpgradePhase.DONE)
+        await run.settle()
+        await run.end_everything()
+
+    report = play(ClusterPlan(seed=f"driver lost {phase.value}", task_managers=2), story)
+    assert not report.violations, report.failure()
+
+
 def troubled(number: int) -> Report:
     """Drivers and leaders die, and the store is slow, refuses and does not answer, while a stream is upgraded."""
 
@@ -146,9 +168,9 @@ def troubled(number: int) -> Report:
     return play(ClusterPlan(seed=f"upgrade {number}", task_managers=2), story)
 
 
-async def until(run: Run, condition: object) -> None:
+async def until(run: Run, condition: Callable[[], bool]) -> None:
     for _ in range(4):
-        if condition():  # type: ignore[operator]
+        if condition():
             return
         await wait_seconds(run, 50.0)
     run.cluster.history.violate("scenario", "the upgrade does not end")

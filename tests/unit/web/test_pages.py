@@ -32,6 +32,7 @@ from tests.unit.rest.fake_gateway import (
     recovery_trace,
     status_report,
     task_manager_view,
+    wish_of,
 )
 from tests.unit.rest.server import Site, running_site
 
@@ -311,6 +312,13 @@ async def test_a_job_shows_its_alarms(site: Site) -> None:
     assert "nothing was committed" in page
     assert "no-commit" in page
     assert EVIL not in page
+
+
+async def test_a_job_says_what_its_upgrade_does(site: Site) -> None:
+    await site.gateway.upgrade(job_id(1), wish_of(site.gateway.views[job_id(1)]))
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "<dt>Upgrade</dt>" in page
+    assert f"stopping job {job_id(1)[:8]} with a savepoint" in page
 
 
 async def test_a_job_shows_its_periodic_savepoints(site: Site) -> None:
