@@ -19,7 +19,6 @@ from emberkeep.jobmanager.views.cluster import JobView
 
 PER_PAGE: Final = 100
 _ON_JOB_PAGE: Final = 15
-_TERMS: Final = 50
 _CURSOR: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 _OF_JOBS: Final = frozenset(
@@ -143,10 +142,10 @@ class EventTexts:
         return Chosen(page=page, type=what, before=before, types=types, lost=self._chronicle.lost)
 
     async def terms(self) -> tuple[LeaderTerm, ...]:
-        """Return the newest terms of leaders, the newest first."""
+        """Return the terms of leaders that are on record, the newest first. Raises Unavailable."""
         types = frozenset({What.LEADER_STARTED, What.LEADER_ENDED})
         page = await self._chronicle.read("", Selection(types=types, limit=MOST_LISTED))
-        return leader_terms(page.occurrences[::-1])[:_TERMS]
+        return leader_terms(page.occurrences[::-1])
 
 
 def _known_states(job: JobView) -> Iterator[Occurrence]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -19,16 +20,20 @@ from emberkeep.base.ids import parse_job_id, parse_task_manager_id
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.identities.job_access import may_act, visible
+from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
+from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.log_records.model import Level
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.web.capacity import capacity_map
+from emberkeep.web.cluster.pages import ClusterPages
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import health
 from emberkeep.web.job_filter import JobFilter
 from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.nodes import blocked_task_managers, node_lines
+from emberkeep.web.paging import page_count, parse_number, parse_page
 from emberkeep.web.savepoints import origin, savepoint_lines
 from emberkeep.web.static_files import static_route
 from emberkeep.web.templates import make_environment
@@ -47,20 +52,30 @@ _LOG_PATHS = (
 Page = Callable[[web.Request], Awaitable[web.Response]]
 
 
-def web_routes(
-    gateway: JobManagerGateway,
-    clock: Clock,
-    storage_problem: Callable[[], str],
-    audit: AuditTrail,
-    chronicle: ChronicleReader,
-    spark_ui_link: Callable[[web.Request, JobView, int], str],
-) -> list[web.AbstractRouteDef]:
-    """Return the routes of all pages and static files, to serve behind the access checks; static files may be public.
+@dataclass(frozen=True)
+class WebSources:
+    """Where the pages get what they show.
 
-    ``storage_problem`` returns why nothing is deleted in the shared storage; "" if the storage is this cluster's.
-    ``spark_ui_link`` returns a new link to the Spark UI of an attempt, 0 for the newest; it raises Absent.
+    - ``storage_problem`` returns why nothing is deleted in the shared storage; "" if the storage is this cluster's.
+    - ``spark_ui_link`` returns a new link to the Spark UI of an attempt, 0 for the newest; it raises Absent.
+    - ``election`` returns what is known about the election; None without high availability.
     """
-    pages = _Pages(gateway, clock, make_environment(), storage_problem, audit, EventTexts(chronicle), spark_ui_link)
+
+    gateway: JobManagerGateway
+    clock: Clock
+    storage_problem: Callable[[], str]
+    audit: AuditTrail
+    chronicle: ChronicleReader
+    blobs: BlobServerGateway
+    spark_ui_link: Callable[[web.Request, JobView, int], str]
+    election: Callable[[], ElectionView | None] = lambda: None
+
+
+def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
+    """Return the routes of all pages and static files, served behind the access checks. Static files may be public."""
+    events = EventTexts(sources.chronicle)
+    pages = _Pages(sources, make_environment(), events)
+    cluster = ClusterPages(pages.render, sources.gateway, sources.clock, sources.blobs, events, sources.election)
     shown: list[tuple[str, Page]] = [
         ("/", pages.overview),
         ("/jobs", pages.jobs),
@@ -72,28 +87,19 @@ def web_routes(
         ("/nodes", pages.nodes),
         ("/taskmanagers/{taskmanagerid}", pages.task_manager),
         ("/audit", pages.audit),
+        ("/blobs", cluster.blobs),
+        ("/leadership", cluster.leadership),
         *((path, pages.log) for path in _LOG_PATHS),
     ]
     return [*(web.get(path, pages.guarded(page)) for path, page in shown), static_route()]
 
 
 class _Pages:
-    def __init__(
-        self,
-        gateway: JobManagerGateway,
-        clock: Clock,
-        environment: jinja2.Environment,
-        storage_problem: Callable[[], str],
-        audit: AuditTrail,
-        events: EventTexts,
-        spark_ui_link: Callable[[web.Request, JobView, int], str],
-    ) -> None:
-        self._spark_ui_link = spark_ui_link
+    def __init__(self, sources: WebSources, environment: jinja2.Environment, events: EventTexts) -> None:
+        self._sources = sources
         self._events = events
-        self._storage_problem = storage_problem
-        self._audit = audit
-        self._gateway = gateway
-        self._clock = clock
+        self._gateway = sources.gateway
+        self._clock = sources.clock
         self._environment = environment
 
     def guarded(self, page: Page) -> Page:
@@ -103,7 +109,7 @@ class _Pages:
             try:
                 return await page(request)
             except EmberkeepError as error:
-                return self._render(request, "error.html", "error", _status(error), error=error)
+                return self.render(request, "error.html", "error", _status(error), error=error)
 
         return show
 
@@ -112,7 +118,7 @@ class _Pages:
         jobs = visible(identity, await self._gateway.jobs())
         running, ended = _split(jobs)
         task_managers = await self._gateway.task_managers()
-        return self._render(
+        return self.render(
             request,
             "overview.html",
             "overview",
@@ -124,7 +130,7 @@ class _Pages:
             counts=Counter(job.status for job in jobs),
             task_managers=task_managers,
             started_ms=self._gateway.started_ms(),
-            storage_problem=self._storage_problem(),
+            storage_problem=self._sources.storage_problem(),
         )
 
     async def jobs(self, request: web.Request) -> web.Response:
@@ -132,12 +138,12 @@ class _Pages:
         wanted = JobFilter(
             _parse_status(query.get("state", "")), query.get("owner", "")[:200], query.get("name", "")[:200]
         )
-        number = _parse_page(query.get("page", "1"))
+        number = parse_page(query.get("page", "1"))
         seen = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
         jobs = wanted.matching(seen)
         chosen = [job for job in jobs if wanted.status in (None, job.status)]
         first = (number - 1) * JOBS_PER_PAGE
-        return self._render(
+        return self.render(
             request,
             "jobs.html",
             "jobs",
@@ -147,14 +153,14 @@ class _Pages:
             owners=sorted({job.owner for job in seen} - {""}),
             statuses=list(JobStatus),
             number=number,
-            pages=max(1, -(-len(chosen) // JOBS_PER_PAGE)),
+            pages=page_count(len(chosen), JOBS_PER_PAGE),
         )
 
     async def job(self, request: web.Request) -> web.Response:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         seen = visible(identity, await self._gateway.jobs()) if job.started_from or job.pointers.savepoints else []
-        return self._render(
+        return self.render(
             request,
             "job.html",
             "jobs",
@@ -173,12 +179,12 @@ class _Pages:
     async def spark_ui(self, request: web.Request) -> web.Response:
         """Send the browser to the Spark UI of an attempt, with a new link: it works for this login only."""
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
-        attempt = _parse_number(request.query.get("attempt", "0"), "an attempt")
-        location = self._spark_ui_link(request, job, attempt)
+        attempt = parse_number(request.query.get("attempt", "0"), "attempt")
+        location = self._sources.spark_ui_link(request, job, attempt)
         return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": location})
 
     async def task_managers(self, request: web.Request) -> web.Response:
-        return self._render(
+        return self.render(
             request,
             "task_managers.html",
             "taskmanagers",
@@ -190,37 +196,37 @@ class _Pages:
         identifier = parse_task_manager_id(request.match_info["taskmanagerid"])
         view = await self._gateway.task_manager(identifier)
         names = {job.job_id: job.name for job in await self._gateway.jobs()}
-        return self._render(request, "task_manager.html", "taskmanagers", view=view, names=names)
+        return self.render(request, "task_manager.html", "taskmanagers", view=view, names=names)
 
     async def nodes(self, request: web.Request) -> web.Response:
         blocklist = await self._gateway.blocklist()
         lines = node_lines(blocklist, await self._gateway.task_managers())
-        return self._render(request, "nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
+        return self.render(request, "nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
 
     async def audit(self, request: web.Request) -> web.Response:
         given = {name: request.query.get(name, "")[:200] for name in ("identity", "job", "outcome", "before")}
         if given["outcome"] not in ("", *Outcome):
             raise InvalidInput(f"{given['outcome'][:40]!r} is not an outcome", field="outcome")
-        page = await self._audit.read(msgspec.convert({**given, "limit": AUDIT_PER_PAGE}, Selection))
+        page = await self._sources.audit.read(msgspec.convert({**given, "limit": AUDIT_PER_PAGE}, Selection))
         outcomes = [outcome.value for outcome in Outcome]
         shown = {**given, "entries": page.entries, "next": page.next, "outcomes": outcomes}
-        return self._render(request, "audit.html", "audit", HTTPStatus.OK, **shown)
+        return self.render(request, "audit.html", "audit", HTTPStatus.OK, **shown)
 
     async def events(self, request: web.Request) -> web.Response:
         chosen = await self._events.chosen("", request.query)
-        return self._render(request, "events.html", "events", job=None, terms=await self._events.terms(), chosen=chosen)
+        return self.render(request, "events.html", "events", job=None, chosen=chosen)
 
     async def job_events(self, request: web.Request) -> web.Response:
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         chosen = await self._events.chosen(job.job_id, request.query)
-        return self._render(request, "events.html", "jobs", job=job, terms=(), chosen=chosen)
+        return self.render(request, "events.html", "jobs", job=job, chosen=chosen)
 
     async def log(self, request: web.Request) -> web.Response:
         owner, _, rest = request.path.rpartition("/logs")
         name = rest.removeprefix("/")  # none: all logs of a job
         section = "overview" if owner == "/jobmanager" else owner.split("/")[1]
         back = "/" if owner == "/jobmanager" else owner
-        return self._render(
+        return self.render(
             request,
             "log.html",
             section,
@@ -231,9 +237,10 @@ class _Pages:
             levels=[level.value for level in Level],
         )
 
-    def _render(
+    def render(
         self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any
     ) -> web.Response:
+        """Return a page. ``section``: the entry of the navigation that it belongs to."""
         text = self._environment.get_template(template).render(
             section=section,
             now_ms=self._clock.now_ms(),
@@ -277,16 +284,3 @@ def _parse_status(text: str) -> JobStatus | None:
         return JobStatus(text)
     except ValueError:
         raise InvalidInput(f"{text[:40]!r} is not the state of a job", field="state") from None
-
-
-def _parse_page(text: str) -> int:
-    number = _parse_number(text, "a page")
-    if not number:
-        raise InvalidInput("0 is not the number of a page", field="page")
-    return number
-
-
-def _parse_number(text: str, what: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 9):
-        raise InvalidInput(f"{text[:40]!r} is not the number of {what}", field=what.rsplit(maxsplit=1)[-1])
-    return int(text)

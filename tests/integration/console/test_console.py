@@ -69,6 +69,9 @@ def test_no_page_has_anything_wrong(
         f"/taskmanagers/tm-{NODES[0]}": NODES[0],
         "/nodes": NODES[1],
         "/events": "leader",
+        "/leadership": "LEADS",
+        "/blobs": "referenced",
+        f"/blobs?job={job_id}": "stream.py",
         "/audit": "Audit",
     }
     found = []

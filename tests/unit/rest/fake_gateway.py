@@ -14,6 +14,7 @@ from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import (
@@ -73,6 +74,7 @@ class FakeGateway(JobManagerGateway):
         self.blocked = BlocklistTracker(Blocklist())
         self.lost_blocklist = ""
         self.others: tuple[Stranger, ...] = ()
+        self.election: ElectionView | None = None  # shown by the page of leaders
         self.blobs: BlobServerGateway | None = None  # claims the artefacts of submissions, where there is one
 
     def add(self, *views: JobView) -> None:

@@ -49,7 +49,7 @@ from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.spark_ui_links import SparkUiLinks
 from emberkeep.rest.serving.spark_ui_reading import shown_attempt
 from emberkeep.rest.table import DRIVER_ROUTES, least_roles
-from emberkeep.web.pages import web_routes
+from emberkeep.web.pages import WebSources, web_routes
 from emberkeep.web.session_routes import session_routes
 from tests.support.chronicle.memory import MemoryChronicle
 from tests.support.seeded_ids import SeededIds
@@ -194,6 +194,7 @@ class Site:
     blobs: MemoryBlobs
     storage: FakeStorage
     api: Api
+    web_sources: WebSources
     own_logs: ListedLogs
     remote_logs: ReaderPerAddress
     session: ClientSession
@@ -265,9 +266,17 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "poll_interval": 0.01,
     }
     api = Api(**{**parts, **changes})
-    pages = web_routes(
-        gateway, system.clock, lambda: storage.info.problem, audit, api.chronicle, spark_ui_link(api.spark_ui_links)
+    sources = WebSources(
+        gateway=gateway,
+        clock=system.clock,
+        storage_problem=lambda: storage.info.problem,
+        audit=audit,
+        chronicle=api.chronicle,
+        blobs=api.blobs,
+        spark_ui_link=spark_ui_link(api.spark_ui_links),
+        election=lambda: gateway.election,
     )
+    pages = web_routes(sources)
     access = WebAccess(sessions, session_routes(pages))
     policy = AccessPolicy(
         TOKEN,
@@ -296,7 +305,16 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     try:
         async with ClientSession() as session:
             yield Site(
-                gateway, blobs, storage, api, own_logs, remote_logs, session, f"http://{server.address}", shutdowns
+                gateway,
+                blobs,
+                storage,
+                api,
+                sources,
+                own_logs,
+                remote_logs,
+                session,
+                f"http://{server.address}",
+                shutdowns,
             )
     finally:
         await server.close()

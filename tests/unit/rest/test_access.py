@@ -16,7 +16,7 @@ PUBLIC = {LOGIN_PATH, "/static/{name}"}
 
 def all_routes(site: Site) -> list[tuple[str, str]]:
     """(method, pattern) of everything that the JobManager's application serves."""
-    pages = web_routes(site.gateway, site.api.system.clock, str, site.api.audit, site.api.chronicle, lambda *_: "")
+    pages = web_routes(site.web_sources)
     app = build_application(site.api, secure=lambda app: None, roles={}, routes=pages)
     return [(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None]
 

@@ -98,16 +98,6 @@ async def test_the_job_s_page_does_without_events_that_cannot_be_read(tmp_path: 
         assert (await site.get("/events")).status == 503
 
 
-async def test_the_cluster_s_page_says_who_led_and_why_it_ended(site: Site, chronicle: Clocked) -> None:
-    chronicle.at(0, What.LEADER_STARTED, details={"address": "jm-1:8081"})
-    chronicle.at(20, What.LEADER_ENDED, details={"reason": "it was shut down"})
-    chronicle.begin(4, "store")
-    chronicle.at(25, What.LEADER_STARTED, details={"address": "jm-2:8081"})
-    text = " ".join(re.sub(r"<[^>]+>", " ", await page(site, "/events")).split())
-    assert re.search(r"4 jm-2:8081 .* LEADS 1 min 15 s –", text)
-    assert re.search(r"3 jm-1:8081 .* 20 s it was shut down", text)
-
-
 async def test_filters_and_pages_are_in_the_address(site: Site, chronicle: Clocked) -> None:
     for number in range(130):
         chronicle.at(number // 2, What.EXCEPTION, f"failure {number}.", job_id=job_id(1))

@@ -15,6 +15,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager
 from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.jobmanager.views.election import Connection, ElectionView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
@@ -49,6 +50,9 @@ PAGES = [
     "/nodes",
     "/events",
     "/events?type=leader-started",
+    "/blobs",
+    f"/blobs?job={job_id(1)}&state=referenced",
+    "/leadership",
     f"/jobs/{job_id(1)}/events",
     f"/jobs/{job_id(1)}/events?type=exception",
     "/taskmanagers/tm-127.0.0.2-1",
@@ -90,7 +94,11 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     for kind, name in ((BlockedNode, "node-2"), (BlockedNode, EVIL), (BlockedTaskManager, "tm-9")):
         entry = kind(id=name, action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=2**50, causes=(EVIL,))
         await gateway.block(entry, merge=False)
+    gateway.election = ElectionView(
+        servers=EVIL, connection=Connection.SUSPENDED, queue=(gateway.address(), EVIL), known=(EVIL * 2,)
+    )
     async with running_site(tmp_path, gateway) as running:
+        await running.blobs.store_bytes(job_id(1), b"a message", [EVIL])
         note_events(running)
         yield running
 
@@ -160,7 +168,9 @@ async def test_pages_hold_no_code_and_no_foreign_markup(site: Site, path: str) -
         assert tag != "style"
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", f"/jobs/{job_id(1)}", "/taskmanagers/tm-127.0.0.2-1"])
+@pytest.mark.parametrize(
+    "path", ["/", "/jobs", f"/jobs/{job_id(1)}", "/taskmanagers/tm-127.0.0.2-1", "/blobs", "/leadership"]
+)
 async def test_names_from_outside_are_escaped(site: Site, path: str) -> None:
     text = (await site.get(path)).body.decode()
 
@@ -265,7 +275,7 @@ async def test_a_jobs_files_are_counted(site: Site) -> None:
     page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
 
     assert "2 · 1.5 KiB" in page
-    assert f"/v1/jobs/{job_id(1)}/blobs" in page
+    assert f"/blobs?job={job_id(1)}" in page
 
 
 async def test_a_jobs_reserved_standby_is_shown(site: Site) -> None:

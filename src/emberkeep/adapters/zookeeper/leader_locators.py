@@ -63,6 +63,7 @@ class ZooKeeperLocator(KnownLeader):
         super().__init__()
         self._session = session
         self._layout = layout
+        self.queue: tuple[str, ...] = ()  # addresses of the JobManagers that were in it when it was last read
 
     @property
     def is_informed(self) -> bool:
@@ -108,7 +109,8 @@ class ZooKeeperLocator(KnownLeader):
         """Return the addresses of all JobManagers in the queue. The leader is one of them."""
         names = await self._session.children(self._layout.election, watch=change.set)
         found = await asyncio.gather(*(self._session.find(f"{self._layout.election}/{name}") for name in names))
-        return LeaderNews(job_managers=tuple(filter(None, map(_address, filter(None, found)))))
+        self.queue = tuple(filter(None, map(_address, filter(None, found))))
+        return LeaderNews(job_managers=self.queue)
 
 
 def _address(latch: Znode) -> str:

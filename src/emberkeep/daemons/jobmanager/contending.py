@@ -55,6 +55,7 @@ from emberkeep.daemons.jobmanager.leading import (
 from emberkeep.daemons.jobmanager.notifying import webhook_settings
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
+from emberkeep.jobmanager.views.election import Connection, ElectionView
 from emberkeep.protocol.messages import Message
 from emberkeep.rest.spark_proxy.application import build_spark_proxy_standby
 from emberkeep.rest.standby import STANDBY_PUBLIC, build_standby
@@ -185,6 +186,15 @@ class _Front:
         leader = self.locator.leader()
         return None if leader is None or leader.address == self._settings.address else leader.address
 
+    def election(self) -> ElectionView:
+        """Return what this JobManager knows about the election."""
+        return ElectionView(
+            servers=self._session.hosts,
+            connection=Connection[self._session.state.name],
+            queue=self.locator.queue,
+            known=self.locator.news().job_managers,
+        )
+
     async def serve(self, request: Message) -> Message:
         """Refuse a request, as the RpcService of a standby. Raises RetryLater."""
         leader = self.other_leader()
@@ -240,6 +250,7 @@ class _Turn:
                 steps_aside=True,
                 known=self._front.locator,
                 overtook=self._store.overtook,
+                election=self._front.election,
             )
             async with leading as present:
                 self._leadership = present

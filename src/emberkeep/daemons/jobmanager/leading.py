@@ -88,6 +88,7 @@ from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.named_tokens import TokenRegistry
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.surroundings import Surroundings
+from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.ports import JobStore
 from emberkeep.kept_logs.ports import NoLogStore
@@ -109,7 +110,7 @@ from emberkeep.rest.spark_proxy.application import CLOSED, build_spark_proxy
 from emberkeep.rest.table import DRIVER_ROUTES, least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.spark.distribution import spark_version
-from emberkeep.web.pages import web_routes
+from emberkeep.web.pages import WebSources, web_routes
 from emberkeep.web.session_routes import session_routes
 
 # Health probes of load balancers carry no token and get only a status. Static files reveal nothing about a cluster.
@@ -346,11 +347,13 @@ async def leadership(
     steps_aside: bool = False,
     known: LeaderLocator | None = None,
     overtook: bool = False,
+    election: Callable[[], ElectionView | None] = lambda: None,
 ) -> AsyncIterator[Leadership]:
     """Build the parts of a leader without starting them. On exit, close its connections.
 
     ``steps_aside``: see JobManagerService. ``known``: finds the leader, for replies to processes that ask; None without
-    high availability. ``overtook``: see BlobServer. Raises Fatal (storage), InvalidInput (settings).
+    high availability. ``overtook``: see BlobServer. ``election``: None without high availability. Raises Fatal
+    (storage), InvalidInput (settings).
     """
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
@@ -407,12 +410,16 @@ async def leadership(
             certificate_expires_ms=settings.certificate_expires_ms,
         )
         pages = web_routes(
-            gateway,
-            system.clock,
-            keeper.problem,
-            settings.audit,
-            chronicle,
-            lambda request, job, attempt: links.new(request, shown_attempt(job, attempt)),
+            WebSources(
+                gateway=gateway,
+                clock=system.clock,
+                storage_problem=keeper.problem,
+                audit=settings.audit,
+                chronicle=chronicle,
+                blobs=blobs,
+                spark_ui_link=lambda request, job, attempt: links.new(request, shown_attempt(job, attempt)),
+                election=election,
+            )
         )
         access = WebAccess(sessions, session_routes(pages))
         roles = least_roles(pages)

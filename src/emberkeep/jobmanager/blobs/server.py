@@ -259,6 +259,8 @@ class BlobServer:
             cleanup_runs=counters.cleanup_runs,
             deleted=counters.deleted,
             redirected=counters.redirected,
+            cleanup_interval=self._upkeep.interval,
+            cleanup_in=self._upkeep.next_in,
         )
 
     def check_invariants(self) -> None:

@@ -24,9 +24,15 @@ class BlobUpkeep:
 
     def __init__(self, core: BlobCore, *, interval: float, settles_in: float) -> None:
         self._core = core
-        self._interval = interval
+        self.interval = interval
         self._settles_in = settles_in
         self._running = False
+        self._next: float | None = None  # by the event loop's clock
+
+    @property
+    def next_in(self) -> float | None:
+        """Seconds until the next regular clean-up; None if none is planned."""
+        return None if self._next is None else max(0.0, self._next - asyncio.get_running_loop().time())
 
     async def open(self) -> None:
         """List the HA store's BLOBs once, unless ``settles_in`` requires a wait. If this fails, ``run`` tries again."""
@@ -45,6 +51,7 @@ class BlobUpkeep:
                 group.create_task(self._end_deliveries(), name="blob-deliveries")
         finally:
             self._running = False
+            self._next = None
 
     async def collect(self) -> int:
         """Clean up now. Return the number of BLOBs deleted. Raises RetryLater unless this server runs and leads."""
@@ -81,7 +88,8 @@ class BlobUpkeep:
 
     async def _run_clean_up(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
+            self._next = asyncio.get_running_loop().time() + self.interval
+            await asyncio.sleep(self.interval)
             await self._turn()
 
     async def _turn(self) -> int:

@@ -57,7 +57,11 @@ class BlobVerification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlobStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the process started, and totals of what is stored now."""
+    """Counters since the process started, and totals of what is stored now.
+
+    ``cleanup_interval``: seconds between two clean-ups. ``cleanup_in``: seconds until the next one; None if the server
+    does not run.
+    """
 
     blobs: int
     bytes: int
@@ -72,6 +76,8 @@ class BlobStatistics(msgspec.Struct, frozen=True, kw_only=True):
     cleanup_runs: int
     deleted: int
     redirected: int  # downloads redirected to a peer's cache
+    cleanup_interval: float = 0.0
+    cleanup_in: float | None = None
 
 
 class BlobLifecycle(Protocol):

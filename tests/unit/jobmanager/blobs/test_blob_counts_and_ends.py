@@ -11,6 +11,7 @@ import pytest
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.blobs.errors import DamagedBlob
 from tests.unit.jobmanager.blobs.test_blob_server import (
+    INTERVAL,
     SCRIPT,
     WHEEL,
     A,
@@ -40,6 +41,21 @@ async def test_each_read_counts_as_a_hit_or_a_miss(bench: Bench) -> None:
             await server.path(A, key_of(SCRIPT))
         counters = server.statistics()
         assert (counters.local_hits, counters.ha_hits, counters.misses) == (1, 1, 2)
+
+
+@virtual
+async def test_the_next_clean_up_has_a_time_while_the_server_runs(bench: Bench) -> None:
+    assert bench.server.statistics().cleanup_in is None
+    async with bench.serving() as server:
+        await asyncio.sleep(60)
+        counters = server.statistics()
+        assert counters.cleanup_in == pytest.approx(INTERVAL - 60)
+        assert counters.cleanup_interval == INTERVAL
+        await asyncio.sleep(INTERVAL - 120)
+        assert server.statistics().cleanup_in == pytest.approx(60)
+        await asyncio.sleep(90)
+        assert server.statistics().cleanup_in == pytest.approx(INTERVAL - 30)
+    assert server.statistics().cleanup_in is None
 
 
 @virtual

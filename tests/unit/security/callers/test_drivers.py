@@ -145,7 +145,7 @@ def test_each_attempt_has_a_key_of_its_own_which_can_be_made_again() -> None:
 
 async def test_a_driver_reaches_only_the_blobs_of_its_own_job(site: Site) -> None:
     """Each route is tried, with the driver's own job in the path, and with another one."""
-    pages = web_routes(site.gateway, site.api.system.clock, str, site.api.audit, site.api.chronicle, lambda *_: "")
+    pages = web_routes(site.web_sources)
     app = build_application(site.api, secure=lambda app: secure(app, AccessPolicy("")), roles={}, routes=pages)
     routes = {(each.method, each.resource.canonical) for each in app.router.routes() if each.resource is not None}
     values = {"key": f"t-{'0' * 64}", "jobid": OWN.job_id, "nodeid": "n", "triggerid": "0" * 32}

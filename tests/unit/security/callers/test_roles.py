@@ -59,7 +59,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 def served(site: Site) -> dict[tuple[str, str], Role | None]:
     """All routes of a JobManager's application but the login's, each with the least role that the table has for it."""
-    pages = web_routes(site.gateway, site.api.system.clock, str, site.api.audit, site.api.chronicle, lambda *_: "")
+    pages = web_routes(site.web_sources)
     app = build_application(site.api, secure=lambda app: secure(app, AccessPolicy("")), roles={}, routes=pages)
     roles = least_roles(pages)
     found = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None}

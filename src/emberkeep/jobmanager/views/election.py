@@ -1,0 +1,28 @@
+"""What the leader knows about the election of leaders, for the console."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Connection(StrEnum):
+    """The leader's session with ZooKeeper."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # the connection broke; the session may still exist
+    LOST = "lost"
+
+
+class ElectionView(msgspec.Struct, frozen=True, kw_only=True):
+    """The election in ZooKeeper, as the leader last saw it.
+
+    ``queue``: addresses of the JobManagers that lead or are ready to. ``known``: those that were ever heard of, most
+    recently reported first.
+    """
+
+    servers: str
+    connection: Connection
+    queue: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()

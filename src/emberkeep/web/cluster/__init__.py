@@ -1,0 +1,1 @@
+"""Pages about the cluster as a whole: its BLOBs and its leaders."""

@@ -1,0 +1,29 @@
+"""Numbers in addresses: pages of a list, attempts. Pure."""
+
+from __future__ import annotations
+
+from emberkeep.base.errors import InvalidInput
+
+
+def parse_page(text: str) -> int:
+    """Return a page number, from 1 on. Raises InvalidInput."""
+    number = parse_number(text, "page")
+    if not number:
+        raise InvalidInput("0 is not the number of a page", field="page")
+    return number
+
+
+def parse_number(text: str, field: str) -> int:
+    """Return a number from 0 on. ``field``: what it is the number of. Raises InvalidInput."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 9):
+        raise InvalidInput(f"{text[:40]!r} is not the number of {_with_article(field)}", field=field)
+    return int(text)
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def page_count(entries: int, per_page: int) -> int:
+    """Return how many pages a list has: at least one."""
+    return max(1, -(-entries // per_page))
