@@ -6,12 +6,14 @@ Requests that change something are refused while the leadership cannot be confir
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import InvalidInput, Unavailable
+from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.blocklist.model import Blocked, Blocklist, Place
+from emberkeep.blocklist.model import BlockAction, Blocked, Blocklist, Place
 from emberkeep.jobmanager.jobs.admission import check_graph, driver_need, executor_profile
 from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
 from emberkeep.jobmanager.leader import Leader, LeaderSeat
@@ -19,7 +21,7 @@ from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, TaskManagerView
-from emberkeep.jobmanager.views.evacuation import with_evacuations
+from emberkeep.jobmanager.views.evacuation import EvacuationCounts, with_evacuations
 from emberkeep.jobmanager.views.jobs import with_missing
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
@@ -37,6 +39,7 @@ class LeaderGateway:
         self._surroundings = surroundings
         self._seat = seat
         self._strangers = strangers
+        self._evacuations = EvacuationCounts()
 
     @property
     def _leader(self) -> Leader:
@@ -133,13 +136,16 @@ class LeaderGateway:
         return await self._leader.resources.ids_by_node()
 
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
-        (view,) = await self._with_evacuations([await self._leader.resources.view(task_manager_id)])
+        views = [await self._leader.resources.view(task_manager_id)]
+        (view,) = await self._with_evacuations(views, all_of_them=False)
         return view
 
-    async def _with_evacuations(self, views: list[TaskManagerView]) -> list[TaskManagerView]:
-        if not any(view.evacuated for view in views):
-            return views
-        return with_evacuations(views, await self._leader.dispatcher.views())
+    async def _with_evacuations(
+        self, views: list[TaskManagerView], *, all_of_them: bool = True
+    ) -> list[TaskManagerView]:
+        if any(view.evacuated for view in views):
+            views = with_evacuations(views, await self._leader.dispatcher.views())
+        return self._evacuations.counted(views, all_of_them=all_of_them)
 
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
         await self._confirmed_leader().resources.ends.stop(task_manager_id, drain)
@@ -153,7 +159,11 @@ class LeaderGateway:
         return await self._leader.blocklist.blocklist()
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
-        return await self._confirmed_leader().blocklist.block(entry, merge=merge, keep_drivers=keep_drivers)
+        blocking = await self._confirmed_leader().blocklist.block(entry, merge=merge, keep_drivers=keep_drivers)
+        if entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS:
+            with contextlib.suppress(EmberkeepError):  # the entry is made in any case
+                await self.task_managers()  # counts what has to leave, before it leaves
+        return blocking
 
     async def unblock(self, place: Place) -> None:
         leader = self._confirmed_leader()

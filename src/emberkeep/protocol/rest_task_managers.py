@@ -80,6 +80,8 @@ class EvacuationInfo(Kebab, frozen=True, kw_only=True):
     ``executors-waiting``: those of ``executors`` whose blocks no other executor can take over. ``shuffle-blocks`` and
     ``cached-blocks``: how many map outputs of shuffles and cached RDD blocks are not handed over yet.
     ``at-least``: there may be more that were not counted. ``drivers-staying``: drivers that stay until their jobs end.
+    ``left``: executors and drivers that hold a slot or a place there now. ``total``: the most that did since the
+    evacuation began, or since this JobManager leads.
     """
 
     executors: int
@@ -89,6 +91,8 @@ class EvacuationInfo(Kebab, frozen=True, kw_only=True):
     at_least: bool
     drivers_moving: int
     drivers_staying: int
+    left: int = 0
+    total: int = 0
 
 
 class StandbyCounters(Kebab, frozen=True, kw_only=True):

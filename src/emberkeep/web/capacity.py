@@ -16,7 +16,7 @@ import msgspec
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
 from emberkeep.protocol.messages import ProcessState
-from emberkeep.web.nodes import leaving
+from emberkeep.web.nodes import EvacuationProgress, leaving, progress
 
 MOST_NODES: Final = 80
 MOST_SLOTS: Final = 48  # of one node
@@ -57,6 +57,7 @@ class NodeSlots(msgspec.Struct, frozen=True, kw_only=True):
     drivers: int
     state: str = ""
     leaving: tuple[str, ...] = ()
+    progress: EvacuationProgress | None = None
     hidden: int = 0
 
 
@@ -117,6 +118,7 @@ def _node(node: str, views: list[TaskManagerView], marks: Mapping[JobId, JobMark
         drivers=sum(driver.state is not ProcessState.EXITED for view in views for driver in view.report.drivers),
         state=next((name for name, applies in states if applies), ""),
         leaving=leaving(views),
+        progress=progress(views),
         hidden=max(0, len(holders) - MOST_SLOTS),
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from emberkeep.jobmanager.views.cluster import JobView
 
 PER_PAGE: Final = 100
 _ON_JOB_PAGE: Final = 15
+_ON_NODE_PAGE: Final = 50
 _CURSOR: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 _OF_JOBS: Final = frozenset(
@@ -140,6 +142,13 @@ class EventTexts:
         selection = Selection(types=frozenset({what} if what else ()), before=before, limit=PER_PAGE)
         page = await self._chronicle.read(job_id, selection)
         return Chosen(page=page, type=what, before=before, types=types, lost=self._chronicle.lost)
+
+    async def of_node(self, node: str, task_managers: Iterable[str]) -> tuple[Occurrence, ...]:
+        """Return the newest events of a node and of its task managers, the newest first. Raises Unavailable."""
+        there = set(task_managers)
+        page = await self._chronicle.read("", Selection(limit=MOST_LISTED))
+        found = (each for each in page.occurrences if each.node == node or each.task_manager in there)
+        return tuple(islice(found, _ON_NODE_PAGE))
 
     async def terms(self) -> tuple[LeaderTerm, ...]:
         """Return the terms of leaders that are on record, the newest first. Raises Unavailable."""

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
 
-from emberkeep.base.ids import TaskManagerId
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist
-from emberkeep.jobmanager.views.cluster import TaskManagerView
+from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.protocol.messages import ProcessState
 
 _LAST_DAY = 253_402_214_400_000  # 9999-12-31
 
 
+class EvacuationProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How many executors and drivers have left an evacuated node, of those that had to."""
+
+    moved: int
+    total: int
+
+    @property
+    def text(self) -> str:
+        if self.moved >= self.total:
+            return "nothing runs here any longer"
+        return f"{self.moved} of {self.total} executors and drivers have moved"
+
+
+class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has on a node. ``name``: "" if the job is unknown."""
+
+    job_id: JobId
+    name: str
+    slots: int
+    drivers: int
+
+
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. ``entry``: None if the node is not blocked. ``leaving``: lines about what must still leave the node."""
+    """One node. ``entry``: None if the node is not blocked. ``leaving``: lines about what must still leave the node.
+
+    ``progress``: None unless the node, or a task manager on it, is evacuated.
+    """
 
     id: str
     task_managers: tuple[TaskManagerId, ...]
@@ -23,6 +51,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
     drivers: int
     entry: Blocked | None
     leaving: tuple[str, ...] = ()
+    progress: EvacuationProgress | None = None
 
 
 def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -> list[NodeLine]:
@@ -40,9 +69,45 @@ def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -
             drivers=sum(view.info.driver_places - view.free_driver_places for view in there),
             entry=entries.get(node),
             leaving=leaving(there),
+            progress=progress(there),
         )
         for node, there in sorted(standing.items())
     ]
+
+
+def node_line(node: str, blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -> NodeLine:
+    """Return one node. Raises Absent if it has no task manager and is not blocked."""
+    for line in node_lines(blocklist, task_managers):
+        if line.id == node:
+            return line
+    raise Absent(
+        f"no node {node!r} has a task manager, or is blocked",
+        hint="a node is known for as long as one of its task managers is registered",
+    )
+
+
+def jobs_on(there: Iterable[TaskManagerView], jobs: Iterable[JobView]) -> list[JobOnNode]:
+    """Return the jobs with slots or drivers on these task managers, those with the most slots first."""
+    views = list(there)
+    slots = Counter(held.job_id for view in views for held in view.report.allocations)
+    drivers = Counter(
+        driver.job_id for view in views for driver in view.report.drivers if driver.state is not ProcessState.EXITED
+    )
+    names = {job.job_id: job.name for job in jobs}
+    found = [
+        JobOnNode(job_id=job_id, name=names.get(job_id, ""), slots=slots[job_id], drivers=drivers[job_id])
+        for job_id in slots.keys() | drivers.keys()
+    ]
+    return sorted(found, key=lambda job: (-job.slots, job.name, job.job_id))
+
+
+def progress(there: Iterable[TaskManagerView]) -> EvacuationProgress | None:
+    """Return the progress of the evacuations of these task managers; None if none is evacuated."""
+    found = [view.evacuation for view in there if view.evacuation is not None]
+    if not found:
+        return None
+    total = sum(each.total for each in found)
+    return EvacuationProgress(moved=total - sum(each.left for each in found), total=total)
 
 
 def leaving(there: Iterable[TaskManagerView]) -> tuple[str, ...]:

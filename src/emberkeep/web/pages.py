@@ -15,7 +15,7 @@ from aiohttp import web
 from emberkeep.audit.entry import Outcome
 from emberkeep.audit.selection import AuditTrail, Selection
 from emberkeep.base.clock import Clock
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.chronicle.ports import ChronicleReader
@@ -32,7 +32,7 @@ from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import health
 from emberkeep.web.job_filter import JobFilter
 from emberkeep.web.job_procedure import procedure_name, procedure_text
-from emberkeep.web.nodes import blocked_task_managers, node_lines
+from emberkeep.web.nodes import blocked_task_managers, jobs_on, node_line, node_lines
 from emberkeep.web.paging import page_count, parse_number, parse_page
 from emberkeep.web.savepoints import origin, savepoint_lines
 from emberkeep.web.static_files import static_route
@@ -85,6 +85,7 @@ def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
         ("/events", pages.events),
         ("/taskmanagers", pages.task_managers),
         ("/nodes", pages.nodes),
+        ("/nodes/{nodeid}", pages.node),
         ("/taskmanagers/{taskmanagerid}", pages.task_manager),
         ("/audit", pages.audit),
         ("/blobs", cluster.blobs),
@@ -202,6 +203,27 @@ class _Pages:
         blocklist = await self._gateway.blocklist()
         lines = node_lines(blocklist, await self._gateway.task_managers())
         return self.render(request, "nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
+
+    async def node(self, request: web.Request) -> web.Response:
+        node, blocklist = request.match_info["nodeid"], await self._gateway.blocklist()
+        task_managers = await self._gateway.task_managers()
+        there = [view for view in task_managers if view.info.node_id == node]
+        try:
+            events, problem = await self._events.of_node(node, (view.info.id for view in there)), ""
+        except Unavailable as error:  # the page is useful without events, too
+            events, problem = (), error.message
+        blocked = {entry.id: entry for entry in blocked_task_managers(blocklist)}
+        return self.render(
+            request,
+            "node.html",
+            "nodes",
+            node=node_line(node, blocklist, task_managers),
+            there=there,
+            blocked=blocked,
+            jobs=jobs_on(there, await self._gateway.jobs()),
+            events=events,
+            problem=problem,
+        )
 
     async def audit(self, request: web.Request) -> web.Response:
         given = {name: request.query.get(name, "")[:200] for name in ("identity", "job", "outcome", "before")}

@@ -68,6 +68,7 @@ def test_no_page_has_anything_wrong(
         "/taskmanagers": NODES[0],
         f"/taskmanagers/tm-{NODES[0]}": NODES[0],
         "/nodes": NODES[1],
+        f"/nodes/{NODES[1]}": "History",
         "/events": "leader",
         "/leadership": "LEADS",
         "/blobs": "referenced",
@@ -120,7 +121,7 @@ def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job
         dialog.get_by_label("Cause").fill("a fan is loud")
         dialog.get_by_role("button", name="Block", exact=True).click()
         row.get_by_text("a fan is loud").wait_for()
-        row.get_by_text("0 of 1").wait_for(timeout=120_000)
+        row.get_by_text("nothing runs here any longer").wait_for(timeout=120_000)
         row.get_by_role("button", name="Unblock").click()
         row.get_by_role("button", name="Block…").wait_for()
 

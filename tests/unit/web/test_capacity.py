@@ -70,6 +70,8 @@ def test_nodes_that_need_attention_come_first() -> None:
         at_least=False,
         drivers_moving=1,
         drivers_staying=0,
+        left=3,
+        total=5,
     )
     shown = capacity_map(
         [
@@ -134,11 +136,20 @@ async def test_each_cell_leads_to_its_job_and_each_node_to_its_page(site: Site) 
     (label,) = re.findall(rf'<a href="/jobs/{job_id(7)}" title="[^"]*" aria-label="([^"]*)">', text)
     assert label == f"etl {job_id(7)[:8]}: 2 slots"
     assert 'aria-label="1 free"' in text
-    assert '<a class="name" href="/taskmanagers/tm-1">node-001</a>' in text
+    assert '<a class="name" href="/nodes/node-001">node-001</a>' in text
 
 
 async def test_an_evacuated_node_that_is_empty_says_so(site: Site) -> None:
-    site.gateway.add_task_managers(node(1, 0, blocked=True, evacuated=True))
+    nothing = Evacuation(
+        executors=0,
+        executors_waiting=0,
+        shuffle_blocks=0,
+        cached_blocks=0,
+        at_least=False,
+        drivers_moving=0,
+        drivers_staying=0,
+    )
+    site.gateway.add_task_managers(node(1, 0, blocked=True, evacuated=True, evacuation=nothing))
     text = await overview(site)
     assert "EVACUATED" in text
     assert "nothing runs here any longer" in text

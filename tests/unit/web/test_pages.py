@@ -48,6 +48,7 @@ PAGES = [
     f"/jobs/{job_id(4)}",
     "/taskmanagers",
     "/nodes",
+    "/nodes/node-2",
     "/events",
     "/events?type=leader-started",
     "/blobs",

@@ -79,7 +79,8 @@ class Evacuation(msgspec.Struct, frozen=True, kw_only=True):
     """What still runs on an evacuated task manager.
 
     Blocks: map outputs of shuffles and cached RDD blocks that its executors have not handed over yet. ``at_least``:
-    there may be more that were not counted.
+    there may be more that were not counted. ``left``: executors and drivers that hold a slot or a place there now.
+    ``total``: the most that did since the evacuation began, or since this JobManager leads.
     """
 
     executors: int  # leaving
@@ -89,6 +90,8 @@ class Evacuation(msgspec.Struct, frozen=True, kw_only=True):
     at_least: bool
     drivers_moving: int
     drivers_staying: int  # they stay until their jobs end
+    left: int = 0
+    total: int = 0
 
 
 class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):

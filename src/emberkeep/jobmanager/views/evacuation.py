@@ -13,6 +13,31 @@ from emberkeep.protocol.messages import Departure, DriverReport, ProcessState
 UNKNOWN = -1
 
 
+class EvacuationCounts:
+    """Counts how much of each evacuation is done. Belongs to one leader, which shows it each list of task managers."""
+
+    def __init__(self) -> None:
+        self._most: dict[TaskManagerId, int] = {}
+
+    def counted(self, views: Sequence[TaskManagerView], *, all_of_them: bool = True) -> list[TaskManagerView]:
+        """Return ``views`` with counts in their evacuations. ``all_of_them``: any other evacuation is over."""
+        if all_of_them:
+            evacuated = {view.info.id for view in views if view.evacuated}
+            self._most = {name: most for name, most in self._most.items() if name in evacuated}
+        return [self._counted(view) for view in views]
+
+    def _counted(self, view: TaskManagerView) -> TaskManagerView:
+        evacuation = view.evacuation
+        if evacuation is None:
+            return view
+        drivers = sum(driver.state is not ProcessState.EXITED for driver in view.report.drivers)
+        # a driver that may still start there is expected, but not reported yet
+        expected = evacuation.executors + evacuation.drivers_moving + evacuation.drivers_staying
+        left = max(len(view.report.allocations) + drivers, expected)
+        total = self._most[view.info.id] = max(left, self._most.get(view.info.id, 0))
+        return msgspec.structs.replace(view, evacuation=msgspec.structs.replace(evacuation, left=left, total=total))
+
+
 def with_evacuations(views: Sequence[TaskManagerView], jobs: Iterable[JobView]) -> list[TaskManagerView]:
     """Return ``views`` with the progress of each evacuation, as the jobs report it.
 

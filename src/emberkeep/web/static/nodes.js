@@ -36,6 +36,7 @@ function open(button) {
   formError.hidden = true;
   form.elements.kind.value = button.dataset.kind;
   form.elements.id.value = button.dataset.blocks;
+  if ("merges" in button.dataset) [form.elements.action.value, form.elements.merge.checked] = ["MARK_BLOCKED_AND_EVACUATE_TASKS", true];
   dialog.showModal();
   (button.dataset.blocks === "" ? form.elements.id : form.elements.cause).focus();
 }
