@@ -152,6 +152,7 @@ def log_piece(log: FakeLog, offset: int, size: int) -> web.Response:
             rest_logs.LOG_OFFSET_HEADER: str(offset),
             rest_logs.LOG_SIZE_HEADER: str(len(log.data)),
             rest_logs.LOG_COMPLETE_HEADER: "true" if log.complete and offset + len(piece) == len(log.data) else "false",
+            **({rest_logs.LOG_KEPT_UNTIL_HEADER: str(log.kept_until)} if log.kept_until else {}),
         },
     )
 
@@ -182,7 +183,9 @@ class FakeLog:
         complete: bool = False,
         name: str | None = None,
         executor: str = "",
+        kept_until: int = 0,
     ) -> None:
+        self.kept_until = kept_until
         self.name = name
         self.executor = executor
         self.attempt = attempt

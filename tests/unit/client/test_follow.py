@@ -125,6 +125,22 @@ async def test_a_log_that_never_completes_does_not_hold_up_the_end(fake: FakeJob
     assert recorder.stdout == b"some"
 
 
+async def test_lines_that_are_not_kept_are_told(fake: FakeJobManager) -> None:
+    lost = FakeLog(1, "driver-stdout", b"some", complete=True, kept_until=1_769_882_400_000)
+    fake.logs[JOB] = [lost, FakeLog(1, "driver-stderr", complete=True)]
+    end(fake)
+    recorder = Recorder()
+    async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
+        await JobFollower(client, JOB, recorder).run()
+
+    assert recorder.stdout == b"some"
+    (notice,) = recorder.notices
+    assert notice.startswith(
+        "the rest of driver-stdout of attempt 1 is missing: task manager tm-1 does not have it now"
+    )
+    assert notice.endswith(" are not kept")
+
+
 async def test_a_lost_log_is_told(fake: FakeJobManager) -> None:
     out = FakeLog(1, "driver-stdout", b"some")
     fake.logs[JOB] = [out, FakeLog(1, "driver-stderr", complete=True)]
