@@ -142,6 +142,9 @@ def test_a_job_is_stopped_on_its_page_and_restored_with_the_command_there(
     browser: Browser, cluster: Cluster, job_id: JobId
 ) -> None:
     """The last test of the stream: it ends."""
+    place = cluster.shell.directory / "stream"
+    before = len(list(place.glob("batch-*")))
+    until(lambda: len(list(place.glob("batch-*"))) >= before + 2, lambda: f"two more: {cluster.story(job_id)}")
     with window(browser, cluster) as opened:
         opened.open(f"/jobs/{job_id}")
         opened.page.get_by_role("button", name="Stop with savepoint…").click()
@@ -152,7 +155,7 @@ def test_a_job_is_stopped_on_its_page_and_restored_with_the_command_there(
         newest.get_by_text("intact: ").wait_for()
         command, *words = shlex.split(newest.locator("code").inner_text())
         assert command == "emberkeep"
-        restored = cluster.shell.done(*words[:3], "-q", *SMALL, *words[3:], str(cluster.shell.directory / "stream"))
+        restored = cluster.shell.done(*words[:3], "-q", *SMALL, *words[3:], str(place))
         opened.sees("started from it: stream.py", "#savepoints")
         opened.page.get_by_role("link", name="stream.py").first.click()
         opened.page.wait_for_url(f"**/jobs/{restored.out.strip()}")
