@@ -83,7 +83,7 @@ class StreamCopy:
             except RetryLater:
                 complete = False
             else:
-                complete = not found.unreachable
+                complete = not found.unreachable and not found.problem
                 for log in found.logs:
                     if log.attempt == self._attempt and log.kind == self._kind:
                         return log

@@ -23,7 +23,7 @@ import structlog
 from emberkeep.adapters.kept_logs.segments import Scanned, decompress, encode_piece, scan_segment
 from emberkeep.base.errors import Damaged, InvalidInput, Unavailable
 from emberkeep.base.files.durable import sync_directory
-from emberkeep.base.files.errors import cannot_read, cannot_write
+from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory
 from emberkeep.base.ids import JobId, TaskManagerId, parse_job_id
 from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, Position
 from emberkeep.kept_logs.retention import Segment, surplus
@@ -140,7 +140,7 @@ class KeptLogFiles:
 
     def _make(self, key: KeptLogKey) -> Path:
         directory = self._directory(key)
-        if not directory.is_dir():
+        if not is_directory(directory):
             try:
                 for missing in (self._root.parent, self._root, *reversed(directory.parents[:2]), directory):
                     missing.mkdir(exist_ok=True, mode=0o700)

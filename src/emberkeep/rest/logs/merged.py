@@ -96,6 +96,8 @@ def _chosen(listed: LogList, query: ReadMerged) -> dict[str, LogInfo]:
         for log in sorted(listed.logs, key=lambda log: (log.executor_id.zfill(9), log.kind))
         if log.attempt == attempt and (query.stdout or log.kind.endswith("-stderr"))
     }
+    if not logs and listed.problem:
+        raise RetryLater(listed.problem)
     if not logs:
         raise Absent(
             f"attempt {query.attempt} has no logs" if query.attempt else "the job has no logs",

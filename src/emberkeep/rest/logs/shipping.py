@@ -19,7 +19,7 @@ import structlog
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import InstanceId, TaskManagerId
-from emberkeep.kept_logs.model import LogPiece, PieceHeader, Position
+from emberkeep.kept_logs.model import LogPiece, PieceHeader, Position, parse_log_id
 from emberkeep.kept_logs.shipping import Cut, cut, next_part
 from emberkeep.protocol.messages import KeepLog, LogKept
 from emberkeep.protocol.transport import RpcClient
@@ -138,7 +138,9 @@ class LogShipping:
         self._problem = problem
 
     async def _round(self) -> None:
-        entries = [entry for entry in await self._in_thread(lambda: self._catalogue.entries(None)) if entry.job_id]
+        listed_now = await self._in_thread(lambda: self._catalogue.entries(None))
+        # what else is in the directory of jobs' logs is not sent: it may have any name
+        entries = [entry for entry in listed_now if parse_log_id(self._task_manager, entry.id) is not None]
         listed = {entry.id for entry in entries}
         self._sent = {log_id: sent for log_id, sent in self._sent.items() if log_id in listed}
         oldest_ms = self._clock.now_ms() - int(self._settings.keep * 1000) if self._settings.keep else 0

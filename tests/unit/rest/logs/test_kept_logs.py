@@ -227,6 +227,7 @@ async def test_a_storage_that_cannot_be_read_is_not_an_empty_one(served: Site, s
     body = (await served.get(f"/v1/jobs/{JOB}/logs")).json()
     assert "not mounted" in body["problem"]
     assert body["unreachable"] == [LOST]
+    assert (await served.get(f"/v1/jobs/{JOB}/merged-logs")).problem().status == 503
 
 
 async def test_what_is_not_kept_is_absent_as_before(served: Site) -> None:

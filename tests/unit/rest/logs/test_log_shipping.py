@@ -252,6 +252,16 @@ async def test_a_log_that_grows_faster_than_it_is_sent_keeps_its_newest_lines(
     assert len(kept) < 9 * 1024**2
 
 
+async def test_what_is_no_log_of_a_job_is_not_sent(site: Site) -> None:
+    site.write(b"one\n", job_id=JobId("no job"))
+    site.write(b"one\n", job_id=JobId(os.fsdecode(b"\xff")))
+    site.write(b"one\n", "notes.txt")
+
+    assert await site.shipping.send_all()
+
+    assert site.leader.requests == []
+
+
 async def test_a_link_in_place_of_a_log_is_not_followed(site: Site, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret\n")
