@@ -50,7 +50,8 @@ print("rows", spark.range(1000).repartition(4).count(), flush=True)
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path, class_archive.parent))
     try:
-        retention = ("-D", "blob.retention.interval=5s", "-D", "high-availability.storage.ended-delay=5s")
+        delays = ("high-availability.storage.ended-delay=5s", "high-availability.storage.event-log-delay=5s")
+        retention = ("-D", "blob.retention.interval=5s", *("-D", delays[0]), *("-D", delays[1]))
         cluster.up("--nodes", ",".join(NODES), "--slots", "1", "--memory", "4g", *QUICK, *LOCAL, *retention)
         yield cluster
     finally:

@@ -19,11 +19,15 @@ _log = structlog.get_logger(__name__)
 
 
 def guard_spark_ui(
-    app: web.Application, hosts: frozenset[str], may_pass: Callable[[web.Request], bool], closed: str
+    app: web.Application,
+    hosts: frozenset[str],
+    may_pass: Callable[[web.Request], bool],
+    refusal: Callable[[], web.Response],
 ) -> None:
-    """Put the checks before the routes of ``app``: host name, method, and ``may_pass``. ``closed``: text of a refusal.
+    """Put the checks before the routes of ``app``: host name, method, and ``may_pass``.
 
-    Errors become lines of plain text, which a browser shows.
+    ``refusal`` returns the reply to a request that may not pass, whose connection stays one of a stranger. Errors
+    become lines of plain text, which a browser shows.
     """
 
     @web.middleware
@@ -33,7 +37,7 @@ def guard_spark_ui(
         if request.method not in _READING:
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, "Spark UIs can only be read here.\n")
         if not may_pass(request):
-            return _text(HTTPStatus.FORBIDDEN, closed)
+            return refusal()
         prove(request)
         try:
             return await handler(request)

@@ -106,7 +106,7 @@ from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.spark_ui_links import SparkUiLinks
 from emberkeep.rest.serving.spark_ui_reading import read_spark_ui, shown_attempt
 from emberkeep.rest.serving.waiting import MAX_WAITING
-from emberkeep.rest.spark_proxy.application import CLOSED, build_spark_proxy
+from emberkeep.rest.spark_proxy.application import build_spark_proxy
 from emberkeep.rest.table import DRIVER_ROUTES, least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.spark.distribution import spark_version
@@ -183,9 +183,11 @@ class JobManagerSettings:
         secure(app, policy)
         app.middlewares.append(limiting(quotas))
 
-    def guard_spark_ui(self, app: web.Application, may_pass: Callable[[web.Request], bool]) -> None:
+    def guard_spark_ui(
+        self, app: web.Application, may_pass: Callable[[web.Request], bool], refusal: Callable[[], web.Response]
+    ) -> None:
         """Put the checks of the port of the Spark UIs before the routes of ``app``."""
-        guard_spark_ui(app, frozenset(names(self.configuration)), may_pass, CLOSED)
+        guard_spark_ui(app, frozenset(names(self.configuration)), may_pass, refusal)
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:

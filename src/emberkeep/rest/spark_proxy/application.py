@@ -17,7 +17,8 @@ from emberkeep.rest.serving.spark_ui_links import LIFETIME_SECONDS, OpenedUi, Sp
 from emberkeep.rest.spark_proxy.pages import below, page_headers, shown_status
 
 Read = Callable[[SparkUiView, str, str], Awaitable[SparkUiRead]]
-CLOSED = (
+Guard = Callable[[web.Application, Callable[[web.Request], bool], Callable[[], web.Response]], None]
+_CLOSED = (
     "This link is not valid here. A link to a Spark UI works in one browser, for 8 hours, and as long as the login\n"
     "that has asked for it. Open the Spark UI again from the job's page.\n"
 )
@@ -28,11 +29,12 @@ def build_spark_proxy(
     links: SparkUiLinks,
     read: Read,
     *,
-    guard: Callable[[web.Application, Callable[[web.Request], bool]], None],
+    guard: Guard,
 ) -> web.Application:
     """Return the application. ``read`` returns a page by view, path and base.
 
-    ``guard`` adds the checks of requests, with a function that returns True if a request has a valid ticket.
+    ``guard`` adds the checks of requests. It gets a function that returns True if a request has a valid ticket, and one
+    that returns the reply to a request without one.
     """
     app = web.Application()
 
@@ -72,21 +74,19 @@ def build_spark_proxy(
         return answer
 
     app.middlewares.append(add_cookie)
-    guard(app, may_pass)
+    guard(app, may_pass, lambda: web.Response(status=HTTPStatus.FORBIDDEN, text=_CLOSED))
     app.router.add_get("/{path:.*}", show)
     return app
 
 
-def build_spark_proxy_standby(
-    leader: Callable[[], str | None], *, guard: Callable[[web.Application, Callable[[web.Request], bool]], None]
-) -> web.Application:
+def build_spark_proxy_standby(leader: Callable[[], str | None], *, guard: Guard) -> web.Application:
     """Return the application of a JobManager that is not the leader: only the leader knows tickets.
 
-    ``leader`` returns the leader's address, None if no leader is known.
+    ``leader`` returns the leader's address, None if no leader is known. ``guard``: see ``build_spark_proxy``.
     """
     app = web.Application()
 
-    async def refuse(_: web.Request) -> web.Response:
+    def refuse() -> web.Response:
         address = leader()
         where = f"Open the console of the leader, {address}" if address else "An election may be under way: try again"
         return web.Response(
@@ -95,6 +95,5 @@ def build_spark_proxy_standby(
             headers={hdrs.RETRY_AFTER: "1", hdrs.CACHE_CONTROL: "no-store"},
         )
 
-    guard(app, lambda _: True)
-    app.router.add_get("/{path:.*}", refuse)
+    guard(app, lambda _: False, refuse)
     return app

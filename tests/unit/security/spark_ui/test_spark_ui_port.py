@@ -28,7 +28,7 @@ from emberkeep.rest.serving.spark_ui_links import (
     SparkUiView,
 )
 from emberkeep.rest.serving.spark_ui_reading import read_spark_ui
-from emberkeep.rest.spark_proxy.application import CLOSED, build_spark_proxy, build_spark_proxy_standby
+from emberkeep.rest.spark_proxy.application import build_spark_proxy, build_spark_proxy_standby
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
 from tests.unit.rest.server import TOKEN, Answer, Site, read, running_site
 
@@ -102,8 +102,8 @@ class Cluster:
         return str(answer.headers["Set-Cookie"]).partition(";")[0]
 
 
-def guard(app: web.Application, may_pass: Callable[[web.Request], bool]) -> None:
-    guard_spark_ui(app, frozenset({"console.example"}), may_pass, CLOSED)
+def guard(app: web.Application, may_pass: Callable[[web.Request], bool], refusal: Callable[[], web.Response]) -> None:
+    guard_spark_ui(app, frozenset({"console.example"}), may_pass, refusal)
 
 
 @pytest.fixture
@@ -296,6 +296,7 @@ async def test_a_standby_says_where_the_leader_is() -> None:
                 async with client.get(f"http://127.0.0.1:{port.port}/ticket/jobs/") as answer:
                     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
                     assert known in await answer.text()
+                assert port.connections.proven == 0, "a stranger stays one"
                 leader.append("node2:8081")
     finally:
         await server.close()
