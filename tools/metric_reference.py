@@ -29,6 +29,47 @@ Names, labels and meanings in this table are stable: a later release adds metric
 release ahead if it removes one. Besides these, there are the usual metrics of the process (`process_*`, `python_*`).
 [Monitoring](monitoring.md) has dashboards and alert rules that use them.
 
+## Push to OpenTelemetry
+
+The leader can also push the same metrics to an OpenTelemetry collector. Install `emberkeep[opentelemetry]` where
+JobManagers run, and set:
+
+```yaml
+metrics.otlp.endpoint: https://collector:4318
+metrics.otlp.ca-file: /etc/emberkeep/collector-ca.pem
+metrics.otlp.headers-file: /etc/emberkeep/collector.headers   # mode 0600; Authorization: Bearer TOKEN
+```
+
+A collector receives them with this configuration. The exporter is an example:
+
+```yaml
+receivers:
+  otlp:
+    protocols:
+      http:
+        endpoint: 0.0.0.0:4318
+        tls: {cert_file: collector.pem, key_file: collector.key}
+exporters:
+  prometheusremotewrite: {endpoint: "https://prometheus.example/api/v1/write"}
+service:
+  pipelines:
+    metrics: {receivers: [otlp], exporters: [prometheusremotewrite]}
+```
+
+- Names, values, descriptions and labels are those of the table below, with one difference: the label `job` is called
+  `emberkeep.job` (`emberkeep_job` in Prometheus), because Prometheus replaces `job` with the service's name. Dashboards
+  and alert rules of [Monitoring](monitoring.md) expect `job`: scrape for them.
+- The resource has `service.name` (`emberkeep`), `service.instance.id` (the leader's address), `service.version` and
+  `emberkeep.cluster.id`. `OTEL_RESOURCE_ATTRIBUTES` adds further attributes.
+- Counters and histograms are cumulative. A series has a start time if the leader itself counts it from zero; what it
+  takes over, such as counts of task managers, has none. A value that is `NaN` at `/metrics` is left out.
+- Only the leader pushes: when it becomes the leader, every `metrics.otlp.interval`, and at an orderly end. A push takes
+  at most about 10 s. A push that fails is not repeated; the next one has newer values. The log says when pushes begin
+  to fail and when they work again, and `emberkeep_metrics_pushes_total{outcome="failed"}` at `/metrics` counts them.
+- Beyond this machine, the endpoint must be https. Redirects and proxies are not used. The protocol is OTLP by HTTP with
+  gzip; gRPC is not supported.
+- If an endpoint is set and the libraries are not installed, or a file cannot be used, a JobManager does not start.
+
 ## How many series there are
 
 - Each task manager has about 40.

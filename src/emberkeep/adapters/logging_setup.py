@@ -25,6 +25,8 @@ from emberkeep.base.errors import Fatal
 _OWN = "emberkeep"
 # These libraries log each request or connection at INFO. Our metrics cover what matters.
 _QUIET = ("aiohttp", "asyncio", "kazoo", "py4j")
+# It logs each try that fails; we log the beginning and the end of a failure.
+_SILENT = "opentelemetry.exporter"
 
 _BLOT = "******"
 _CREDENTIALS = re.compile(
@@ -62,6 +64,7 @@ def set_up_logging(process: str, directory: Path, configuration: Configuration, 
     _install(logging.getLogger(), handlers, configuration)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger(_SILENT).setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
 
 

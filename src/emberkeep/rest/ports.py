@@ -176,6 +176,16 @@ class Deliveries(Protocol):
         """Number of notifications that wait."""
 
 
+class Pushes(Protocol):
+    """What became of the pushes of metrics since this process became the leader."""
+
+    @property
+    def sent(self) -> int: ...
+
+    @property
+    def failed(self) -> int: ...
+
+
 class Savepoints(Protocol):
     """Savepoints in their directories. ``path`` is a directory's path or URI."""
 

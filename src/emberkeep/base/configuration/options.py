@@ -1492,6 +1492,46 @@ METRICS_MAX_QUERIES = define(
         "Number of streaming queries, of all jobs together, that have series of their own at `/metrics`.",
     )
 )
+METRICS_OTLP_ENDPOINT = define(
+    Option(
+        "metrics.otlp.endpoint",
+        "",
+        text,
+        "URL",
+        "Address of an OpenTelemetry collector (OTLP by HTTP), such as `https://collector:4318`, to which the leader "
+        "pushes what `/metrics` shows; https, or http on this machine. Without a path, `/v1/metrics` is added. "
+        "It needs `pip install 'emberkeep[opentelemetry]'`. Empty: nothing is pushed.",
+    )
+)
+METRICS_OTLP_INTERVAL = define(
+    Option(
+        "metrics.otlp.interval",
+        30.0,
+        duration,
+        "duration",
+        "Time between two pushes to the OpenTelemetry collector, at least 1 s.",
+    )
+)
+METRICS_OTLP_HEADERS_FILE = define(
+    Option(
+        "metrics.otlp.headers-file",
+        "",
+        text,
+        "path",
+        "File (mode 0600) with headers for the OpenTelemetry collector, one `Name: value` a line, for example with a "
+        "token. Empty: those in the environment variable `OTEL_EXPORTER_OTLP_HEADERS`, if any.",
+    )
+)
+METRICS_OTLP_CA_FILE = define(
+    Option(
+        "metrics.otlp.ca-file",
+        "",
+        text,
+        "path",
+        "PEM file with the CAs that may sign the OpenTelemetry collector's certificate. Empty: those that "
+        "`OTEL_EXPORTER_OTLP_CERTIFICATE` names, else those of the Python package certifi.",
+    )
+)
 
 # --- logging --------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.jobmanager.leading import JobManagerSettings, audit_log, leadership, names, shipped_audit
+from emberkeep.daemons.jobmanager.metrics_push import otlp_settings
 from emberkeep.daemons.jobmanager.notifying import webhook_settings
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
@@ -53,6 +54,7 @@ async def job_manager_process(
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     token = load_or_create_token(layout.token_file)
     webhook = webhook_settings(configuration)
+    otlp = otlp_settings(configuration, layout)
     owned = ClusterStorage(layout, system.clock.now_ms)
     check_unencrypted(configuration, configuration[REST_ADDRESS], bind)
     tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration), founds=True)
@@ -65,7 +67,7 @@ async def job_manager_process(
         storage = StorageWatch(layout, owned)
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         settings = JobManagerSettings(
-            system, configuration, layout, token, port, ui_port, stop, storage, owned, audit, tls, webhook
+            system, configuration, layout, token, port, ui_port, stop, storage, owned, audit, tls, webhook, otlp
         )
         services.start("storage watch", storage.run(lambda _: None))
         await stack.enter_async_context(shipped_audit(settings, services))
@@ -79,4 +81,5 @@ async def job_manager_process(
         stack.push_async_callback(spark_uis.close)
         yield JobManagerProcess(settings.address, settings.url, present.service)
         present.service.retire()
+        await present.push_last_metrics()
         await present.blobs.close()

@@ -52,6 +52,7 @@ from emberkeep.daemons.jobmanager.leading import (
     names,
     shipped_audit,
 )
+from emberkeep.daemons.jobmanager.metrics_push import otlp_settings
 from emberkeep.daemons.jobmanager.notifying import webhook_settings
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
@@ -81,7 +82,7 @@ async def contending_job_manager(
     token = load_or_create_token(layout.token_file)
     check_unencrypted(configuration, configuration[REST_ADDRESS], bind)
     tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration), founds=False)
-    webhook = webhook_settings(configuration)
+    webhook, otlp = webhook_settings(configuration), otlp_settings(configuration, layout)
     nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration, token)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
@@ -106,6 +107,7 @@ async def contending_job_manager(
             audit,
             tls,
             webhook,
+            otlp,
         )
         if tls is not None:
             services.start("certificate", tls.keep())
@@ -281,7 +283,7 @@ class _Turn:
             self._leadership.service.resume()
 
     async def retire(self) -> None:
-        """Close the BLOB server if this JobManager leads; wait at most _RETIRING_SECONDS for that.
+        """Close the BLOB server and push the last metrics if this JobManager leads; wait at most _RETIRING_SECONDS.
 
         The next leader, or the next start of this process, cleans up what remains; see ``BlobServer.close``.
         """
@@ -289,7 +291,7 @@ class _Turn:
             self._leadership.service.retire()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETIRING_SECONDS):
-                    await self._leadership.blobs.close()
+                    await asyncio.gather(self._leadership.blobs.close(), self._leadership.push_last_metrics())
 
     async def close(self) -> None:
         await self._store.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aiohttp import web
+from prometheus_client.core import Metric
 
 from emberkeep.adapters.audit.files import AuditFiles
 from emberkeep.adapters.audit.log import AuditLog
@@ -39,6 +40,8 @@ from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
+from emberkeep.adapters.otlp.pusher import OtlpPusher
+from emberkeep.adapters.otlp.settings import OtlpSettings
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.adapters.webhooks.webhook import Webhook, WebhookSettings
@@ -72,6 +75,7 @@ from emberkeep.daemons.jobmanager.audit_events import into_chronicle
 from emberkeep.daemons.jobmanager.callers import Callers
 from emberkeep.daemons.jobmanager.common_settings import common_settings
 from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
+from emberkeep.daemons.jobmanager.metrics_push import open_pusher
 from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
@@ -133,7 +137,7 @@ class JobManagerSettings:
     ``port``: where this process serves. ``spark_ui_port``: where it serves the Spark UIs of jobs, and nothing else.
     ``stop``: set when a client asks the process to end. ``storage``: tells whether the shared storage is readable.
     ``owned_storage``: tells who owns it. ``audit``: the audit log, which is open. ``webhook``: where events of jobs go;
-    None if no webhook is configured.
+    None if no webhook is configured. ``otlp``: where metrics are pushed; None if no endpoint is configured.
     """
 
     system: System
@@ -148,6 +152,7 @@ class JobManagerSettings:
     audit: AuditLog
     tls: NodeTls | None = None
     webhook: WebhookSettings | None = None
+    otlp: OtlpSettings | None = None
 
     @property
     def address(self) -> str:
@@ -281,6 +286,19 @@ def _metrics(settings: JobManagerSettings, service: JobManagerService, webhook: 
     return Metrics(settings.port.connections, own, limits)
 
 
+def _pusher(settings: JobManagerSettings, api: Api) -> OtlpPusher | None:
+    """Return what pushes the metrics; None if no endpoint is configured."""
+    if settings.otlp is None:
+        return None
+
+    async def families() -> Sequence[Metric]:
+        return await api.metrics.families(api.gateway, api.blobs, api.storage, api.now_ms())
+
+    pusher = open_pusher(settings.otlp, settings.address, families, settings.system.clock)
+    api.metrics.pushes = pusher
+    return pusher
+
+
 def _job_managers(known: LeaderLocator | None) -> Callable[[], Sequence[str]]:
     """Return what returns the addresses of all known JobManagers; of none without high availability."""
     return tuple if known is None else lambda: known.news().job_managers
@@ -320,6 +338,7 @@ class Leadership:
     _storage: StorageWatch
     _webhook: Webhook | None
     _history: SparkHistory
+    _pusher: OtlpPusher | None
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs. Return when requests can be served.
@@ -339,6 +358,13 @@ class Leadership:
         services.start("Spark's History Server", self._history.run())
         if self._webhook is not None:
             services.start("webhook", self._webhook.run())
+        if self._pusher is not None:
+            services.start("metrics push", self._pusher.run())
+
+    async def push_last_metrics(self) -> None:
+        """Push the metrics for the last time, if they are pushed. It takes at most about 2 s."""
+        if self._pusher is not None:
+            await self._pusher.finish()
 
 
 @contextlib.asynccontextmanager
@@ -440,6 +466,19 @@ async def leadership(
         )
         continued.attach(app)
         proxy = build_spark_proxy(links, partial(read_spark_ui, gateway, spark_uis), guard=settings.guard_spark_ui)
+        pusher = _pusher(settings, api)
         yield Leadership(
-            service, blobs, app, proxy, chronicle, offload, keeper, logs, callers, settings.storage, webhook, history
+            service,
+            blobs,
+            app,
+            proxy,
+            chronicle,
+            offload,
+            keeper,
+            logs,
+            callers,
+            settings.storage,
+            webhook,
+            history,
+            pusher,
         )

@@ -20,6 +20,7 @@ import prometheus_client as prometheus
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 import emberkeep
@@ -33,11 +34,12 @@ from emberkeep.protocol.messages import REQUESTS
 from emberkeep.rest.metrics.blobs import BlobMetrics
 from emberkeep.rest.metrics.connections import ConnectionMetrics
 from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
+from emberkeep.rest.metrics.pushes import PushMetrics
 from emberkeep.rest.metrics.recoveries import RecoveryMetrics
 from emberkeep.rest.metrics.state_gateway import StateGatewayMetrics
 from emberkeep.rest.metrics.task_managers import TaskManagerMetrics
 from emberkeep.rest.metrics.webhook import WebhookMetrics
-from emberkeep.rest.ports import Deliveries, PortConnections, Storage
+from emberkeep.rest.ports import Deliveries, PortConnections, Pushes, Storage
 
 RPC_PREFIX = "/rpc/v1/"
 _LAG_INTERVAL = 0.5  # seconds between two measurements of the event loop
@@ -126,6 +128,8 @@ class Metrics:
         self._state_gateways = StateGatewayMetrics(registry)
         self._connections = ConnectionMetrics(registry, port)
         WebhookMetrics(registry, self._own.webhook)
+        self.pushes: Pushes | None = None  # set by what pushes these metrics, if anything does
+        PushMetrics(registry, lambda: self.pushes)
         self._lag = histogram("emberkeep_event_loop_lag_seconds", "Delay with which the event loop ran a timer.")
 
     def submitted(self, outcome: str) -> None:
@@ -136,6 +140,19 @@ class Metrics:
         self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage, now_ms: int
     ) -> bytes:
         """Return the text that Prometheus reads, with the current state of the gateways."""
+        await self._observe(gateway, blobs, storage, now_ms)
+        return prometheus.generate_latest(self.registry)
+
+    async def families(
+        self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage, now_ms: int
+    ) -> Sequence[Metric]:
+        """Return what ``exposition`` writes as text. The families do not change afterwards."""
+        await self._observe(gateway, blobs, storage, now_ms)
+        return list(self.registry.collect())
+
+    async def _observe(
+        self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage, now_ms: int
+    ) -> None:
         jobs = await gateway.jobs()
         self._show_jobs(jobs, gateway.started_ms())
         self._single_jobs.show(jobs, now_ms)
@@ -157,7 +174,6 @@ class Metrics:
         expires = self._own.certificate_expires_ms()
         self._certificate.set(math.nan if expires is None else expires / 1000)
         self._audit.set(self._own.audit_lost())
-        return prometheus.generate_latest(self.registry)
 
     def _show_jobs(self, jobs: Sequence[JobView], started_ms: int) -> None:
         counts = Tally(job.status for job in jobs)

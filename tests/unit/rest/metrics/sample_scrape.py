@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from aiohttp.test_utils import make_mocked_request
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from emberkeep.base.connections import Connections, process_limits
@@ -81,16 +82,27 @@ def sample_gateway() -> FakeGateway:
     return gateway
 
 
-async def sample_text() -> str:
-    """Return what Prometheus reads of the sample cluster."""
+def _sample_metrics() -> Metrics:
     metrics = Metrics(Connections(process_limits()))
     metrics.submitted("created")
     metrics.observe_lag(0.001)
     for path in ("/v1/jobs", "/rpc/v1/RegisterTaskManager"):
         metrics.observe_request(make_mocked_request("GET", path), 200, 0.001)
+    return metrics
+
+
+async def sample_text() -> str:
+    """Return what Prometheus reads of the sample cluster."""
     with tempfile.TemporaryDirectory() as directory:
         blobs = MemoryBlobs(Path(directory))
-        return (await metrics.exposition(sample_gateway(), blobs, FakeStorage(), NOW_MS)).decode()
+        return (await _sample_metrics().exposition(sample_gateway(), blobs, FakeStorage(), NOW_MS)).decode()
+
+
+async def sample_metrics() -> Sequence[Metric]:
+    """Return the metrics of the sample cluster."""
+    with tempfile.TemporaryDirectory() as directory:
+        blobs = MemoryBlobs(Path(directory))
+        return await _sample_metrics().families(sample_gateway(), blobs, FakeStorage(), NOW_MS)
 
 
 def sample_families() -> list[SampleFamily]:
