@@ -24,9 +24,10 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
-from emberkeep.daemons.jobmanager.leading import JobManagerSettings, audit_log, leadership, names, shipped_audit
+from emberkeep.daemons.jobmanager.leading import leadership
 from emberkeep.daemons.jobmanager.metrics_push import otlp_settings
 from emberkeep.daemons.jobmanager.notifying import webhook_settings
+from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings, audit_log, names, shipped_audit
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 

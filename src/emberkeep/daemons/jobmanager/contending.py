@@ -44,16 +44,10 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
-from emberkeep.daemons.jobmanager.leading import (
-    JobManagerSettings,
-    Leadership,
-    audit_log,
-    leadership,
-    names,
-    shipped_audit,
-)
+from emberkeep.daemons.jobmanager.leading import Leadership, leadership
 from emberkeep.daemons.jobmanager.metrics_push import otlp_settings
 from emberkeep.daemons.jobmanager.notifying import webhook_settings
+from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings, audit_log, names, shipped_audit
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.jobmanager.views.election import Connection, ElectionView

@@ -1,0 +1,169 @@
+"""What a JobManager's process has for all its terms as leader: settings, ports, storage, and the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from emberkeep.adapters.audit.files import AuditFiles
+from emberkeep.adapters.audit.log import AuditLog
+from emberkeep.adapters.audit.shipping import AuditShipping
+from emberkeep.adapters.http.auditing import auditing
+from emberkeep.adapters.http.driver_access import DriverAccess
+from emberkeep.adapters.http.limiting import limiting, slowing_guesses
+from emberkeep.adapters.http.node_access import RPC_ROUTE
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import BoundPort
+from emberkeep.adapters.http.spark_ui_port import guard_spark_ui
+from emberkeep.adapters.otlp.settings import OtlpSettings
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.watch import StorageWatch
+from emberkeep.adapters.webhooks.webhook import WebhookSettings
+from emberkeep.audit.entry import Entry
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import (
+    ALLOWED_HOSTS,
+    AUDIT_FILES,
+    AUDIT_MAX_SIZE,
+    AUDIT_SHIP,
+    QUOTA_REQUESTS,
+    QUOTA_UPLOADS,
+    REST_ADDRESS,
+    REST_BIND_ADDRESS,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.system import System
+from emberkeep.daemons.encryption import NodeTls
+from emberkeep.daemons.process_main import Services
+from emberkeep.identities.attempts import AttemptCredentials
+from emberkeep.quotas.quotas import CallerLimits, Quotas
+from emberkeep.rest.table import DRIVER_ROUTES
+
+# Health probes of load balancers carry no token and get only a status. Static files reveal nothing about a cluster.
+PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
+
+
+_SHIPPED_FILES = 100  # rotated files of the audit log that are kept in the shared storage
+
+
+def names(configuration: Configuration) -> tuple[str, ...]:
+    """Return the host names and addresses at which clients reach this JobManager."""
+    extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
+    return (configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra))
+
+
+@dataclass(frozen=True)
+class JobManagerSettings:
+    """Settings that are the same for all terms of leadership of a process.
+
+    ``port``: where this process serves. ``spark_ui_port``: where it serves the Spark UIs of jobs, and nothing else.
+    ``stop``: set when a client asks the process to end. ``storage``: tells whether the shared storage is readable.
+    ``owned_storage``: tells who owns it. ``audit``: the audit log, which is open. ``webhook``: where events of jobs go;
+    None if no webhook is configured. ``otlp``: where metrics are pushed; None if no endpoint is configured.
+    """
+
+    system: System
+    configuration: Configuration
+    layout: StateLayout
+    token: str
+    port: BoundPort
+    spark_ui_port: BoundPort
+    stop: asyncio.Event
+    storage: StorageWatch
+    owned_storage: ClusterStorage
+    audit: AuditLog
+    tls: NodeTls | None = None
+    webhook: WebhookSettings | None = None
+    otlp: OtlpSettings | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address where other processes connect: rest.address with the port that was bound."""
+        return f"{self.configuration[REST_ADDRESS]}:{self.port.port}"
+
+    @property
+    def policy(self) -> AccessPolicy:
+        hosts = frozenset(names(self.configuration))
+        if self.tls is None:
+            return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES)
+        drivers, daemons = DriverAccess(AttemptCredentials(self.token), DRIVER_ROUTES), frozenset({RPC_ROUTE})
+        return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES, drivers=drivers, daemons=daemons)
+
+    def guard(self, app: web.Application, policy: AccessPolicy, note: Callable[[Entry], None] = lambda _: None) -> None:
+        """Put the access checks and quotas before the routes of ``app``, and the audit log before these checks.
+
+        ``note`` is called with each entry of the audit log.
+        """
+
+        def record(entry: Entry) -> None:
+            self.audit.record(entry)
+            note(entry)
+
+        quotas = Quotas(
+            CallerLimits(
+                requests_per_second=self.configuration[QUOTA_REQUESTS],
+                upload_bytes_per_second=self.configuration[QUOTA_UPLOADS],
+            )
+        )
+        app.middlewares.append(auditing(record))
+        app.middlewares.append(slowing_guesses(quotas))
+        secure(app, policy)
+        app.middlewares.append(limiting(quotas))
+
+    def guard_spark_ui(
+        self, app: web.Application, may_pass: Callable[[web.Request], bool], refusal: Callable[[], web.Response]
+    ) -> None:
+        """Put the checks of the port of the Spark UIs before the routes of ``app``."""
+        guard_spark_ui(app, frozenset(names(self.configuration)), may_pass, refusal)
+
+    @property
+    def client_tls(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else self.tls.links.client
+
+    @property
+    def server_tls(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else self.tls.links.server
+
+    def certificate_expires_ms(self) -> int | None:
+        return None if self.tls is None else self.tls.expires_ms()
+
+    @property
+    def url(self) -> str:
+        return f"{'http' if self.tls is None else 'https'}://{self.address}"
+
+
+@contextlib.asynccontextmanager
+async def audit_log(
+    system: System, configuration: Configuration, layout: StateLayout, services: Services
+) -> AsyncIterator[AuditLog]:
+    """Open this process's audit log. On exit, write what is queued. Raises Fatal."""
+    audit = AuditLog(
+        AuditFiles(layout.audit, configuration[AUDIT_MAX_SIZE], configuration[AUDIT_FILES]), system.clock.now_ms
+    )
+    await asyncio.to_thread(audit.open)
+    services.start("audit log", audit.run())
+    try:
+        yield audit
+    finally:
+        await audit.close()
+
+
+@contextlib.asynccontextmanager
+async def shipped_audit(settings: JobManagerSettings, services: Services) -> AsyncIterator[None]:
+    """Copy the audit log to the shared storage, if there is one. On exit, copy the newest entries."""
+    configuration, directory = settings.configuration, settings.layout.shipped_audit
+    if directory is None or not configuration[AUDIT_SHIP]:
+        yield
+        return
+    sink = AuditFiles(directory, configuration[AUDIT_MAX_SIZE], _SHIPPED_FILES)
+    shipping = AuditShipping(settings.audit.files, sink, lambda: not settings.storage.problem)
+    services.start("audit log to the storage", shipping.run())
+    try:
+        yield
+    finally:
+        await shipping.close()
