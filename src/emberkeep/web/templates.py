@@ -9,6 +9,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.web import formats
 from emberkeep.web.event_texts import event_tone
 from emberkeep.web.nodes import lapse
+from emberkeep.web.recovery_bars import recovery_bars
 from emberkeep.web.sparkline import sparkline
 
 _TONES = {
@@ -45,6 +46,7 @@ def make_environment() -> jinja2.Environment:
         capitalize_first=formats.capitalize_first,
         lapse=lapse,
         sparkline=sparkline,
+        recovery_bars=recovery_bars,
         event_tone=event_tone,
         tone=_TONES.__getitem__,
         stage_tone=lambda status: _STAGE_TONES.get(status, "waiting"),
