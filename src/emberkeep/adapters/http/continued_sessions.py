@@ -25,6 +25,7 @@ from emberkeep.identities.session_passes import SessionPass, SessionPasses
 
 PASS_HEADER = "Emberkeep-Session-Pass"  # noqa: S105 - the name of a header
 OTHERS_HEADER = "Emberkeep-Job-Managers"
+EPOCH_HEADER = "Emberkeep-Leader-Epoch"
 _MOST_USED = 4096  # passes that are remembered as used
 _PAGE = re.compile(r"/(?:[A-Za-z0-9._~/?&=%:,+-]{0,2000})")  # a path of this server, with its query
 
@@ -67,6 +68,7 @@ class ContinuedSessions:
         if seconds > 0:
             identity: Identity = request[REQUEST_IDENTITY]
             response.headers[PASS_HEADER] = self._pass_of(identity, request.headers[hdrs.HOST], seconds)
+        response.headers[EPOCH_HEADER] = str(self._epoch())
         own = request.headers[hdrs.HOST]
         others = [f"{request.scheme}://{address}" for address in self._others() if address != own]
         response.headers[OTHERS_HEADER] = ", ".join(others)
@@ -90,8 +92,13 @@ class ContinuedSessions:
         )
 
     async def _tell(self, request: web.Request) -> web.Response:
-        """Tell a page of another JobManager that this one leads. A page of any other server cannot read the reply."""
-        answer = web.Response(status=HTTPStatus.NO_CONTENT)
+        """Tell a page whether this JobManager took the lead after epoch ``after``: 204 if it did, else 409.
+
+        Otherwise the session has just ended. Only pages of JobManagers can read the reply.
+        """
+        after = request.query.get("after", "")
+        is_later = re.fullmatch("[0-9]{1,18}", after) is not None and self._epoch() > int(after)
+        answer = web.Response(status=HTTPStatus.NO_CONTENT if is_later else HTTPStatus.CONFLICT)
         origin = request.headers.get(hdrs.ORIGIN, "")
         if origin in {f"{request.scheme}://{address}" for address in self._others()}:
             answer.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin

@@ -7,11 +7,23 @@ const PATH = "/login/continue";
 const PATIENCE_MS = 3000;
 
 let pass = null;
+let epoch = "";
 let others = [];
+
+// Who logs out in one tab has logged out in all: their passes are not for the next leader.
+const tabs = new BroadcastChannel("emberkeep-session");
+tabs.addEventListener("message", () => {
+  pass = null;
+});
+document.querySelector('form[action="/logout"]')?.addEventListener("submit", () => {
+  pass = null;
+  tabs.postMessage("logout");
+});
 
 // Keeps what a reply says about the others.
 export function heard(response) {
   pass = response.headers.get("Emberkeep-Session-Pass") ?? pass;
+  epoch = response.headers.get("Emberkeep-Leader-Epoch") ?? epoch;
   const listed = response.headers.get("Emberkeep-Job-Managers");
   if (listed !== null) others = listed.split(", ").filter((each) => each !== "");
 }
@@ -30,7 +42,7 @@ export async function followLeader(isBack) {
 
 async function leads(origin) {
   try {
-    const response = await fetch(`${origin}${PATH}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+    const response = await fetch(`${origin}${PATH}?after=${epoch}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
     return response.status === 204;
   } catch {
     return false; // it has ended, stands by, or has a certificate that this browser does not know

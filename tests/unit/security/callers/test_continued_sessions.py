@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, DummyCookieJar, web
 
-from emberkeep.adapters.http.continued_sessions import OTHERS_HEADER, PASS_HEADER, ContinuedSessions
+from emberkeep.adapters.http.continued_sessions import EPOCH_HEADER, OTHERS_HEADER, PASS_HEADER, ContinuedSessions
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.sessions import LIFETIME_SECONDS, WebAccess, WebSessions
@@ -61,8 +61,9 @@ class JobManager:
     async def passed(self, cookie: str) -> str:
         return (await self.page(cookie))[1][PASS_HEADER]
 
-    async def asks(self, origin: str) -> tuple[int, str | None]:
-        async with self.client.get(f"{self.origin}/login/continue", headers={"Origin": origin}) as answer:
+    async def asks(self, origin: str, after: str) -> tuple[int, str | None]:
+        path = f"/login/continue?after={after}"
+        async with self.client.get(self.origin + path, headers={"Origin": origin}) as answer:
             return answer.status, answer.headers.get("Access-Control-Allow-Origin")
 
     async def take(self, text: str, origin: str, page: str = "/jobs") -> tuple[int, str, str]:
@@ -193,8 +194,15 @@ async def test_a_changed_pass_and_one_of_another_cluster_are_refused(old: JobMan
 
 
 async def test_only_pages_of_job_managers_learn_who_leads(old: JobManager, new: JobManager) -> None:
-    assert await new.asks(old.origin) == (204, old.origin)
-    assert await new.asks("http://other.example") == (204, None)
+    assert await new.asks(old.origin, "4") == (204, old.origin)
+    assert await new.asks("http://other.example", "4") == (204, None)
+
+
+async def test_a_session_that_has_just_ended_is_told_from_a_takeover(old: JobManager, new: JobManager) -> None:
+    headers = (await old.page(old.cookie()))[1]
+    assert headers[EPOCH_HEADER] == "4"
+    for after in ("5", "6", "", "x", "9" * 30):
+        assert await new.asks(old.origin, after) == (409, old.origin)
 
 
 async def test_a_page_may_reach_the_other_job_managers_and_nobody_else(old: JobManager, new: JobManager) -> None:
