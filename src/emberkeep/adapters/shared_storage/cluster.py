@@ -8,8 +8,10 @@ until an operator decides that the data in the storage belongs to this job store
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -283,11 +285,15 @@ class ClusterStorage:
         return self._of_jobs(checkpoints - others) | _logs_of(logs - others)
 
     def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
-        """Return what the directories of jobs hold. One without event logs, or that is unreadable, has checkpoints."""
+        """Return what the directories of jobs hold.
+
+        One without event logs, or that is unreadable or no directory, has checkpoints.
+        """
         found: set[Item] = set()
         for job_id in job_ids:
+            directory = self._layout.checkpoints / job_id
             try:
-                names = set(_names_in_folder(self._layout.checkpoints / job_id))
+                names = set(_names_in_folder(directory)) if _is_folder(directory) else set()
             except Unavailable:
                 names = set()
             if EVENT_LOGS in names:
@@ -322,14 +328,16 @@ class ClusterStorage:
         kind, job_id = item
         self.require()
         if kind is Kind.LOGS:
-            _remove_tree(self._layout.kept_logs / job_id)
+            _remove_entry(self._layout.kept_logs / job_id)
             return
         if kind is Kind.CHECKPOINTS:
             _remove_all_but(self._layout.checkpoints / job_id, EVENT_LOGS)
             return
         if kind is Kind.EVENT_LOGS:
-            _remove_tree(self._layout.checkpoints / job_id / EVENT_LOGS)
-            _remove_if_empty(self._layout.checkpoints / job_id)
+            directory = self._layout.checkpoints / job_id
+            if _is_folder(directory):
+                _remove_entry(directory / EVENT_LOGS)
+                _remove_if_empty(directory)
             return
         for path in self._foreign_graphs():
             if _jobs([path.name]) == {job_id}:
@@ -386,32 +394,51 @@ def _jobs(names: Iterable[str]) -> set[JobId]:
     return found
 
 
+def _is_folder(path: Path) -> bool:
+    """True if ``path`` itself is a directory; False if it is missing or, for example, a link. Raises Unavailable.
+
+    A job may have put a link there whose target cannot be examined, so no link is followed.
+    """
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _remove_entry(path: Path) -> None:
+    """Remove a directory tree, a file, a link or a pipe. Raises Unavailable; the next call removes what remains."""
+    if _is_folder(path):
+        _remove_tree(path)
+    else:
+        _remove_file(path)
+
+
 def _remove_tree(directory: Path) -> None:
-    """Remove a directory tree. Raises Unavailable; the next call removes what remains."""
+    """Remove a directory tree. Raises Unavailable; the next call removes what remains.
+
+    ``directory`` must be one: opening a pipe would wait for its writer.
+    """
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:
         return
     except (OSError, RecursionError) as error:
         remove_tree(directory)  # a job may have made it deeper than Python can go down
-        if directory.is_symlink() or directory.exists():
+        if os.path.lexists(directory):
             raise cannot_write(directory, error if isinstance(error, OSError) else OSError(str(error))) from error
 
 
 def _remove_all_but(directory: Path, kept: str) -> None:
     """Remove a directory tree, but not the entry ``kept``. Raises Unavailable; the next call removes what remains."""
-    names = _names_in_folder(directory)
+    names = _names_in_folder(directory) if _is_folder(directory) else []
     if kept not in names:
-        _remove_tree(directory)
+        _remove_entry(directory)
         return
     for name in names:
-        if name == kept:
-            continue
-        entry = directory / name
-        if entry.is_dir() and not entry.is_symlink():
-            _remove_tree(entry)
-        else:
-            _remove_file(entry)
+        if name != kept:
+            _remove_entry(directory / name)
 
 
 def _remove_if_empty(directory: Path) -> None:

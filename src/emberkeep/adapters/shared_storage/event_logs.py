@@ -23,7 +23,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Absent, Conflict, Damaged
 from emberkeep.base.files.errors import cannot_read, is_directory
-from emberkeep.base.files.hostile import open_to_read
+from emberkeep.base.files.hostile import open_to_read, remove_tree
 
 EVENT_LOGS = "_emberkeep_event_logs"
 FILES_KEPT = 8  # of one application: the first one, which says what the application is, and the newest
@@ -63,7 +63,7 @@ def make_event_log(root: Path, attempt: int) -> Path:
         probe.unlink(missing_ok=True)
     earlier = sorted(number for number in _attempts(directory.parent) if number < attempt)
     for number in earlier[: max(0, len(earlier) + 1 - ATTEMPTS_KEPT)]:
-        shutil.rmtree(directory.parent / str(number), ignore_errors=True)
+        remove_tree(directory.parent / str(number))
     return directory
 
 

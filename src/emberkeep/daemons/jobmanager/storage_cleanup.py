@@ -141,7 +141,7 @@ class StorageKeeper:
         while True:
             try:
                 await self.clean()
-            except EmberkeepError as error:
+            except (EmberkeepError, OSError) as error:
                 log.warning("cannot clean up the storage now", reason=str(error))
             await asyncio.sleep(max(self._interval, 1.0))
 
@@ -213,15 +213,29 @@ class StorageKeeper:
         return {job.job_id: job.status for job in await self._gateway.jobs()}
 
     async def _remove(self, due: list[Mark]) -> None:
+        """Remove what no job needs. What cannot be removed now is logged, and stays for the next inspection."""
         for mark in due:
             status = (await self._known()).get(mark.job_id)
             if status is not None and is_needed(mark.kind, status):
                 continue
             log.info("removing data that no job needs", job=mark.job_id, kind=mark.kind.value, unknown=not mark.ended)
-            if mark.kind in _IN_DIRECTORIES:
-                await asyncio.to_thread(self._storage.remove, (mark.kind, mark.job_id))
-            else:
-                await self._remove_file_of_store((mark.kind, mark.job_id))
+            try:
+                await self._remove_item((mark.kind, mark.job_id))
+            except Unavailable as error:
+                await asyncio.to_thread(self._storage.require)  # if the whole storage is away, that ends the inspection
+                log.warning(
+                    "cannot remove data that no job needs now",
+                    job=mark.job_id,
+                    kind=mark.kind.value,
+                    reason=error.message,
+                    hint=error.hint,
+                )
+
+    async def _remove_item(self, item: Item) -> None:
+        if item[0] in _IN_DIRECTORIES:
+            await asyncio.to_thread(self._storage.remove, item)
+        else:
+            await self._remove_file_of_store(item)
 
     async def _remove_file_of_store(self, item: Item) -> None:
         await asyncio.to_thread(self._storage.require)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,72 @@ def test_event_logs_are_removed_apart_from_checkpoints_and_the_last_takes_the_di
         assert not place.exists()
         assert not storage.find()
     assert site.storage.exists()
+
+
+def _file(path: Path) -> None:
+    path.touch()
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _link(path: Path) -> None:
+    path.symlink_to(path.parents[1])
+
+
+def _link_to_a_name_that_is_too_long(path: Path) -> None:
+    path.symlink_to("a" * 300)
+
+
+PLANTED = pytest.mark.parametrize("put", [_file, _pipe, _link, _link_to_a_name_that_is_too_long])
+
+
+@pytest.mark.req("SAFE-2")
+@PLANTED
+def test_whatever_a_job_has_put_among_its_checkpoints_is_removed(site: Site, put: Callable[[Path], None]) -> None:
+    storage = settled(site.open(), site.bound())
+    place = site.layout().checkpoints / JOB
+    (place / EVENT_LOGS).mkdir(parents=True)
+    put(place / "planted")
+    storage.remove((Kind.CHECKPOINTS, JOB))
+    assert [path.name for path in place.iterdir()] == [EVENT_LOGS]
+
+
+@pytest.mark.req("SAFE-2")
+@PLANTED
+def test_whatever_a_job_has_put_in_place_of_its_event_logs_is_removed(site: Site, put: Callable[[Path], None]) -> None:
+    storage = settled(site.open(), site.bound())
+    site.put()
+    place = site.layout().checkpoints / JOB
+    put(place / EVENT_LOGS)
+    assert (Kind.EVENT_LOGS, JOB) in storage.directories()
+    storage.remove((Kind.EVENT_LOGS, JOB))
+    assert [path.name for path in place.iterdir()] == ["query"]
+
+
+@pytest.mark.req("SAFE-2")
+@PLANTED
+def test_whatever_is_in_place_of_a_jobs_directory_is_removed(site: Site, put: Callable[[Path], None]) -> None:
+    storage = settled(site.open(), site.bound())
+    place = site.layout().checkpoints / JOB
+    put(place)
+    assert storage.directories() == {(Kind.CHECKPOINTS, JOB)}
+    storage.remove((Kind.CHECKPOINTS, JOB))
+    assert not os.path.lexists(place)
+
+
+@pytest.mark.req("SAFE-2")
+def test_a_link_in_place_of_a_jobs_directory_leads_to_nothing_that_is_removed(site: Site, tmp_path: Path) -> None:
+    storage = settled(site.open(), site.bound())
+    elsewhere = tmp_path / "elsewhere"
+    for name in (EVENT_LOGS, "data"):
+        (elsewhere / name).mkdir(parents=True)
+    (site.layout().checkpoints / JOB).symlink_to(elsewhere)
+    for kind in (Kind.EVENT_LOGS, Kind.CHECKPOINTS):
+        storage.remove((kind, JOB))
+    assert not storage.find()
+    assert {path.name for path in elsewhere.iterdir()} == {EVENT_LOGS, "data"}
 
 
 @pytest.mark.req("SAFE-2")

@@ -86,6 +86,14 @@ def test_the_oldest_attempts_make_room(tmp_path: Path) -> None:
     assert [path.name for path in make_event_log(root, 8).iterdir()] == [f"eventlog_v2_{APPLICATION}"]
 
 
+def test_a_pipe_among_the_oldest_attempts_does_not_stop_the_next_one(tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    for attempt in range(2, ATTEMPTS_KEPT + 1):
+        make_event_log(root, attempt)
+    os.mkfifo(root / EVENT_LOGS / "1")
+    assert make_event_log(root, ATTEMPTS_KEPT + 1).is_dir()
+
+
 def test_a_full_disk_is_noticed_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

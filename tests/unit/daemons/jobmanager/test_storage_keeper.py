@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable, Collection, Mapping, MutableMapping
@@ -27,6 +28,7 @@ from emberkeep.jobmanager.views.cluster import JobView, Stranger
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import JobStatus
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
+from tests.unit.rest.server import eventually
 
 DELAYS = {
     "high-availability.storage.unknown-delay": "1000s",
@@ -460,6 +462,40 @@ async def test_a_purge_that_cannot_remove_a_graph_now_can_be_said_again(
             await bench.keeper.purge()
     await bench.keeper.purge()
     assert not graph.exists()
+
+
+@pytest.mark.req("SAFE-1")
+@FAILURES
+async def test_data_that_cannot_be_removed_now_does_not_keep_other_data(
+    bench: Bench, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = JobId("1" * 32), JobId("2" * 32)
+    bench.put(first, second)
+    await bench.clean_at(0)
+    stuck = bench.layout.checkpoints / first
+    with monkeypatch.context() as refused, capture_logs() as logs:
+        failing(refused, number, ("rmdir",), stuck)
+        await bench.clean_at(1000)
+    assert bench.left() == {first}
+    assert [entry["job"] for entry in logs if entry["event"] == "cannot remove data that no job needs now"] == [first]
+    await bench.keeper.clean()
+    assert not bench.left()
+
+
+async def test_an_error_of_the_file_system_does_not_end_the_keeper(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale() -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(bench.storage, "require", stale)
+    with capture_logs() as logs:
+        keeping = asyncio.ensure_future(bench.keeper.run())
+        await eventually(lambda: bool(logs) or keeping.done())
+        assert not keeping.done()
+        keeping.cancel()
+        await asyncio.wait([keeping])
+    assert logs[0]["event"] == "cannot clean up the storage now"
 
 
 @pytest.mark.req("SAFE-6")
