@@ -61,9 +61,10 @@ class LinkOwner(Protocol):
 class JobManagerLink:
     """Registers a task manager with a JobManager, and sends reports to it.
 
-    ``job_manager``: its current address. The link raises Fatal after Conflict replies for more than twice the heartbeat
-    timeout, if the owner holds nothing. A process that was refused and never registered waits one heartbeat timeout
-    before it registers with the next JobManager, so that a process that holds the same id registers first.
+    ``job_manager``: its current address; ``epoch``: of the leader that has registered this process last. The link
+    raises Fatal after Conflict replies for more than twice the heartbeat timeout, if the owner holds nothing. A
+    process that was refused and never registered waits one heartbeat timeout before it registers with the next
+    JobManager, so that a process that holds the same id registers first.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class JobManagerLink:
         self.info = info
         self._owner = owner
         self.job_manager = job_manager
+        self.epoch = 0
         self._silence_timeout = configuration[HEARTBEAT_TIMEOUT]
         self._answer_timeout = answer_timeout(configuration[RPC_TIMEOUT], self._silence_timeout)
         self._registers_from = 0.0  # on the monotonic clock
@@ -164,6 +166,7 @@ class JobManagerLink:
         await self._owner.take_reply(reply)
         if reply.heartbeat_interval > 0:
             self._beacon.interval = reply.heartbeat_interval
+        self.epoch = reply.epoch
         self.registered = self._welcomed = True
         log.info("registered at the JobManager", job_manager=self.job_manager, epoch=reply.epoch)
 

@@ -39,10 +39,11 @@ Digest = Callable[[bytes], str]
 
 
 class Link(Protocol):
-    """The task manager's link to the leader."""
+    """The task manager's link to the leader. ``epoch``: of the leader that has registered it last."""
 
     registered: bool
     job_manager: str
+    epoch: int
 
 
 class ShippingSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +55,19 @@ class ShippingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sent(msgspec.Struct):
-    """What the JobManager has of a log; ``position`` is None until it has said so. ``refused``: it wants none of it."""
+    """What the JobManager has of a log; ``position`` is None until it has said so. ``refused``: it wants none of it.
+
+    ``was_whole``: an earlier leader had all of it.
+    """
 
     position: Position | None = None
     read_ms: int = 0
     refused: bool = False
+    was_whole: bool = False
+
+    def at_next_leader(self) -> _Sent:
+        is_whole = self.position is not None and self.position.is_whole
+        return _Sent(was_whole=self.was_whole or is_whole)
 
 
 class LogShipping:
@@ -91,9 +100,9 @@ class LogShipping:
         self._compress = compress
         self._digest = digest
         self._sent: dict[str, _Sent] = {}
-        self._job_manager = ""
+        self._leader = ("", 0)  # its address and epoch
         self._problem = ""
-        self._refused_until = 0.0
+        self._refused_by, self._refused_until = self._leader, 0.0
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "log-shipping", initializer=_give_way)
 
@@ -104,7 +113,8 @@ class LogShipping:
             now_running, now = self._live(), self._clock.monotonic()
             ended = bool(running - now_running)
             running = now_running
-            if (ended or now >= due) and self._link.registered and now >= self._refused_until:
+            may_send = self._link.registered and (now >= self._refused_until or self._refused_by != self._linked())
+            if (ended or now >= due) and may_send:
                 await self.send_all()
                 due = self._clock.monotonic() + self._settings.interval
             await asyncio.sleep(_LOOK_SECONDS)
@@ -115,13 +125,13 @@ class LogShipping:
     async def send_all(self) -> bool:
         """Send what is new of all logs. Return False if a problem, which is logged, has ended this round early."""
         async with self._turn:
-            if self._link.job_manager != self._job_manager:
-                self._job_manager = self._link.job_manager
-                self._sent.clear()  # another JobManager says itself what it has
+            if self._linked() != self._leader:  # another leader says itself what it has
+                self._leader = self._linked()
+                self._sent = {log_id: sent.at_next_leader() for log_id, sent in self._sent.items()}
             try:
                 await self._round()
             except (InvalidInput, Conflict) as error:
-                self._refused_until = self._clock.monotonic() + _REFUSED_SECONDS
+                self._refused_by, self._refused_until = self._leader, self._clock.monotonic() + _REFUSED_SECONDS
                 self._say(f"the JobManager takes no logs: {error.message}")
                 return False
             except (EmberkeepError, OSError) as error:
@@ -131,6 +141,9 @@ class LogShipping:
                 log.info("logs of jobs are copied to the shared storage again")
                 self._problem = ""
             return True
+
+    def _linked(self) -> tuple[str, int]:
+        return self._link.job_manager, self._link.epoch
 
     def _say(self, problem: str) -> None:
         if problem != self._problem:
@@ -144,7 +157,7 @@ class LogShipping:
         listed = {entry.id for entry in entries}
         self._sent = {log_id: sent for log_id, sent in self._sent.items() if log_id in listed}
         oldest_ms = self._clock.now_ms() - int(self._settings.keep * 1000) if self._settings.keep else 0
-        for entry in entries:
+        for entry in sorted(entries, key=lambda entry: entry.mtime_ms, reverse=True):  # the newest may be read now
             if entry.mtime_ms >= oldest_ms:
                 await self._send_log(entry)
 
@@ -154,6 +167,9 @@ class LogShipping:
             while not sent.refused:
                 if sent.position is None:
                     sent.position = await self._send(entry, _question(self._clock.now_ms(), self._digest))
+                    if sent.was_whole and sent.position == Position():
+                        sent.refused = True  # it was dropped to make room, and would take the room of newer logs
+                        return
                 part = next_part(sent.position, entry.size, has_ended=entry.complete)
                 if part is None:
                     return
@@ -194,7 +210,7 @@ class LogShipping:
             name=entry.path.name,
             piece=piece,
         )
-        kept = await self._rpc.call(self._job_manager, request, LogKept, timeout=self._settings.timeout)
+        kept = await self._rpc.call(self._leader[0], request, LogKept, timeout=self._settings.timeout)
         return kept.position
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
@@ -208,7 +224,7 @@ def _question(now_ms: int, digest: Digest) -> LogPiece:
 
 
 def _read(entry: LogEntry, offset: int, count: int) -> bytes:
-    """Return a part of a log file. Raises Absent, OSError."""
+    """Return a part of a log file. Raises Absent, Unavailable, OSError."""
     descriptor = open_log(entry.path, entry.id)
     try:
         return os.pread(descriptor, count, offset) if count else b""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from emberkeep.base.errors import Absent
+from emberkeep.base.errors import Absent, Unavailable
 from emberkeep.base.files.hostile import open_to_read
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
@@ -20,6 +21,8 @@ from emberkeep.rest.ports import LogCatalogue, LogChunk, LogEntry, LogFound, Log
 from emberkeep.rest.serving.local_time import unix_from_local
 
 POLL_INTERVAL = 0.2  # seconds
+# The log is gone, or a job has put something else in its place.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENXIO})
 _SEARCHES = 2  # at once; they compete with this process's heartbeats for the interpreter
 
 
@@ -138,14 +141,17 @@ def _search(entry: LogEntry, search: scan.Search) -> LogFound:
 
 
 def open_log(path: Path, log_id: str) -> int:
-    """Open a regular file of the directory's owner. Raises Absent.
+    """Open a regular file of the directory's owner. Raises Absent, Unavailable.
 
-    Jobs own their log directories, so a job may have replaced its log with a link or a pipe.
+    Jobs own their log directories, so a job may have replaced its log with a link or a pipe. Such a log is Absent.
     """
     try:
         return open_to_read(path)
     except OSError as error:
-        raise Absent(f"log {log_id} cannot be read: {error.strerror}") from None
+        reason = f"log {log_id} cannot be read: {error.strerror}"
+        if error.errno in _ABSENT:
+            raise Absent(reason) from None
+        raise Unavailable(reason, hint="check the disk and the open files of this process") from error
 
 
 def _info(entry: LogEntry) -> LogInfo:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -67,6 +69,7 @@ def _content(opened: StitchedLog) -> bytes:
 class Link:
     registered = True
     job_manager = LEADER
+    epoch = 1
 
 
 class OwnClock:
@@ -273,3 +276,82 @@ async def test_a_link_in_place_of_a_log_is_not_followed(site: Site, tmp_path: Pa
     assert await site.shipping.send_all()
 
     assert [log.key.name for log in await site.leader.store.logs(JOB)] == ["driver.stdout"]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
+async def test_a_log_that_cannot_be_read_now_is_sent_later(
+    site: Site, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, opening = site.write(b"one\n"), os.open
+
+    def failing(where: Path, *rest: Any, **more: Any) -> int:
+        if where == path:
+            raise OSError(number, os.strerror(number))
+        return opening(where, *rest, **more)
+
+    with monkeypatch.context() as refused:
+        refused.setattr(os, "open", failing)
+        assert not await site.shipping.send_all()
+    assert await site.shipping.send_all()
+
+    assert await site.leader.kept(key()) == b"one\n"
+
+
+async def test_a_log_that_was_dropped_is_not_sent_to_the_next_leaders(site: Site, tmp_path: Path) -> None:
+    site.write(b"one\n")
+    site.write(b"two\n", "driver.stdout")
+    await site.shipping.send_all()
+    for segment in (tmp_path / "kept").rglob("*~driver.stderr/*.segment"):
+        segment.unlink()
+
+    for epoch in (2, 3):
+        leader = Leader(tmp_path / "kept", epoch)
+        site.network.attach(LEADER, leader)
+        site.link.epoch = epoch
+        assert await site.shipping.send_all()
+        assert await site.shipping.send_all()
+        assert sorted((request.name, request.piece.header.size) for request in leader.requests) == [
+            ("driver.stderr", 0),
+            ("driver.stdout", 0),
+        ], "one question each"
+
+
+async def test_a_log_that_is_being_written_is_sent_again_if_it_was_dropped(site: Site, tmp_path: Path) -> None:
+    site.live = {f"{JOB}-1-"}
+    site.write(b"one\n")
+    await site.shipping.send_all()
+    for segment in (tmp_path / "kept").rglob("*.segment"):
+        segment.unlink()
+    site.network.attach(LEADER, leader := Leader(tmp_path / "kept", 2))
+    site.link.epoch = 2
+
+    await site.shipping.send_all()
+
+    assert await leader.kept(key()) == b"one\n"
+
+
+async def test_the_newest_log_is_sent_first(site: Site) -> None:
+    for name, seconds in (("driver.stderr", 1), ("driver.stdout", 3), ("executor-1.stderr", 2)):
+        os.utime(site.write(b"one\n", name), (seconds, seconds))
+
+    await site.shipping.send_all()
+
+    sent = [request.name for request in site.leader.requests if request.piece.header.size]
+    assert sent == ["driver.stdout", "executor-1.stderr", "driver.stderr"]
+
+
+async def test_the_next_leader_is_asked_at_once_whether_it_takes_logs(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
+    site.write(b"one\n")
+    site.leader.error = Conflict("logs are not kept")
+    running = asyncio.create_task(site.shipping.run())
+    with capture_logs() as logs:
+        await eventually(lambda: bool(logs))
+    site.network.attach(NEXT, successor := Leader(tmp_path / "kept", epoch=2))
+    site.link.job_manager, site.link.epoch = NEXT, 2
+    site.clock.seconds = 61.0
+
+    await eventually(lambda: len(successor.stored) == 2)
+    running.cancel()
