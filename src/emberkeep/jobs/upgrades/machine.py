@@ -143,13 +143,22 @@ class UpgradeMachine:
             return self._enter(UpgradePhase.DONE, ms)
         if new.status is JobStatus.FAILED:
             return self._go_back(ms, f"the new job failed: {new.cause}") if new.is_over else []
+        if new.status is JobStatus.CANCELLING:
+            return []  # a person cancels it: this machine does so only in the phase CANCELLING
         if upgrade.canceled_by:
             return self._enter(UpgradePhase.CANCELLING, ms, self._canceled())
+        if new.is_stopping:
+            return []  # a person stops it: it becomes FINISHED, or the stop fails and the watch continues
         if restarts(new) > upgrade.restarts:
             cause = f": {new.cause}" if new.cause else ""
             return self._enter(
                 UpgradePhase.CANCELLING, ms, f"the driver of the new job was restarted {restarts(new)} times{cause}"
             )
+        return self._count(new, ms)
+
+    def _count(self, new: VersionFacts, ms: int) -> list[Effect]:
+        """Return what follows from the batches that the new job has committed."""
+        upgrade = self.upgrade
         bases = {each.location: _base(each) for each in new.queries if each.batch >= 0}
         if bases.keys() - upgrade.bases.keys():
             return self._write(bases={**bases, **upgrade.bases})

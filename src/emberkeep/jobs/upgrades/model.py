@@ -114,7 +114,8 @@ class VersionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One of the three jobs, as the JobManager knows it now.
 
     ``is_known``: it is accepted, or is just being accepted. ``status``: None unless it is accepted. ``is_over``: it has
-    ended, and so has its driver. ``cause``: why it failed, or its newest failure.
+    ended, and so has its driver. ``cause``: why it failed, or its newest failure. ``is_stopping``: it is being stopped
+    with a savepoint, or has been and ends with its script.
     """
 
     is_known: bool
@@ -122,6 +123,7 @@ class VersionFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_over: bool = False
     attempt: int = 0
     cause: str = ""
+    is_stopping: bool = False
     queries: tuple[QueryFacts, ...] = ()
 
     @property

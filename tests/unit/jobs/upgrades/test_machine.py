@@ -185,6 +185,37 @@ def test_a_new_job_that_a_person_cancels_is_not_followed() -> None:
     assert [each.job_id for each in job.accepted] == [NEW]
 
 
+def test_a_new_job_that_a_person_is_cancelling_is_left_to_that_person() -> None:
+    job = watched()
+    job.change(NEW, status=JobStatus.CANCELLING, attempt=4)
+    job.step(2 * WITHIN)
+    assert job.at() is UpgradePhase.WATCHING
+    job.end(NEW, JobStatus.CANCELED)
+    assert job.steps() is UpgradePhase.FAILED
+    assert [each.job_id for each in job.accepted] == [NEW]
+
+
+def test_a_new_job_that_a_person_stops_is_not_cancelled_although_its_time_is_over() -> None:
+    job = watched()
+    job.runs(query(10))
+    job.steps()
+    job.change(NEW, is_stopping=True, attempt=4)
+    job.step(2 * WITHIN)
+    assert job.at() is UpgradePhase.WATCHING
+    job.end(NEW, JobStatus.FINISHED)
+    assert job.steps() is UpgradePhase.DONE
+
+
+def test_the_watch_continues_when_the_stop_of_a_person_has_failed() -> None:
+    job = watched()
+    job.runs(query(10))
+    job.change(NEW, is_stopping=True)
+    job.step(2 * WITHIN)
+    job.change(NEW, is_stopping=False)
+    job.steps()
+    assert job.at() is UpgradePhase.CANCELLING
+
+
 def test_a_leader_that_takes_over_late_looks_before_it_decides() -> None:
     job = watched()
     job.runs(query(10))

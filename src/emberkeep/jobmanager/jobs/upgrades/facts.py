@@ -7,7 +7,9 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.upgrades.model import Facts, QueryFacts, StopFacts, StopState, Upgrade, VersionFacts
+from emberkeep.lifecycle.model import Procedure
 from emberkeep.lifecycle.requests.events import Ended
+from emberkeep.lifecycle.requests.transitions import RequestPhase
 
 
 def facts_of(upgrade: Upgrade, table: JobTable, creating: frozenset[JobId], stop: Ended | None) -> Facts:
@@ -74,5 +76,14 @@ def _version(job_id: JobId, table: JobTable, creating: frozenset[JobId]) -> Vers
         is_over=view.status.is_globally_terminal and job is None,
         attempt=view.attempt,
         cause=cause,
+        is_stopping=_is_stopping(job),
         queries=() if view.status.is_globally_terminal else queries_of(job),
     )
+
+
+def _is_stopping(job: ManagedJob | None) -> bool:
+    if job is None:
+        return False
+    newest = job.requests.newest
+    asked = newest is not None and newest.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+    return asked or job.requests.phase is RequestPhase.STOPPED

@@ -181,6 +181,32 @@ def test_a_bad_version_is_left_and_the_events_of_all_jobs_say_so() -> None:
     in_virtual_time(scenario)
 
 
+def test_a_new_job_that_a_person_stops_is_done_although_its_time_is_over() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            await service.gateway.upgrade(OLD, wish())
+            await stops(cluster, master)
+            await in_phase(service, UpgradePhase.WATCHING)
+            new = await cluster.next_jobmaster(NEW, 1)
+            asked = request(1, Procedure.DRAIN)
+            await service.gateway.request_procedure(NEW, asked)
+            for _ in range(70):  # longer than the watch
+                await new.beat()
+                await asyncio.sleep(1)
+            await told(new, progress(asked, ProcedurePhase.COMPLETED))
+            for _ in range(5):
+                await new.beat()
+                await asyncio.sleep(1)
+            assert await in_phase(service, UpgradePhase.WATCHING)
+            await ends(cluster, new, AttemptOutcome(exit_code=0))
+            await in_phase(service, UpgradePhase.DONE)
+
+    in_virtual_time(scenario)
+
+
 def test_a_cancelled_upgrade_goes_back_and_cannot_be_cancelled_again() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
