@@ -11,6 +11,7 @@ from msgspec import Meta
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.base.request_context import name_target
+from emberkeep.jobs.upgrades.needs import needed_savepoints
 from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.rest_savepoints import (
@@ -152,12 +153,12 @@ async def dispose(call: CheckedRequest) -> msgspec.Struct:
 async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     """Delete the savepoint at ``path``. Return the names of some files left there because they are not part of it.
 
-    Raises Conflict if a job that has not ended started from it: the next attempt may read it again.
+    Raises Conflict if an upgrade that goes on needs it, or if a job that has not ended started from it, whose next
+    attempt may read it again.
     """
     for view in await api.gateway.jobs():
         ongoing = None if view.upgrade is None else view.upgrade.upgrade
-        needed = "" if ongoing is None or ongoing.phase.is_final else ongoing.savepoint
-        if ongoing is not None and needed and is_same_place(needed, path):
+        if ongoing is not None and any(is_same_place(each, path) for each in needed_savepoints(ongoing, view.pointers)):
             raise Conflict(
                 f"the upgrade of job {ongoing.job_id} ({view.name}) needs {path}",
                 hint="delete the savepoint when the upgrade has ended",

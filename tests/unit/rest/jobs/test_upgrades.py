@@ -9,7 +9,9 @@ import pytest
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.job_secrets import JobSecrets
+from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
 from tests.unit.rest.jobs.test_submission import body as submission
@@ -125,10 +127,23 @@ async def test_the_savepoint_of_an_upgrade_is_not_deleted_while_it_goes_on(site:
     assert view is not None
     ongoing = msgspec.structs.replace(view.upgrade, savepoint="/s/1", phase=UpgradePhase.STARTING)
     gateway.change(OLD, upgrade=msgspec.structs.replace(view, upgrade=ongoing))
+    assert "needs /s/1" in await disposal_failure(site)
+
+
+async def test_its_savepoint_is_not_deleted_before_it_is_recorded_in_the_upgrade(
+    site: Site, gateway: FakeGateway
+) -> None:
+    await begin(site)
+    made = SavepointPointer(path="/s/1", manifest_sha256="ab" * 32, created_ms=NOW_MS, trigger_id=UPGRADE)
+    gateway.change(OLD, pointers=JobPointers(savepoints=(made,)), status=JobStatus.FINISHED)
+    assert "needs /s/1" in await disposal_failure(site)
+
+
+async def disposal_failure(site: Site) -> str:
     asked = await site.request("POST", "/v1/savepoint-disposal", json={"savepoint-path": "/s/1"})
     trigger = asked.json()["request-id"]
     while True:
         state = (await site.get(f"/v1/savepoint-disposal/{trigger}")).json()
         if state["status"]["id"] == "COMPLETED":
             break
-    assert "needs /s/1" in state["operation"]["failure-cause"]["stack-trace"]
+    return str(state["operation"]["failure-cause"]["stack-trace"])
