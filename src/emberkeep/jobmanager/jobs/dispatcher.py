@@ -111,6 +111,7 @@ class Dispatcher(Actor):
             self._answers,
             self._add_submitted,
             self._kept_places,
+            self._refuse_upgraded,
         )
         self._savepoints = JobSavepoints(
             self,
@@ -274,6 +275,9 @@ class Dispatcher(Actor):
 
     def _kept_places(self, namespace: str | None) -> int:
         return self.upgrades.between(namespace)
+
+    def _refuse_upgraded(self, graph: JobGraph) -> None:
+        self.upgrades.refuse(graph)
 
     # --- effects of the machines --------------------------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ log = structlog.get_logger(__name__)
 class Submissions(ActorPart):
     """Jobs that are being written to the store and are not in the table yet.
 
-    ``add`` starts to manage a job that is in the store. ``kept`` returns for how many jobs a place is kept
+    ``add`` starts to manage a job that is in the store. ``refuse`` raises Conflict for a job that an upgrade starts
+    itself. ``kept`` returns for how many jobs a place is kept
     although they are not accepted yet: jobs of one namespace, or all for None. Accepting a job needs each of these
     collaborators, and no subset of them has a name.
     """
@@ -44,6 +45,7 @@ class Submissions(ActorPart):
         answers: Answers,
         add: Callable[[JobGraph], None],
         kept: Callable[[str | None], int],
+        refuse: Callable[[JobGraph], None],
     ) -> None:
         super().__init__(owner)
         self._configuration = configuration
@@ -53,6 +55,7 @@ class Submissions(ActorPart):
         self._answers = answers
         self._add = add
         self._kept = kept
+        self._refuse = refuse
         self._creating: dict[JobId, JobGraph] = {}
 
     def creating(self) -> tuple[JobGraph, ...]:
@@ -60,10 +63,10 @@ class Submissions(ActorPart):
         return tuple(self._creating.values())
 
     async def submit(self, graph: JobGraph, *, is_kept: bool = False) -> Submission:
-        """Accept a job durably. ``is_kept``: a place is kept for it.
+        """Accept a job durably. ``is_kept``: an upgrade submits it, which keeps a place for it.
 
-        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken, or the savepoint to start from is
-        being deleted), OverQuota (of its namespace), RetryLater, UnknownOutcome, Fatal.
+        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken, the savepoint to start from is being
+        deleted, or an upgrade needs either of them), OverQuota (of its namespace), RetryLater, UnknownOutcome, Fatal.
         """
         answer = await self.ask(partial(self._submit, graph, is_kept))
         return await answer
@@ -84,6 +87,7 @@ class Submissions(ActorPart):
             known.set_result(before)
             return known
         if not is_kept:
+            self._refuse(graph)
             self._check_room()
             self._check_quota(graph.namespace)
         if graph.savepoint and self._table.is_retiring(graph.savepoint):

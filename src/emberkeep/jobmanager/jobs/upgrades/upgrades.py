@@ -23,6 +23,7 @@ from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.upgrades.beginning import UpgradeBeginning
 from emberkeep.jobmanager.jobs.upgrades.facts import facts_of, pointers_of, queries_of
+from emberkeep.jobmanager.jobs.upgrades.reserved import refuse_reserved
 from emberkeep.jobmanager.notes.upgrade_notes import upgrade_begun, upgrade_entered
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.surroundings import Surroundings
@@ -158,6 +159,13 @@ class Upgrades(ActorPart):
             for upgrade in (machine.upgrade for machine in self._open.values())
         )
 
+    def refuse(self, graph: JobGraph) -> None:
+        """Raise Conflict for a submitted job that an upgrade starts itself, by its id or its savepoint."""
+        refuse_reserved(graph, self._ongoing(), self._machines.table)
+
+    def _ongoing(self) -> list[Upgrade]:
+        return [*self._recording.values(), *(machine.upgrade for machine in self._open.values())]
+
     def check_invariants(self) -> None:
         """Raise AssertionError if a state contradicts itself. For tests and the simulator."""
         for machine in self._open.values():
@@ -196,8 +204,7 @@ class Upgrades(ActorPart):
         """Return the job. Raises Absent, Conflict, RetryLater if it cannot be upgraded now."""
         view = self._machines.table.view(job_id)
         job = self._machines.table.active.get(job_id)
-        ongoing = [*self._recording.values(), *(machine.upgrade for machine in self._open.values())]
-        for each in ongoing:
+        for each in self._ongoing():
             if {job_id, wish.new.job_id, wish.back.job_id} & set(each.jobs):
                 raise Conflict(
                     f"job {job_id} is part of the upgrade {each.upgrade_id}, which goes on",

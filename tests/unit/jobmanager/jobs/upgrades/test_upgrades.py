@@ -207,6 +207,30 @@ def test_a_new_job_that_a_person_stops_is_done_although_its_time_is_over() -> No
     in_virtual_time(scenario)
 
 
+def test_nobody_else_starts_what_an_upgrade_starts_itself() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            await service.gateway.upgrade(OLD, wish())
+            for job in (graph(2), graph(3)):
+                with pytest.raises(Conflict, match=f"the upgrade {UPGRADE} of job {OLD} goes on, and starts this"):
+                    await service.gateway.submit(job)
+            await stops(cluster, master)
+            restored = msgspec.structs.replace(graph(9), savepoint=f"file:///savepoints/{UPGRADE[-4:]}/")
+            with pytest.raises(Conflict, match="starts this itself"):
+                await service.gateway.submit(restored)
+            await in_phase(service, UpgradePhase.WATCHING)
+            with pytest.raises(Conflict, match="starts this itself"):
+                await service.gateway.submit(restored)
+            await ends(cluster, await cluster.next_jobmaster(NEW, 1), AttemptOutcome(exit_code=0))
+            await in_phase(service, UpgradePhase.DONE)
+            assert (await service.gateway.submit(restored)).created
+
+    in_virtual_time(scenario)
+
+
 def test_a_cancelled_upgrade_goes_back_and_cannot_be_cancelled_again() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
