@@ -12,16 +12,18 @@ import os
 import secrets
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
 import psutil
 import structlog
 
-from emberkeep.adapters.shared_storage.event_logs import copy_event_log
+from emberkeep.adapters.shared_storage.event_log_copier import CopiedLog, EventLogCopier
 from emberkeep.base.clock import since_boot
-from emberkeep.base.errors import EmberkeepError, OverQuota, RetryLater, Unavailable
+from emberkeep.base.errors import EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.spark_pages import check_spark_path, read_spark_page
 from emberkeep.protocol.messages import SparkUiRead
@@ -42,14 +44,25 @@ _MOST_OUTPUT = 16 * 1024**2
 _TAIL = 2000
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
+_Attempt = tuple[JobId, int]
 Prepare = Callable[[Path, Path, bytes, Mapping[str, str]], list[str]]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a page is, and what opens it. ``address``: of the server; "" if the page is a redirect to ``path``."""
+
+    address: str
+    path: str
+    token: str
 
 
 class SparkHistory:
     """Reads pages of ended attempts. Belongs to one event loop; ``run`` must run.
 
-    ``directory``: for the copies and the server's files; it is this object's alone. ``checkpoints``: the directory of
-    all jobs' checkpoints. ``prepare`` returns the server's command, as ``prepare_history_server`` does.
+    ``directory``: for the copies and the server's files; it is this object's alone, as is the directory beside it in
+    which copies begin. ``checkpoints``: the directory of all jobs' checkpoints. ``prepare`` returns the server's
+    command, as ``prepare_history_server`` does.
     """
 
     def __init__(
@@ -61,17 +74,18 @@ class SparkHistory:
     ) -> None:
         self._directory = directory
         self._logs = directory / "logs"
-        self._checkpoints = checkpoints
+        self._copier = EventLogCopier(checkpoints, directory.with_name(f"{directory.name}-copies"))
         self._prepare = prepare
         self._now = now
         self._key = secrets.token_bytes(32)
-        self._applications: dict[tuple[JobId, int], str] = {}  # the least recently used first
+        self._applications: dict[_Attempt, str] = {}  # the least recently used first
         self._process: asyncio.subprocess.Process | None = None
         self._address = ""
         self._used_at = now()
         self._failed_at: float | None = None
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self._waiting = 0
+        self._over = False  # the term of leadership
+        self._waiting = Counter[_Attempt]()
         self._changing = asyncio.Lock()  # the process and the copies
 
     @property
@@ -82,7 +96,9 @@ class SparkHistory:
 
     async def run(self) -> None:
         """End the server when no page was read for IDLE_SECONDS, and at last, when this is cancelled."""
-        await self._end()  # an earlier JobManager that was killed has left copies
+        async with self._changing:
+            await self._end()  # an earlier JobManager that was killed has left copies
+        await asyncio.to_thread(self._copier.clear)
         try:
             while True:
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -92,59 +108,70 @@ class SparkHistory:
                         await self._end()
                     await asyncio.to_thread(self._shorten_output)
         finally:
+            self._over = True
             await self._end()
+            self._copier.close()
 
     async def read(self, job_id: JobId, attempt: int, path: str, base: str) -> SparkUiRead:
         """Return a page of an attempt that has ended. See ``rest.ports.SparkUis``."""
         check_spark_path(path, base)
-        if self._waiting >= _MOST_WAITING:
+        attempt_id, waiting = (job_id, attempt), self._waiting.total()
+        if waiting >= _MOST_WAITING or self._waiting[attempt_id] >= _MOST_WAITING // 2:
             raise OverQuota("too many pages of Spark UIs of ended attempts are asked for at once", seconds=1.0)
-        self._waiting += 1
+        self._waiting[attempt_id] += 1
         try:
-            async with asyncio.timeout(_PAGE_SECONDS), self._places:
-                return await self._read(job_id, attempt, path, base)
+            async with asyncio.timeout(_PAGE_SECONDS):
+                return await self._read(attempt_id, path, base)
         except TimeoutError:
             raise RetryLater(
                 f"Spark's History Server did not answer within {_PAGE_SECONDS:g} s",
                 hint="a large event log takes time when it is opened first: try again",
             ) from None
         finally:
-            self._waiting -= 1
+            self._waiting[attempt_id] -= 1
+            if not self._waiting[attempt_id]:
+                del self._waiting[attempt_id]
             self._used_at = self._now()
 
-    async def _read(self, job_id: JobId, attempt: int, path: str, base: str) -> SparkUiRead:
+    async def _read(self, attempt: _Attempt, path: str, base: str) -> SparkUiRead:
+        """Return the page. A copy is made outside the lock, since the storage may hang."""
+        page = None
         async with self._changing:
-            app_id = await self._application(job_id, attempt)
-            page = history_page(app_id, path)
-            if page.moved:
-                return SparkUiRead(status=302, content_type="", location=page.path, body=b"")
-            if self.pid is None:
-                await self._start()
-            address = self._address
-        return await read_spark_page(address, page.path, token=access_token(self._key), base=base)
+            if attempt in self._applications:
+                page = await self._place(attempt, path)
+        if page is None:
+            self._require_term()
+            async with self._copier.copied(*attempt) as copied, self._changing:
+                self._require_term()
+                if attempt not in self._applications:
+                    await self._publish(attempt, copied)
+                page = await self._place(attempt, path)
+        if not page.address:
+            return SparkUiRead(status=302, content_type="", location=page.path, body=b"")
+        async with self._places:
+            return await read_spark_page(page.address, page.path, token=page.token, base=base)
 
-    # --- copies -------------------------------------------------------------------------------------------------------
+    def _require_term(self) -> None:
+        if self._over:
+            raise RetryLater("this JobManager is not the leader any more", hint="open the Spark UI again")
 
-    async def _application(self, job_id: JobId, attempt: int) -> str:
-        """Return the attempt's application, whose log is copied if it was not yet."""
-        app_id = self._applications.pop((job_id, attempt), None)
-        if app_id is None:
-            app_id = await asyncio.to_thread(self._copy, job_id, attempt)
-        self._applications[job_id, attempt] = app_id
+    async def _place(self, attempt: _Attempt, path: str) -> _Place:
+        """Return where the page of an attempt is, whose log is here; start the server if it does not run."""
+        app_id = self._applications[attempt] = self._applications.pop(attempt)
+        page = history_page(app_id, path)
+        if page.moved:
+            return _Place("", page.path, "")
+        if self.pid is None:
+            await self._start()
+        return _Place(self._address, page.path, access_token(self._key))
+
+    async def _publish(self, attempt: _Attempt, copied: CopiedLog) -> None:
+        """Show a copy to the server. The least recently used ones make room."""
+        self._copier.publish(copied, self._logs)
+        self._applications[attempt] = copied.app_id
         while len(self._applications) > APPLICATIONS:
             oldest = self._applications.pop(next(iter(self._applications)))
             await asyncio.to_thread(shutil.rmtree, self._logs / f"eventlog_v2_{oldest}", ignore_errors=True)
-        return app_id
-
-    def _copy(self, job_id: JobId, attempt: int) -> str:
-        try:
-            self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return copy_event_log(self._checkpoints / job_id, attempt, self._logs)
-        except OSError as error:
-            raise Unavailable(
-                f"the event log cannot be copied to {self._logs}: {error.strerror or error}",
-                hint="check free space and permissions there",
-            ) from error
 
     # --- the process --------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
 
-from emberkeep.adapters.shared_storage.event_logs import attempt_directory
+from emberkeep.adapters.shared_storage import event_log_copier
+from emberkeep.adapters.shared_storage.event_logs import attempt_directory, copy_event_log
 from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.daemons.jobmanager import spark_history
 from emberkeep.daemons.jobmanager.spark_history import IDLE_SECONDS, SparkHistory
@@ -64,6 +66,16 @@ class Bench:
     script: list[str]
     starts: list[list[str]]
     clock: Hands
+    staging: Path
+    keys: list[bytes]
+    slow: list[int] = field(default_factory=list)  # attempts whose logs are on a storage that hangs
+    copies: list[int] = field(default_factory=list)  # attempts whose logs a copy was begun of
+    running: asyncio.Task[None] = field(init=False)
+
+    async def copying(self, attempt: int) -> None:
+        async with asyncio.timeout(30):
+            while attempt not in self.copies:  # noqa: ASYNC110 - a thread has no events
+                await asyncio.sleep(0.01)
 
     def log(self, job: str, attempt: int = 1, app_id: str = "app-1") -> None:
         place = attempt_directory(self.checkpoints / job, attempt) / f"eventlog_v2_{app_id}"
@@ -76,26 +88,44 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+def hung() -> Iterator[threading.Event]:
+    """Set when the storage answers again."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung: threading.Event) -> AsyncIterator[Bench]:
     monkeypatch.setattr(spark_history, "_LOOK_SECONDS", 0.01)
-    script, starts, clock = [SERVER], list[list[str]](), Hands()
+    script, starts, clock, keys = [SERVER], list[list[str]](), Hands(), list[bytes]()
 
     def prepare(directory: Path, logs: Path, key: bytes, environ: Mapping[str, str]) -> list[str]:
         assert len(key) == 32
+        keys.append(key)
         starts.append([sys.executable, "-c", script[0], str(logs)])
         return starts[-1]
 
     directory, checkpoints = tmp_path / "spark-history", tmp_path / "checkpoints"
     history = SparkHistory(directory, checkpoints, prepare, clock)
-    bench = Bench(history, checkpoints, directory, script, starts, clock)
+    bench = Bench(history, checkpoints, directory, script, starts, clock, tmp_path / "spark-history-copies", keys)
+
+    def copy(root: Path, attempt: int, into: Path) -> str:
+        bench.copies.append(attempt)
+        if attempt in bench.slow:
+            hung.wait()
+        return copy_event_log(root, attempt, into)
+
+    monkeypatch.setattr(event_log_copier, "copy_event_log", copy)
     checkpoints.mkdir()
-    running = asyncio.create_task(history.run())
+    bench.running = running = asyncio.create_task(history.run())
     try:
         yield bench
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+        hung.set()
         assert history.pid is None
         assert not directory.exists()
 
@@ -169,12 +199,66 @@ async def test_one_that_cannot_start_says_why_and_is_not_tried_again_at_once(ben
 async def test_the_least_recently_used_copy_makes_room(bench: Bench) -> None:
     for attempt in range(1, APPLICATIONS + 2):
         bench.log(JOB, attempt, f"app-{attempt}")
-        await bench.history.read(JOB, attempt, "/", "")
+        await bench.lines("/static/webui.js", attempt=attempt)
         await bench.history.read(JOB, 1, "/", "")
     copies = (await bench.lines("/static/webui.js"))[2].split(",")
     assert len(copies) == APPLICATIONS
     assert "eventlog_v2_app-1" in copies
     assert "eventlog_v2_app-2" not in copies
+
+
+async def test_a_storage_that_hangs_holds_up_one_thread_and_no_other_page(bench: Bench, hung: threading.Event) -> None:
+    bench.log(JOB, 1, "app-1")
+    bench.log(JOB, 2, "app-2")
+    await bench.lines("/static/webui.js")
+    bench.slow.append(2)
+    before = threading.active_count()
+    waiting = [asyncio.create_task(bench.lines("/static/webui.js", attempt=2)) for _ in range(5)]
+    async with asyncio.timeout(30):
+        while threading.active_count() == before:  # noqa: ASYNC110 - a thread has no events
+            await asyncio.sleep(0.01)
+    for one in waiting[1:]:
+        one.cancel()
+    await asyncio.wait(waiting[1:])
+    assert threading.active_count() == before + 1
+    assert (await bench.lines("/static/webui.js"))[0] == "/static/webui.js"
+    bench.log(JOB, 3, "app-3")
+    with pytest.raises(RetryLater, match="another event log is being copied"):
+        await bench.lines("/static/webui.js", attempt=3)
+    hung.set()
+    assert "eventlog_v2_app-2" in (await waiting[0])[2]
+
+
+async def test_a_slow_copy_continues_when_nobody_waits_and_is_shown_later(bench: Bench, hung: threading.Event) -> None:
+    bench.log(JOB)
+    bench.slow.append(1)
+    first = asyncio.create_task(bench.lines("/static/webui.js"))
+    await bench.copying(1)
+    first.cancel()
+    await asyncio.wait([first])
+    second = asyncio.create_task(bench.lines("/static/webui.js"))
+    hung.set()
+    assert (await second)[2] == "eventlog_v2_app-1"
+    assert len(bench.copies) == 1
+
+
+async def test_the_end_of_a_term_does_not_wait_for_a_copy_which_shows_nothing(
+    bench: Bench, hung: threading.Event
+) -> None:
+    bench.log(JOB)
+    bench.slow.append(1)
+    first = asyncio.create_task(bench.lines("/static/webui.js"))
+    await bench.copying(1)
+    bench.running.cancel()
+    async with asyncio.timeout(30):
+        await asyncio.wait([bench.running])
+    hung.set()
+    with pytest.raises(RetryLater):
+        await first
+    assert bench.starts == []
+    async with asyncio.timeout(30):
+        while bench.staging.exists():  # noqa: ASYNC110 - a thread has no events
+            await asyncio.sleep(0.01)
 
 
 async def test_it_ends_with_its_jobmanager(tmp_path: Path) -> None:
