@@ -79,6 +79,7 @@ class SparkHistory:
         self._now = now
         self._key = secrets.token_bytes(32)
         self._applications: dict[_Attempt, str] = {}  # the least recently used first
+        self._owners: dict[str, _Attempt] = {}  # of each application that the server may have in its memory
         self._process: asyncio.subprocess.Process | None = None
         self._address = ""
         self._used_at = now()
@@ -167,7 +168,16 @@ class SparkHistory:
 
     async def _publish(self, attempt: _Attempt, copied: CopiedLog) -> None:
         """Show a copy to the server. The least recently used ones make room."""
+        owner = self._owners.get(copied.app_id, attempt)
+        if owner != attempt:
+            log.warning(
+                "event logs of two attempts have one name; restarting the History Server, which knows them by it",
+                application=copied.app_id,
+                jobs=[owner[0], attempt[0]],
+            )
+            await self._end()
         self._copier.publish(copied, self._logs)
+        self._owners[copied.app_id] = attempt
         self._applications[attempt] = copied.app_id
         while len(self._applications) > APPLICATIONS:
             oldest = self._applications.pop(next(iter(self._applications)))
@@ -244,6 +254,7 @@ class SparkHistory:
         """End the process, if there is one, and remove all files."""
         process, self._process, self._address = self._process, None, ""
         self._applications.clear()
+        self._owners.clear()
         if process is not None:
             await self._kill(process)
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)

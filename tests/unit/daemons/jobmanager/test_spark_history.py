@@ -261,6 +261,26 @@ async def test_the_end_of_a_term_does_not_wait_for_a_copy_which_shows_nothing(
             await asyncio.sleep(0.01)
 
 
+async def test_logs_of_one_name_from_two_jobs_are_never_in_one_server(bench: Bench) -> None:
+    """A job's user chooses the name of a log, and a server answers by this name from its memory."""
+    bench.log(JOB, 1, "app-1")
+    bench.log(job_id(2), 1, "app-1")
+    await bench.lines("/static/webui.js")
+    for number, job in ((2, job_id(2)), (3, JOB)):
+        await bench.history.read(job, 1, "/history/app-1/jobs/", "")
+        await bench.history.read(job, 1, "/history/app-1/stages/", "")
+        assert len(bench.starts) == number, "a server of its own"
+
+
+async def test_a_name_stays_its_owners_after_the_copy_has_made_room(bench: Bench) -> None:
+    for attempt in range(1, APPLICATIONS + 2):
+        bench.log(JOB, attempt, f"app-{attempt}")
+        await bench.lines("/static/webui.js", attempt=attempt)
+    bench.log(job_id(2), 1, "app-1")
+    await bench.history.read(job_id(2), 1, "/history/app-1/", "")
+    assert len(bench.starts) == 2
+
+
 async def test_it_ends_with_its_jobmanager(tmp_path: Path) -> None:
     """The process that stands between is the JobManager here: it is killed, and can end nothing itself."""
     code = (
