@@ -152,6 +152,14 @@ class SparkHistory:
         async with self._places:
             return await read_spark_page(page.address, page.path, token=page.token, base=base)
 
+    def _keep_only(self, attempt: _Attempt) -> None:
+        """Remove all other copies before a start. The server reads all, and one of them may be why it has ended."""
+        app_id = self._applications[attempt]
+        self._applications, self._owners = {attempt: app_id}, {app_id: attempt}
+        for copy in self._logs.iterdir():
+            if copy.name != f"eventlog_v2_{app_id}":
+                shutil.rmtree(copy, ignore_errors=True)
+
     def _require_term(self) -> None:
         if self._over:
             raise RetryLater("this JobManager is not the leader any more", hint="open the Spark UI again")
@@ -163,6 +171,7 @@ class SparkHistory:
         if page.moved:
             return _Place("", page.path, "")
         if self.pid is None:
+            await asyncio.to_thread(self._keep_only, attempt)
             await self._start()
         return _Place(self._address, page.path, access_token(self._key))
 

@@ -281,6 +281,19 @@ async def test_a_name_stays_its_owners_after_the_copy_has_made_room(bench: Bench
     assert len(bench.starts) == 2
 
 
+async def test_a_log_that_ends_the_server_is_not_there_when_others_start_it(bench: Bench) -> None:
+    bench.log(JOB, 1, "app-1")
+    bench.log(JOB, 2, "app-poisoned")
+    bench.script[0] = (
+        "import os, sys\nif any('poisoned' in name for name in os.listdir(sys.argv[1])): sys.exit('no memory')\n"
+        + SERVER
+    )
+    with pytest.raises(RetryLater, match="no memory"):
+        await bench.lines("/static/webui.js", attempt=2)
+    bench.clock.now += 11
+    assert (await bench.lines("/static/webui.js"))[2] == "eventlog_v2_app-1"
+
+
 async def test_it_ends_with_its_jobmanager(tmp_path: Path) -> None:
     """The process that stands between is the JobManager here: it is killed, and can end nothing itself."""
     code = (
