@@ -69,7 +69,7 @@ airflow: $(STAMP) ## Make the environment that the tests of the Airflow provider
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
 # After so many minutes no further test begins; 0 sets no bound.
-MINUTES ?= 30
+MINUTES ?= 25
 .PHONY: test-long
 test-long: $(STAMP) java chromium flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)

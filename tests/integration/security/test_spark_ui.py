@@ -19,7 +19,7 @@ from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.req("SEC-10")]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("SEC-10")]
 
 SCRIPT = """
 import sys, time

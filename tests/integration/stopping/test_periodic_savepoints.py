@@ -14,7 +14,7 @@ from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.counted_windows import SCRIPT, Rows, wait_for_window
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until
 from tests.integration.counted_windows import SCRIPT, Rows, wait_for_window
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 # It works for one batch, and fails in the second one.
 BAD = SCRIPT.replace(

@@ -50,7 +50,7 @@ from emberkeep.kept_logs.model import PieceHeader
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.taskmanager.agent_record import AgentRecord
-from tests.support.log_pieces import piece
+from tests.support.kept_logs.pieces import piece
 from tests.support.progress.records import record
 from tests.unit.formats import golden_samples as samples
 

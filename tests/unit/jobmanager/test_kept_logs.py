@@ -9,7 +9,7 @@ from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.kept_logs.model import KeptLogKey, LogPiece, Position
 from emberkeep.protocol.messages import KeepLog, LogKept
-from tests.support.log_pieces import piece
+from tests.support.kept_logs.pieces import piece
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore

@@ -203,7 +203,7 @@ class SparkHistory:
             self._output.unlink(missing_ok=True)
             with os.fdopen(os.open(self._output, _APPENDING, 0o600), "ab") as output:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "emberkeep.daemons.history_server", str(os.getpid()), *command),
+                    *(sys.executable, "-P", "-m", "emberkeep.daemons.history_server", str(os.getpid()), *command),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

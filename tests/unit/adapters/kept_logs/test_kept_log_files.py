@@ -11,7 +11,7 @@ from emberkeep.adapters.kept_logs.files import KeepLimits, KeptLogFiles
 from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.model import KeptLogKey, Position
-from tests.support.log_pieces import JOB, key, piece
+from tests.support.kept_logs.pieces import JOB, key, piece
 
 LIMITS = KeepLimits(most_bytes=64 * 1024**2, keep_ms=1_000_000)
 NOW = 2_000_000_000_000

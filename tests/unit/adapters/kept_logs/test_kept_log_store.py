@@ -12,7 +12,7 @@ from emberkeep.adapters.kept_logs.files import KeepLimits, StitchedLog
 from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable
 from emberkeep.kept_logs.model import LogPiece, Position
-from tests.support.log_pieces import JOB, key, piece
+from tests.support.kept_logs.pieces import JOB, key, piece
 
 
 class Site:

@@ -9,7 +9,7 @@ from emberkeep.adapters.kept_logs import segments
 from emberkeep.adapters.kept_logs.segments import check_piece, decompress, encode_piece, scan_segment
 from emberkeep.base.errors import Damaged, InvalidInput, NewerFormat
 from emberkeep.kept_logs.model import PIECE_BYTES, LogPiece
-from tests.support.log_pieces import piece
+from tests.support.kept_logs.pieces import piece
 
 FIRST, SECOND, THIRD = piece(0, b"one\n"), piece(4, b"two\n"), piece(8, b"three\n", is_last=True)
 CONTENT = b"".join(encode_piece(each) for each in (FIRST, SECOND, THIRD))

@@ -18,7 +18,7 @@ from emberkeep.jobs.model import AttemptRecord, JobStatus
 from emberkeep.kept_logs.model import KeptLogKey, writer_of
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.serving.log_reader import LogReader
-from tests.support.log_pieces import key, piece
+from tests.support.kept_logs.pieces import key, piece
 from tests.unit.rest.fake_gateway import FakeGateway, job_id
 from tests.unit.rest.server import ListedLogs, Site, running_site
 

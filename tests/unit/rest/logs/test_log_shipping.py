@@ -23,7 +23,7 @@ from emberkeep.protocol.messages import KeepLog, LogKept, Message
 from emberkeep.rest.logs import shipping as module
 from emberkeep.rest.logs.shipping import LogShipping, ShippingSettings
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
-from tests.support.log_pieces import JOB, key
+from tests.support.kept_logs.pieces import JOB, key
 from tests.support.memory_rpc import MemoryNetwork
 from tests.unit.rest.server import eventually
 
