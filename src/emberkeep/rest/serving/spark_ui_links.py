@@ -83,7 +83,7 @@ class SparkUiLinks:
 
     def opened(self, request: web.Request) -> OpenedUi | None:
         """Return what the request may see; None without a valid ticket of this browser in its path."""
-        secret = request.rel_url.raw_path.split("/", 2)[1]
+        secret = request.rel_url.raw_path.removeprefix("/").partition("/")[0]
         key = _digest(secret)
         ticket = self._tickets.get(key)
         if ticket is None:

@@ -27,7 +27,8 @@ async def read_spark_ui(
     ``base``: the path below which the reader sees the UI. Raises what ``SparkUis.read`` raises, Absent, RetryLater.
     """
     job = await gateway.job(view.job_id)
-    runs = view.attempt == job.attempt and not job.status.is_globally_terminal
+    ended = any(record.attempt == view.attempt and record.ended_ms is not None for record in job.attempts)
+    runs = view.attempt == job.attempt and not job.status.is_globally_terminal and not ended
     if runs and not job.job_master:
         raise RetryLater(
             f"attempt {view.attempt} of job {job.name!r} has no driver now",

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, DummyCookieJar, web
 from yarl import URL
@@ -17,8 +18,9 @@ from emberkeep.adapters.http.sessions import WebSessions
 from emberkeep.adapters.http.spark_ui_port import guard_spark_ui
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.identity import Identity, Role
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.request_identity import REQUEST_IDENTITY
+from emberkeep.jobs.model import AttemptRecord
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.rest.serving.spark_ui_links import (
     LIFETIME_SECONDS,
@@ -283,6 +285,25 @@ def test_links_are_bounded_and_nobody_ends_those_of_all_others() -> None:
     others = [links.new(Asks(f"user-{number}"), view) for number in range(MOST_TICKETS - MOST_OF_ONE)]  # type: ignore[arg-type]
     assert not is_open(links, of_alice), "the oldest ends"
     assert is_open(links, others[0])
+
+
+@pytest.mark.parametrize("path", ["", "*", "ticket"])
+def test_a_request_whose_path_has_no_slash_has_no_ticket(path: str) -> None:
+    request = Opens("http://node:8082/")
+    request.rel_url = URL(path)
+    assert SparkUiLinks(8082).opened(request) is None  # type: ignore[arg-type]
+
+
+async def test_the_ui_of_an_attempt_that_has_failed_is_shown_while_its_job_waits_for_the_next() -> None:
+    gateway, uis = FakeGateway(), Uis()
+    job = job_view(JOB, "etl")
+    gateway.add(msgspec.structs.replace(job, job_master=""))
+    with pytest.raises(RetryLater, match="has no driver now"):
+        await read_spark_ui(gateway, uis, SparkUiView(JOB, 2), "/")
+    ended = AttemptRecord(attempt=2, task_manager=TaskManagerId("tm"), started_ms=1, ended_ms=2)
+    gateway.add(msgspec.structs.replace(job, attempts=(ended,), job_master=""))
+    await read_spark_ui(gateway, uis, SparkUiView(JOB, 2), "/")
+    assert uis.asked == [("", JOB, 2, "/", "")]
 
 
 async def test_a_standby_says_where_the_leader_is() -> None:
