@@ -166,8 +166,8 @@ class _Front:
         await self._spark_ui_port.open(self._spark_ui_standby())
 
     async def stand_by(self) -> None:
+        await self._spark_ui_port.switch(self._spark_ui_standby())  # first: its pages need the services that have ended
         await self._port.switch(self._standby())
-        await self._spark_ui_port.switch(self._spark_ui_standby())
 
     async def lead(self, leading: Leadership) -> None:
         await self._port.switch(leading.app)

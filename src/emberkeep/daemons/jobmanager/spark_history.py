@@ -77,7 +77,7 @@ class SparkHistory:
         self._copier = EventLogCopier(checkpoints, directory.with_name(f"{directory.name}-copies"))
         self._prepare = prepare
         self._now = now
-        self._key = secrets.token_bytes(32)
+        self._key = b""  # of the process: pages of an earlier one do not open this one
         self._applications: dict[_Attempt, str] = {}  # the least recently used first
         self._owners: dict[str, _Attempt] = {}  # of each application that the server may have in its memory
         self._process: asyncio.subprocess.Process | None = None
@@ -197,12 +197,13 @@ class SparkHistory:
     async def _start(self) -> None:
         if self._failed_at is not None and self._now() - self._failed_at < _PAUSE_SECONDS:
             raise RetryLater(f"Spark's History Server has just failed to start: see {self._output}")
-        self._failed_at, self._address = self._now(), ""
+        self._failed_at, self._address, self._key = self._now(), "", secrets.token_bytes(32)
+        process = None
         try:
             command = await asyncio.to_thread(self._prepare, self._directory, self._logs, self._key, os.environ)
             self._output.unlink(missing_ok=True)
             with os.fdopen(os.open(self._output, _APPENDING, 0o600), "ab") as output:
-                self._process = await asyncio.create_subprocess_exec(
+                process = self._process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-P", "-m", "emberkeep.daemons.history_server", str(os.getpid()), *command),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
@@ -211,17 +212,18 @@ class SparkHistory:
                     env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
                     start_new_session=True,
                 )
-            self._address = await self._listening(self._process)
+            self._require_term()  # its end knows only processes that were there
+            self._address = await self._listening(process)
         except OSError as error:
             raise RetryLater(f"Spark's History Server cannot be started: {error}") from error
         except EmberkeepError as error:
             log.error("Spark's History Server cannot be started", reason=str(error))
             raise
         finally:
-            if not self._address and self._process is not None:
-                await self._kill(self._process)
+            if process is not None and not self._address:
+                await self._kill(process)
         self._failed_at = None
-        log.info("started Spark's History Server", pid=self._process.pid)
+        log.info("started Spark's History Server", pid=process.pid)
 
     @property
     def _output(self) -> Path:

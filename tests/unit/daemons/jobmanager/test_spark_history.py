@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -292,6 +293,41 @@ async def test_a_log_that_ends_the_server_is_not_there_when_others_start_it(benc
         await bench.lines("/static/webui.js", attempt=2)
     bench.clock.now += 11
     assert (await bench.lines("/static/webui.js"))[2] == "eventlog_v2_app-1"
+
+
+async def test_each_start_has_a_key_of_its_own(bench: Bench) -> None:
+    bench.log(JOB)
+    for _ in range(2):
+        await bench.lines("/static/webui.js")
+        pid = bench.history.pid
+        assert pid is not None
+        psutil.Process(pid).kill()
+        async with asyncio.timeout(30):
+            while bench.history.pid is not None:  # noqa: ASYNC110 - a process has no events
+                await asyncio.sleep(0.01)
+    assert len(set(bench.keys)) == 2
+
+
+async def test_a_start_that_the_end_of_the_term_overtakes_leaves_no_process(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.log(JOB)
+    create, processes = asyncio.create_subprocess_exec, list[asyncio.subprocess.Process]()
+
+    async def create_late(*arguments: str, **settings: Any) -> asyncio.subprocess.Process:
+        bench.running.cancel()
+        await asyncio.wait([bench.running])
+        bench.directory.mkdir()  # the working directory of the process
+        processes.append(await create(*arguments, **settings))
+        bench.directory.rmdir()
+        return processes[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_late)
+    with pytest.raises(RetryLater, match="not the leader any more"):
+        await bench.lines("/static/webui.js")
+    assert processes[0].returncode is not None
+    with pytest.raises(RetryLater, match="not the leader any more"):
+        await bench.lines("/static/webui.js")
 
 
 async def test_it_ends_with_its_jobmanager(tmp_path: Path) -> None:
