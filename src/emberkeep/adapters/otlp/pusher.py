@@ -82,6 +82,8 @@ class OtlpPusher:
             problem = f"the metrics cannot be read: {error.message}"
         except TimeoutError:
             problem = f"it has not answered for {limit:g} s"
+        except Exception as error:  # noqa: BLE001 - a fault in one gauge must not end the leader
+            problem = f"the metrics cannot be read: {type(error).__name__}: {error}"
         if problem:
             self.failed += 1
         else:

@@ -142,6 +142,21 @@ async def test_metrics_that_cannot_be_read_now_are_pushed_later() -> None:
     assert logs[0]["reason"] == "the metrics cannot be read: the leader recovers its jobs"
 
 
+async def test_an_unexpected_fault_while_metrics_are_read_counts_as_a_failure() -> None:
+    faults: list[Exception] = [KeyError("gauge")]
+
+    async def families() -> Sequence[Metric]:
+        if faults:
+            raise faults.pop()
+        return await one_gauge()
+
+    with capture_logs() as logs:
+        async with collecting() as collector, pushing(collector.url, families) as pusher:
+            await eventually(lambda: pusher.sent >= 1)
+    assert pusher.failed == 1
+    assert any("KeyError: 'gauge'" in line.get("reason", "") for line in logs)
+
+
 async def test_the_last_push_carries_the_last_values_and_nothing_follows() -> None:
     value = 1.0
 
