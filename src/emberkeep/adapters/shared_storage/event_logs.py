@@ -28,6 +28,7 @@ from emberkeep.base.files.hostile import open_to_read, remove_tree
 EVENT_LOGS = "_emberkeep_event_logs"
 FILES_KEPT = 8  # of one application: the first one, which says what the application is, and the newest
 ATTEMPTS_KEPT = 5
+APPLICATIONS_KEPT = 5  # of one attempt
 _ATTEMPT = re.compile(r"[0-9]{1,9}")
 _APPLICATION = re.compile(r"eventlog_v2_([A-Za-z0-9][A-Za-z0-9_-]{0,127})")
 _FILE = re.compile(r"events_([0-9]{1,9})_(.+)")
@@ -100,11 +101,14 @@ def trimming(numbers: Collection[int], most: int) -> Trimming | None:
 
 
 def trim_event_logs(directory: Path, most: int = FILES_KEPT) -> None:
-    """Keep at most ``most`` files of each application in an attempt's ``directory``. Raises OSError.
+    """Keep the newest applications in an attempt's ``directory``, and at most ``most`` files of each. Raises OSError.
 
     Spark appends to the newest file only, so the others do not change.
     """
-    for application in _applications(directory):
+    applications = _applications(directory)  # an id begins with the time of the application's start
+    for ended in applications[:-APPLICATIONS_KEPT]:
+        shutil.rmtree(ended, ignore_errors=True)
+    for application in applications[-APPLICATIONS_KEPT:]:
         files = _event_files(application)
         planned = trimming(files.keys(), most)
         if planned is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.adapters.shared_storage.event_logs import (
+    APPLICATIONS_KEPT,
     ATTEMPTS_KEPT,
     EVENT_LOGS,
     make_event_log,
@@ -65,6 +66,14 @@ def test_a_log_is_trimmed_again_and_again(tmp_path: Path) -> None:
     assert (place / f"events_10_{APPLICATION}.zstd").read_text() == "1", "the first file says what the application is"
     assert (place / f"appstatus_{APPLICATION}.inprogress").exists()
     assert numbers_of(other) == [1, 2]
+
+
+def test_an_attempt_keeps_the_logs_of_its_newest_applications(tmp_path: Path) -> None:
+    names = [f"app-2026112612000{number}-0000" for number in range(APPLICATIONS_KEPT + 2)]
+    for name in names:
+        logged(tmp_path, range(1, 3), name)
+    trim_event_logs(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"eventlog_v2_{name}" for name in names[2:]]
 
 
 def test_without_a_log_there_is_nothing_to_trim(tmp_path: Path) -> None:
