@@ -152,13 +152,11 @@ class SparkHistory:
         async with self._places:
             return await read_spark_page(page.address, page.path, token=page.token, base=base)
 
-    def _keep_only(self, attempt: _Attempt) -> None:
-        """Remove all other copies before a start. The server reads all, and one of them may be why it has ended."""
-        app_id = self._applications[attempt]
-        self._applications, self._owners = {attempt: app_id}, {app_id: attempt}
-        for copy in self._logs.iterdir():
-            if copy.name != f"eventlog_v2_{app_id}":
-                shutil.rmtree(copy, ignore_errors=True)
+    def _keep_only(self, app_id: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # the end of the term has just removed all
+            for copy in self._logs.iterdir():
+                if copy.name != f"eventlog_v2_{app_id}":
+                    shutil.rmtree(copy, ignore_errors=True)
 
     def _require_term(self) -> None:
         if self._over:
@@ -171,7 +169,9 @@ class SparkHistory:
         if page.moved:
             return _Place("", page.path, "")
         if self.pid is None:
-            await asyncio.to_thread(self._keep_only, attempt)
+            # The server reads all copies when it starts, and one of them may be why it has ended.
+            self._applications, self._owners = {attempt: app_id}, {app_id: attempt}
+            await asyncio.to_thread(self._keep_only, app_id)
             await self._start()
         return _Place(self._address, page.path, access_token(self._key))
 
