@@ -12,6 +12,8 @@ These rules hold at every step:
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 
 from emberkeep.base.errors import Conflict
@@ -30,6 +32,7 @@ from emberkeep.jobs.upgrades.model import (
     WriteUpgrade,
 )
 
+BASES_KEPT = 1000  # checkpoint locations whose batches are counted: a script may begin query after query
 _LOOKS_MS = 60_000  # for which a leader looks at least before it decides that the new job is not good in time
 _MAY_CANCEL = (UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING)
 
@@ -104,7 +107,8 @@ class UpgradeMachine:
         if not old.is_known and stop.state is not StopState.MADE:
             return self._enter(UpgradePhase.FAILED, ms, "the job is not known any longer")
         if old.status is JobStatus.CANCELED:
-            return self._enter(UpgradePhase.FAILED, ms, "the job was cancelled; no version of it was started")
+            reason = "the job was cancelled; no version of it was started"
+            return self._enter(UpgradePhase.FAILED, ms, reason, savepoint=stop.savepoint)
         if stop.state is StopState.MADE:
             if old.is_known and not old.is_over:
                 return []
@@ -113,6 +117,8 @@ class UpgradeMachine:
             return self._enter(UpgradePhase.STARTING, ms, savepoint=stop.savepoint)
         if old.has_ended:
             return self._enter(UpgradePhase.FAILED, ms, f"the job has ended before it was stopped: {_end(old)}")
+        if old.status in (JobStatus.CANCELLING, JobStatus.FAILING):
+            return []  # it is not known yet whether the job continues
         if stop.state is StopState.FAILED:
             return self._enter(UpgradePhase.UNCHANGED, ms, f"the job was not stopped: {stop.failure}")
         if stop.state is StopState.OPEN:
@@ -159,9 +165,9 @@ class UpgradeMachine:
     def _count(self, new: VersionFacts, ms: int) -> list[Effect]:
         """Return what follows from the batches that the new job has committed."""
         upgrade = self.upgrade
-        bases = {each.location: _base(each) for each in new.queries if each.batch >= 0}
-        if bases.keys() - upgrade.bases.keys():
-            return self._write(bases={**bases, **upgrade.bases})
+        bases = _bases(upgrade, new.queries)
+        if bases != upgrade.bases:
+            return self._write(bases=bases)
         is_running = new.status is JobStatus.RUNNING and bool(new.queries)
         missing = [each for each in new.queries if good_batches(upgrade, each) < upgrade.batches]
         if is_running and not missing:
@@ -259,6 +265,12 @@ def good_batches(upgrade: Upgrade, query: QueryFacts) -> int:
     """Return how many batches of the new job's query are known to be committed."""
     base = upgrade.bases.get(query.location)
     return 0 if base is None else max(0, query.batch - base)
+
+
+def _bases(upgrade: Upgrade, queries: tuple[QueryFacts, ...]) -> dict[str, int]:
+    """Return the recorded bases with those of the queries that run now; a running query's is never left out first."""
+    running = {each.location: upgrade.bases.get(each.location, _base(each)) for each in queries if each.batch >= 0}
+    return dict(itertools.islice({**running, **upgrade.bases}.items(), BASES_KEPT))
 
 
 def _base(query: QueryFacts) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from emberkeep.base.errors import Conflict
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.upgrades.machine import BASES_KEPT
 from emberkeep.jobs.upgrades.model import CancelJob, StopFacts, StopState, SubmitJob, UpgradePhase, VersionFacts
 from emberkeep.jobs.upgrades.words import upgrade_text
 from tests.unit.jobs.upgrades.upgraded_job import BACK, NEW, OLD, SAVEPOINT, UpgradedJob, query, watched
@@ -87,6 +88,36 @@ def test_a_cancelled_old_job_starts_nothing_although_its_savepoint_is_complete()
     assert job.accepted == []
 
 
+def test_the_savepoint_of_a_job_that_was_cancelled_after_its_stop_is_recorded() -> None:
+    job = UpgradedJob()
+    job.steps()
+    job.stopped()
+    job.end(OLD, JobStatus.CANCELED)
+    assert job.steps() is UpgradePhase.FAILED
+    assert job.stored.savepoint == SAVEPOINT
+
+
+@pytest.mark.parametrize("status", [JobStatus.CANCELLING, JobStatus.FAILING])
+def test_it_is_not_unchanged_while_the_old_job_is_ending(status: JobStatus) -> None:
+    job = UpgradedJob()
+    job.steps()
+    job.change(OLD, status=status)
+    job.stop = StopFacts(state=StopState.FAILED, failure="the job is ending")
+    assert job.steps() is UpgradePhase.STOPPING
+    job.end(OLD, JobStatus.CANCELED if status is JobStatus.CANCELLING else JobStatus.FAILED)
+    assert job.steps() is UpgradePhase.FAILED
+
+
+def test_a_job_that_was_failing_and_runs_again_is_unchanged() -> None:
+    job = UpgradedJob()
+    job.steps()
+    job.change(OLD, status=JobStatus.FAILING)
+    job.stop = StopFacts(state=StopState.FAILED, failure="no space")
+    job.steps()
+    job.change(OLD, status=JobStatus.RESTARTING)
+    assert job.steps() is UpgradePhase.UNCHANGED
+
+
 def test_a_failed_stop_leaves_the_old_job_running() -> None:
     job = UpgradedJob()
     job.steps()
@@ -144,6 +175,19 @@ def test_a_query_that_is_too_slow_is_not_good() -> None:
     job.step(1)
     assert job.at() is UpgradePhase.CANCELLING
     assert "query counts has committed 1 of 3 batches" in job.stored.reason
+
+
+def test_the_record_of_a_script_that_begins_query_after_query_stays_small() -> None:
+    job = watched()
+    job.runs(query(10))
+    job.steps()
+    for first in range(0, 3 * BASES_KEPT, 100):
+        others = (query(0, location=f"/c/other-{number}") for number in range(first, first + 100))
+        job.runs(query(10), *others)
+        job.steps()
+    assert len(job.stored.bases) == BASES_KEPT
+    job.runs(query(12))
+    assert job.steps() is UpgradePhase.DONE, "the base of a query that runs all the time is kept"
 
 
 def test_a_query_that_waits_for_data_when_the_time_is_over_is_good() -> None:
