@@ -167,7 +167,15 @@ async def _known(client: RestClient, job: JobDetailsInfo) -> Known:
         stop=stop,
         upgrade_id="" if job.emberkeep.upgrade is None else job.emberkeep.upgrade.upgrade_id,
         is_upgrading=job.emberkeep.upgrade is not None and not job.emberkeep.upgrade.phase.is_final,
+        replaced_by=replaced_by(job.jid, job.emberkeep.upgrade),
     )
+
+
+def replaced_by(job_id: JobId, upgrade: UpgradeInfo | None) -> str:
+    """Return the job that an upgrade has put in this one's place; "" if none has been."""
+    if upgrade is None or upgrade.old_job != job_id:
+        return ""
+    return {UpgradePhase.DONE: upgrade.new_job, UpgradePhase.RETURNED: upgrade.back_job}.get(upgrade.phase, "")
 
 
 def _stop_of_running(asked: ProcedureInfo | None) -> Stop | None:

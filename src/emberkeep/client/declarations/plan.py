@@ -36,6 +36,7 @@ class Known:
 
     ``is_readable``: what it was submitted with is known; else ``record`` says nothing. ``record``: None if the job was
     not declared. ``upgrade_id``: of the newest upgrade that the job is part of, or ""; ``is_upgrading``: it goes on.
+    ``replaced_by``: the job that an upgrade has put in this one's place, or "".
     """
 
     job_id: str
@@ -45,6 +46,7 @@ class Known:
     stop: Stop | None
     upgrade_id: str = ""
     is_upgrading: bool = False
+    replaced_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ def _after_end(wanted: DeclaredJob, known: Known, choice: Choice) -> Plan:
     decide = "--again starts it without a savepoint; --from-savepoint PATH from one"
     if location:
         decide = f"--from-savepoint {location} continues; --again starts it without a savepoint"
+    if known.replaced_by:  # under another name, or it would be the newest of this one
+        raise Conflict(f"{shown} was upgraded: job {known.replaced_by[:8]} has taken its place", hint=decide)
     if not known.is_readable:
         raise Conflict(f"{shown} has ended, and this JobManager no longer knows how it was declared", hint=decide)
     if known.record is None:

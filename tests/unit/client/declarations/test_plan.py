@@ -3,10 +3,14 @@ import dataclasses
 import pytest
 
 from emberkeep.base.errors import Conflict, InvalidInput
+from emberkeep.base.ids import JobId
+from emberkeep.client.declarations.apply import replaced_by
 from emberkeep.client.declarations.declaration import Declaration, DeclaredJob
 from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan, upgrade_id
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 
 WANTED = DeclaredJob(declaration=Declaration(version=1, name="counts", script="app.py"), files={"script app.py": "a"})
 OTHER = DeclaredJob(declaration=WANTED.declaration, files={"script app.py": "b"})
@@ -99,6 +103,33 @@ def test_an_upgrade_that_goes_on_is_followed_whatever_its_jobs_are(state: JobSta
     assert make_plan(WANTED, job, Choice()).step is Step.FOLLOW
     with pytest.raises(Conflict, match="goes on"):
         make_plan(WANTED, job, Choice(again=True))
+
+
+def test_a_job_whose_upgrade_has_renamed_it_is_not_started_beside_its_successor() -> None:
+    job = dataclasses.replace(known(F, OTHER, SUSPENDED), upgrade_id="u1", replaced_by="cd" * 16)
+    with pytest.raises(Conflict, match="was upgraded: job cdcdcdcd has taken its place") as error:
+        make_plan(WANTED, job, Choice())
+    assert "--from-savepoint /s/1" in (error.value.hint or "")
+    assert make_plan(WANTED, job, Choice("/s/1")).step is Step.START
+
+
+@pytest.mark.parametrize(
+    ("phase", "replaced"),
+    [
+        (UpgradePhase.DONE, "2" * 32),
+        (UpgradePhase.RETURNED, "3" * 32),
+        (UpgradePhase.UNCHANGED, ""),
+        (UpgradePhase.FAILED, ""),
+    ],
+)
+def test_what_has_taken_the_place_of_an_upgraded_job(phase: UpgradePhase, replaced: str) -> None:
+    old, new, back = (JobId(str(number) * 32) for number in (1, 2, 3))
+    upgrade = UpgradeInfo(
+        upgrade_id="a" * 32, phase=phase, text="", old_job=old, new_job=new, back_job=back, savepoint="/s/1",
+        batches=3, within=1, restarts=2, began=1, phase_began=1, ended=1, reason="", canceled_by="",
+    )  # fmt: skip
+    assert replaced_by(old, upgrade) == replaced
+    assert replaced_by(new, upgrade) == replaced_by(old, None) == ""
 
 
 def test_clients_that_replace_a_job_begin_one_upgrade_and_the_next_one_is_another() -> None:
