@@ -375,14 +375,17 @@ class Upgrades(ActorPart):
         job = self._machines.table.active.get(upgrade.job_id)
         if job is None or job.graph is None:
             return  # its graph cannot be read now
-        request = self._stop_request(
-            job, upgrade.upgrade_id, upgrade.began_ms, upgrade.target_directory, upgrade.stop_deadline_ms
-        )
+        # The time for the stop begins now: copying files and waiting for other requests may have taken long.
+        now, limit_ms = self._clock.now_ms(), upgrade.stop_deadline_ms - upgrade.began_ms
+        request = self._stop_request(job, upgrade.upgrade_id, now, upgrade.target_directory, now + limit_ms)
         try:
             self._requests.give(job, request)
         except RetryLater:
             return  # a periodic savepoint is being made
         except Conflict as error:
+            newest = job.requests.newest
+            if newest is not None and newest.procedure is Procedure.MOVE:
+                return  # it is asked again when the move has ended
             machine.stop_refused(str(error))
 
     async def _submit(self, machine: UpgradeMachine, graph: JobGraph) -> None:

@@ -231,6 +231,31 @@ def test_nobody_else_starts_what_an_upgrade_starts_itself() -> None:
     in_virtual_time(scenario)
 
 
+def test_the_stop_waits_for_the_end_of_a_move_and_has_all_of_its_time_then() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            move = request(1, Procedure.MOVE)
+            await service.gateway.request_procedure(OLD, move)
+            began = await service.gateway.upgrade(OLD, msgspec.structs.replace(wish(), limit_ms=5_000))
+            for _ in range(20):
+                assert (await master.beat()).procedure == move
+                await asyncio.sleep(1)
+            assert began.upgrade.phase is UpgradePhase.STOPPING
+            await master.beat(procedure=progress(move, ProcedurePhase.FAILED, failure="no other node"))
+            async with asyncio.timeout(60):
+                while (asked := (await master.beat()).procedure) in (None, move):  # noqa: ASYNC110 - virtual time
+                    await asyncio.sleep(0.1)
+            assert asked is not None
+            assert (asked.trigger_id, asked.procedure) == (UPGRADE, Procedure.SUSPEND)
+            assert asked.deadline_ms - asked.requested_ms == 5_000
+            assert asked.requested_ms >= began.upgrade.began_ms + 20_000
+
+    in_virtual_time(scenario)
+
+
 def test_a_cancelled_upgrade_goes_back_and_cannot_be_cancelled_again() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
