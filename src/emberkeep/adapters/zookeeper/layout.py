@@ -153,8 +153,12 @@ class ZooKeeperLayout:
     @property
     def persistent(self) -> tuple[str, ...]:
         """Paths of the nodes that must exist before anything else is written."""
-        records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged, self.upgrades)
-        return (self.epoch, self.election, self.addresses, *records, self.blocklist, self.tokens, self.storage)
+        return (self.epoch, self.election, self.addresses, *self.records, self.blocklist, self.tokens, self.storage)
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """Paths of the nodes below which each job or upgrade has nodes of its own."""
+        return (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged, self.upgrades)
 
     def address(self, address: str) -> str:
         """Return the path of a JobManager's ("host:port") registration, without its sequence number."""

@@ -66,7 +66,7 @@ async def check_access(session: ZooKeeperSession, layout: ZooKeeperLayout) -> No
 async def _records(session: ZooKeeperSession, layout: ZooKeeperLayout) -> AsyncIterator[str]:
     """Yield the paths of all persistent nodes below those of ``layout.persistent``, and the ownership record's."""
     yield layout.owner
-    for folder in (layout.jobs, layout.attempts, layout.checkpoints, layout.results, layout.keys, layout.damaged):
+    for folder in layout.records:
         for name in await session.children(folder):
             yield f"{folder}/{name}"
 
