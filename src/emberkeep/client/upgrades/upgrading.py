@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.errors import Unanswered, Unreachable
@@ -54,10 +54,14 @@ async def begun(
     """
     # What is asked for is small, so it is never off-loaded.
     job = dataclasses.replace(job, offload_min_size=UPGRADE_BYTES)
-    losses, trouble = 0, ProblemClock(_SILENCE)
+    losses, trouble, is_asked = 0, ProblemClock(_SILENCE), False
     while True:
         try:
+            known = await _begun_before(client, job_id, choice) if is_asked else None
+            if known is not None:
+                return known
             submission = await upload(client, job, progress)
+            is_asked = True
             return await client.upgrades.begin(job_id, _request(submission, choice))
         except NotUploaded as error:
             losses += 1
@@ -67,10 +71,21 @@ async def begun(
         except RetryLater as error:
             told = trouble.is_running
             if not client.has_met or trouble.is_over():
+                if is_asked:
+                    error.hint = f"the upgrade may still begin: `emberkeep upgrade {job_id[:8]}` shows it"
                 raise
             if not told:
                 notice(f"{error.message}; trying again for {_SILENCE:.0f} s")
             await asyncio.sleep(_POLL)
+
+
+async def _begun_before(client: RestClient, job_id: JobId, choice: UpgradeChoice) -> UpgradeInfo | None:
+    """Return the upgrade if a request whose reply was lost has begun it: its files cannot be uploaded again then."""
+    try:
+        state = await client.upgrades.of_job(job_id)
+    except Absent:
+        return None
+    return state if state.upgrade_id == choice.upgrade_id else None
 
 
 def _request(submission: msgspec.Struct, choice: UpgradeChoice) -> UpgradeRequest:

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
+from emberkeep.client.errors import Unanswered
+from emberkeep.client.upgrade_calls import UpgradeCalls
+from emberkeep.client.upgrades import upgrading
 from emberkeep.jobs.upgrades.model import UpgradePhase
+from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo, UpgradeRequest
 from tests.unit.cli.scripted_gateway import Scripted
 from tests.unit.rest.fake_gateway import job_id
 
@@ -113,3 +118,32 @@ def test_info_shows_the_upgrade(gateway: Scripted, script: str, capfd: Output) -
     assert main(["upgrade", "flights", "--detach", script]) == 0
     assert main(["info", "flights"]) == 0
     assert f"stopping job {OLD[:8]} with a savepoint" in capfd.readouterr().out
+
+
+def test_an_upgrade_whose_reply_was_lost_is_followed_and_not_asked_for_again(
+    gateway: Scripted, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.upgrade_steps = [{}, WATCHING, {**WATCHING, "phase": UpgradePhase.DONE}]
+    begin, asked = UpgradeCalls.begin, 0
+
+    async def lost(calls: UpgradeCalls, job: JobId, request: UpgradeRequest) -> UpgradeInfo:
+        nonlocal asked
+        asked += 1
+        await begin(calls, job, request)
+        raise Unanswered("no reply")
+
+    monkeypatch.setattr(UpgradeCalls, "begin", lost)
+    assert main(["upgrade", "flights", script]) == 0
+    assert (asked, len(gateway.wishes)) == (1, 1)
+
+
+def test_the_last_error_says_that_the_upgrade_may_still_begin(
+    gateway: Scripted, script: str, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(calls: UpgradeCalls, job: JobId, request: UpgradeRequest) -> UpgradeInfo:
+        raise Unanswered("no reply")
+
+    monkeypatch.setattr(UpgradeCalls, "begin", silent)
+    monkeypatch.setattr(upgrading, "_SILENCE", 0.0)
+    assert main(["upgrade", "flights", script]) != 0
+    assert f"the upgrade may still begin: `emberkeep upgrade {OLD[:8]}` shows it" in capfd.readouterr().err
