@@ -210,6 +210,11 @@ class Upgrades(ActorPart):
                     f"job {job_id} is part of the upgrade {each.upgrade_id}, which goes on",
                     hint=f"`emberkeep upgrade {job_id[:8]}` follows it; --cancel goes back to the old code",
                 )
+        if self._requests.end_of(job_id, wish.upgrade_id, view.pointers) is not None:
+            raise Conflict(
+                f"the upgrade id {wish.upgrade_id} was used for another request to job {job_id}",
+                hint="choose a new one: 32 random hex digits",
+            )
         if job is None or view.status.is_globally_terminal:
             raise Conflict(
                 f"job {job_id} has ended: it is {view.status.value}",

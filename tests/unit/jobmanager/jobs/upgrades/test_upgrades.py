@@ -106,6 +106,14 @@ class TestRefusals:
     def test_an_id_that_is_taken(self) -> None:
         refused(Conflict, "is taken", lambda cluster: cluster.service.gateway.submit(graph(2)), wish())
 
+    def test_an_upgrade_id_that_was_a_trigger_id_of_the_job(self) -> None:
+        async def saved(cluster: SmallCluster) -> None:
+            master = FakeJobMaster(cluster.service, OLD, 1)
+            await cluster.service.gateway.request_procedure(OLD, request(7, Procedure.SAVEPOINT))
+            await told(master, progress(request(7, Procedure.SAVEPOINT), ProcedurePhase.COMPLETED))
+
+        refused(Conflict, "was used for another request to job", saved, wish())
+
     def test_an_option_that_is_not_known(self) -> None:
         refused(InvalidInput, "nonsense", lambda _: None, wish(graph(2, options={"nonsense": "1"})))
 
