@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -25,8 +25,8 @@ from emberkeep.base.errors import Damaged, InvalidInput, Unavailable
 from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory
 from emberkeep.base.ids import JobId, TaskManagerId, parse_job_id
-from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, Position
-from emberkeep.kept_logs.retention import Segment, surplus
+from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, PieceHeader, Position
+from emberkeep.kept_logs.retention import FILE_COST, Segment, surplus
 from emberkeep.kept_logs.stitching import Load, Stitched, stitch
 
 log = structlog.get_logger(__name__)
@@ -35,10 +35,17 @@ _SEGMENT: Final = re.compile(r"([0-9]{16})-([0-9]{15})\.segment")
 _ATTEMPT: Final = re.compile(r"[0-9]{1,9}")
 _MOST_POSITIONS: Final = 10_000  # logs whose positions are remembered
 _MOST_SCANNED: Final = 128  # segments whose headers are remembered
-_MOST_LOADED: Final = 16  # pieces that one reader remembers
+_MOST_ENDS: Final = 20_000  # segments whose newest headers are remembered
+_MOST_LOADED, _MOST_OPENED = 16, 2  # pieces and segments that one reader remembers
 _SMALLEST_SEGMENT, _LARGEST_SEGMENT = 64 * 1024, 4 * 1024**2
 _SEGMENTS_OF_JOB: Final = 64
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+_Version = tuple[int, int, int]  # of a segment's content: inode, size, time of the last change
 
 
 class KeepLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +73,13 @@ class _Tail(msgspec.Struct):
 
 
 class _Scan(NamedTuple):
-    version: tuple[int, int, int]
+    version: _Version
     scanned: Scanned
+
+
+class _End(NamedTuple):
+    version: _Version
+    newest: PieceHeader | None
 
 
 class StitchedLog(NamedTuple):
@@ -85,10 +97,11 @@ class KeptLogFiles:
         self._root = root
         self._limits = limits
         self._tails: OrderedDict[KeptLogKey, _Tail] = OrderedDict()
-        self._sizes: dict[JobId, int] = {}  # bytes that the segments of a job need
+        self._sizes: dict[JobId, int] = {}  # what the segments of a job cost
         self._scans: OrderedDict[Path, _Scan] = OrderedDict()
+        self._ends: OrderedDict[Path, _End] = OrderedDict()
         self._writing = threading.Lock()  # a write whose caller has given up may still run
-        self._scanning = threading.Lock()  # guards ``_scans``
+        self._scanning = threading.Lock()  # guards ``_scans`` and ``_ends``
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -113,10 +126,11 @@ class KeptLogFiles:
     def _append(self, key: KeptLogKey, tail: _Tail, piece: LogPiece) -> None:
         data, header = encode_piece(piece), piece.header
         if key.job_id not in self._sizes:
-            self._sizes[key.job_id] = sum(segment.stored for segment in self._segments(key.job_id))
+            self._sizes[key.job_id] = sum(segment.cost for segment in self._segments(key.job_id))
         if tail.path is None or tail.length + len(data) > self._limits.segment_bytes:
             directory = self._make(key)
             tail.path, tail.length = directory / f"{header.offset:016d}-{tail.epoch:015d}.segment", 0
+        is_new = tail.length == 0
         try:
             descriptor = os.open(tail.path, _WRITE, 0o600)
             try:
@@ -128,7 +142,7 @@ class KeptLogFiles:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            if tail.length == 0:
+            if is_new:
                 sync_directory(tail.path.parent)
         except OSError as error:
             if isinstance(error, FileNotFoundError):  # the job's logs have just been removed
@@ -136,7 +150,7 @@ class KeptLogFiles:
             raise cannot_write(tail.path, error) from error
         tail.length += len(data)
         tail.position = Position(end=header.end, source=header.source + header.size, is_whole=header.is_last)
-        self._sizes[key.job_id] += len(data)
+        self._sizes[key.job_id] += len(data) + (FILE_COST if is_new else 0)
 
     def _make(self, key: KeptLogKey) -> Path:
         directory = self._directory(key)
@@ -179,7 +193,7 @@ class KeptLogFiles:
         if dropped:
             log.info("dropped old parts of the logs of a job", job=job_id, segments=len(dropped))
         gone = set(dropped)
-        self._sizes[job_id] = sum(segment.stored for segment in segments if segment not in gone)
+        self._sizes[job_id] = sum(segment.cost for segment in segments if segment not in gone)
 
     def _remove_empty(self, directory: Path) -> None:
         with contextlib.suppress(OSError):  # it is not empty
@@ -239,43 +253,60 @@ class KeptLogFiles:
             (path, piece) for path, _, _ in self._paths(self._directory(key)) for piece in self._scan(path).pieces
         ]
         loaded: OrderedDict[int, bytes] = OrderedDict()
+        opened: OrderedDict[Path, bytes] = OrderedDict()
 
         def load(number: int) -> bytes:
             known = loaded.get(number)
             if known is None:
                 path, piece = places[number]
-                known = decompress(_part(path, piece.at, piece.size), piece.header, str(path))
-                loaded[number] = known
-                if len(loaded) > _MOST_LOADED:
-                    loaded.popitem(last=False)
+                content = opened.get(path)
+                if content is None:
+                    content = _content(path)
+                    _remember(opened, path, content, _MOST_OPENED)
+                data = content[piece.at : piece.at + piece.size]
+                if len(data) < piece.size:
+                    raise Damaged(f"{path}: it has become shorter")
+                known = decompress(data, piece.header, str(path))
+                _remember(loaded, number, known, _MOST_LOADED)
             return known
 
         return StitchedLog(summary[0], stitch([piece.header for _, piece in places], gap_note), load)
 
     def _summary(self, key: KeptLogKey) -> tuple[KeptLog, Position] | None:
         """Return the end of a log; None if nothing of it is stored."""
-        newest = None
-        for path, _, _ in reversed(self._paths(self._directory(key))):
-            for piece in self._scan(path).pieces:
-                header = piece.header
-                if newest is None or (header.end, header.is_last) > (newest.end, newest.is_last):
-                    newest = header
-            if newest is not None:
-                break
+        paths = (path for path, _, _ in reversed(self._paths(self._directory(key))))
+        newest = next((header for path in paths if (header := self._newest(path)) is not None), None)
         if newest is None:
             return None
         position = Position(end=newest.end, source=newest.source + newest.size, is_whole=newest.is_last)
         return KeptLog(key=key, end=newest.end, until_ms=newest.until_ms, is_whole=newest.is_last), position
 
+    def _newest(self, path: Path) -> PieceHeader | None:
+        """Return the header of the last piece in a segment. Listings need one of each log, so many are remembered."""
+        version = _version(path)
+        if version is None:
+            return None
+        with self._scanning:
+            known = self._ends.get(path)
+            if known is not None and known.version == version:
+                self._ends.move_to_end(path)
+                return known.newest
+        headers = [piece.header for piece in self._scan(path).pieces]
+        newest = max(headers, key=lambda header: (header.end, header.is_last), default=None)
+        with self._scanning:
+            _remember(self._ends, path, _End(version, newest), _MOST_ENDS)
+        return newest
+
     def _scan(self, path: Path) -> Scanned:
+        version = _version(path)
+        if version is None:
+            return Scanned((), 0, False)
+        with self._scanning:
+            known = self._scans.get(path)
+            if known is not None and known.version == version:
+                self._scans.move_to_end(path)
+                return known.scanned
         try:
-            status = path.stat()
-            version = (status.st_ino, status.st_size, status.st_mtime_ns)
-            with self._scanning:
-                known = self._scans.get(path)
-                if known is not None and known.version == version:
-                    self._scans.move_to_end(path)
-                    return known.scanned
             content = path.read_bytes()
         except FileNotFoundError:  # it has just been dropped
             return Scanned((), 0, False)
@@ -285,9 +316,7 @@ class KeptLogFiles:
         if scanned.damaged:
             log.warning("a part of a stored log is damaged or not written completely", segment=str(path))
         with self._scanning:
-            self._scans[path] = _Scan(version, scanned)
-            while len(self._scans) > _MOST_SCANNED:
-                self._scans.popitem(last=False)
+            _remember(self._scans, path, _Scan(version, scanned), _MOST_SCANNED)
         return scanned
 
     def _directory(self, key: KeptLogKey) -> Path:
@@ -323,18 +352,32 @@ def _moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _part(path: Path, at: int, size: int) -> bytes:
+def _version(path: Path) -> _Version | None:
+    """Return what changes with a segment's content; None if it has just been dropped. Raises Unavailable."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            data = os.pread(descriptor, size, at)
-        finally:
-            os.close(descriptor)
+        status = path.stat()
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise _unreadable(path, error) from error
-    if len(data) != size:
-        raise Damaged(f"{path}: it has become shorter")
-    return data
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a segment. Raises Unavailable."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _remember(known: OrderedDict[KeyT, ValueT], key: KeyT, value: ValueT, most: int) -> None:
+    """Add a value, and forget those that were used longest ago if there are more than ``most``."""
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > most:
+        known.popitem(last=False)
 
 
 def _names(directory: Path) -> list[str]:

@@ -71,12 +71,21 @@ class KeptLogStore:
                 log.warning("old logs of jobs cannot be deleted from the storage now", reason=str(error))
 
     async def sweep(self) -> None:
-        """Delete what is too old of each job. Raises RetryLater, Fatal."""
+        """Delete what is too old of each job. Raises RetryLater, Fatal.
+
+        If something of a job cannot be deleted now, that is raised after all other jobs had their turn.
+        """
         jobs = await self._write(self._files.jobs)
+        delayed: RetryLater | None = None
         for job_id in jobs:
             async with self._writing:
-                await self._write(partial(self._files.prune, job_id, self._now_ms()))
+                try:
+                    await self._write(partial(self._files.prune, job_id, self._now_ms()))
+                except RetryLater as error:
+                    delayed = error
         await asyncio.to_thread(self._files.forget, set(jobs))
+        if delayed is not None:
+            raise delayed
 
     @contextlib.asynccontextmanager
     async def _writer(self) -> AsyncIterator[None]:

@@ -805,8 +805,8 @@ LOGS_KEPT_MAX_SIZE = define(
         64 * 1024**2,
         size,
         "size",
-        "Maximum size of the logs of one job in the shared storage, compressed. Of more, the oldest parts in the "
-        "middle of logs are dropped.",
+        "Maximum size of the logs of one job in the shared storage, compressed, with 16 KiB more for each file. Of "
+        "more, the oldest parts in the middle of logs are dropped.",
     )
 )
 LOGS_KEPT_RETENTION = define(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from emberkeep.adapters.kept_logs import files as module
 from emberkeep.adapters.kept_logs.files import KeepLimits, KeptLogFiles
-from emberkeep.base.errors import Fatal, Unavailable
+from emberkeep.base.errors import Damaged, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.model import KeptLogKey, Position
+from emberkeep.kept_logs.retention import FILE_COST
 from tests.support.kept_logs.pieces import JOB, key, piece
 
 LIMITS = KeepLimits(most_bytes=64 * 1024**2, keep_ms=1_000_000)
@@ -155,6 +158,15 @@ class TestLimits:
         later = KeptLogFiles(root, KeepLimits(most_bytes=300 * 1024, keep_ms=0))
         assert later.keep(2, key(), piece(0, b""), NOW).end == 40 * len(line)
 
+    def test_small_logs_of_many_attempts_are_too_much(self, root: Path) -> None:
+        root.parent.mkdir()
+        files = KeptLogFiles(root, KeepLimits(most_bytes=10 * FILE_COST, keep_ms=0))
+        for attempt in range(30):
+            files.keep(1, key(attempt=attempt), piece(0, b"it has failed\n", is_last=True), NOW)
+
+        assert 0 < len(list(root.rglob("*.segment"))) < 10
+        assert content(files, key(attempt=29)) == b"it has failed\n"
+
     def test_what_is_too_old_is_deleted(self, files: KeptLogFiles, root: Path) -> None:
         files.keep(1, key(), piece(0, b"one\n"), NOW)
         (segment,) = root.rglob("*.segment")
@@ -167,6 +179,47 @@ class TestLimits:
 
         files.keep(1, key(), piece(4, b"two\n"), NOW)  # the log goes on
         assert content(files, key()).endswith(b"two\n")
+
+
+def test_a_listing_reads_no_segment_a_second_time(
+    files: KeptLogFiles, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_SCANNED", 2)
+    for attempt in range(5):
+        files.keep(1, key(attempt=attempt), piece(0, b"one\n"), NOW)
+    listed = files.logs(JOB)
+    with monkeypatch.context() as refused:
+        refused.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} is read again"))
+        assert files.logs(JOB) == listed
+
+    files.keep(1, key(attempt=3), piece(4, b"two\n"), NOW)
+    assert [log.end for log in files.logs(JOB)] == [4, 4, 4, 8, 4]
+
+
+def test_a_reader_opens_each_segment_once(files: KeptLogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(40):
+        files.keep(1, key(), piece(4 * number, b"%03d\n" % number), NOW)
+    opened, opening = [], os.open
+
+    def counting(path: Path, *rest: Any, **more: Any) -> int:
+        opened.append(path)
+        return opening(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", counting)
+
+    assert content(files, key()) == b"".join(b"%03d\n" % number for number in range(40))
+    assert len(opened) == 1
+
+
+def test_a_segment_that_has_become_shorter_is_damaged(files: KeptLogFiles, root: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    log = files.open(key())
+    assert log is not None
+    (segment,) = root.rglob("*.segment")
+    os.truncate(segment, segment.stat().st_size - 1)
+
+    with pytest.raises(Damaged, match="shorter"):
+        log.load(0)
 
 
 def test_what_cannot_be_read_is_not_gone(files: KeptLogFiles, root: Path) -> None:

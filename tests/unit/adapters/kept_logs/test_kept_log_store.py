@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from emberkeep.adapters.kept_logs import store as module
 from emberkeep.adapters.kept_logs.files import KeepLimits, StitchedLog
 from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable
+from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.model import LogPiece, Position
 from tests.support.kept_logs.pieces import JOB, key, piece
 
@@ -79,6 +82,26 @@ async def test_a_sweep_deletes_what_is_too_old(site: Site, tmp_path: Path) -> No
     site.now_ms = 10**14
     await site.store.sweep()
     assert await site.store.logs(JOB) == []
+
+
+async def test_what_cannot_be_deleted_of_a_job_does_not_stop_the_sweep(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, unlinking = JobId("2" * 32), Path.unlink
+    for job_id in (JOB, other):
+        await site.store.keep(1, key(job_id=job_id), piece(0, b"one\n"))
+    site.now_ms = 10**14
+
+    def failing(path: Path, *, missing_ok: bool = False) -> None:
+        if JOB in path.parts:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unlinking(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with pytest.raises(RetryLater, match=JOB):
+        await site.store.sweep()
+
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == [JOB]
 
 
 async def test_who_comes_while_too_many_wait_is_sent_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
