@@ -49,8 +49,7 @@ def try_object_store(location: str, purpose: str) -> ObjectStoreFacts:
                 if step not in CONDITIONAL:
                     break
     finally:
-        with contextlib.suppress(BaseError, OSError, ValueError):
-            trial.clean_up()
+        trial.clean_up()
     return ObjectStoreFacts(location=shown, purpose=purpose, problems=tuple(problems))
 
 
@@ -68,6 +67,7 @@ class _Trial:
         self._store = store
         self._prefix = prefix
         self._file, self._other, self._large = (f"{prefix}/{name}" for name in ("file", "other", "large"))
+        self._left: list[str] = []  # may be there
 
     def steps(self) -> Iterator[tuple[ObjectStep, Callable[[], None]]]:
         """Yield each step with what does it, in the order in which they must be done."""
@@ -81,10 +81,13 @@ class _Trial:
         yield ObjectStep.DELETE, self._delete
 
     def clean_up(self) -> None:
-        for name in self._names():
-            obstore.delete(self._store, name)
+        """Delete what may be there, also from a store that refuses to list it."""
+        for name in self._left:
+            with contextlib.suppress(BaseError, OSError, ValueError):
+                obstore.delete(self._store, name)
 
     def _create(self) -> None:
+        self._left.append(self._file)
         obstore.put(self._store, self._file, _OLD, use_multipart=False)
 
     def _read_back(self) -> None:
@@ -102,19 +105,23 @@ class _Trial:
         _refused(lambda: obstore.put(self._store, self._file, _OLD, mode="create", use_multipart=False), "written over")
 
     def _copy_once(self) -> None:
+        self._left.append(self._other)
         obstore.put(self._store, self._other, _OLD, use_multipart=False)
         _refused(lambda: obstore.copy(self._store, self._other, self._file, overwrite=False), "copied over")
 
     def _parts(self) -> None:
         data = bytes(_PART_BYTES), b"the last part"
+        self._left.append(self._large)
         obstore.put(self._store, self._large, iter(data), chunk_size=_PART_BYTES, use_multipart=True)
         if obstore.head(self._store, self._large)["size"] != sum(map(len, data)):
             raise _Differs("the object has another size than what was written")
 
     def _delete(self) -> None:
-        self.clean_up()
+        for name in self._names():
+            obstore.delete(self._store, name)
         if names := self._names():
             raise _Differs(f"{len(names)} objects are still listed")
+        self._left.clear()
 
     def _expect(self, content: bytes) -> None:
         if bytes(obstore.get(self._store, self._file).bytes()) != content:
