@@ -29,12 +29,13 @@ AnswerT = TypeVar("AnswerT", LogChunk, LogFound)
 async def read_job_log(api: Api, job: JobView, log: JobLogId, query: LogQuery) -> LogChunk:
     """Return a part of a job's log. Raises Absent, InvalidInput, RetryLater."""
 
-    async def once() -> LogChunk:
+    async def once(left: float) -> LogChunk:
+        waiting = msgspec.structs.replace(query, wait=left)
         return await _from_either(
             api,
             job,
             log,
-            lambda address: api.remote_logs.read(address, log.log_id, query),
+            lambda address: api.remote_logs.read(address, log.log_id, waiting),
             partial(api.kept_logs.read, query=query),
         )
 
@@ -44,12 +45,13 @@ async def read_job_log(api: Api, job: JobView, log: JobLogId, query: LogQuery) -
 async def search_job_log(api: Api, job: JobView, log: JobLogId, wanted: LogSearch) -> LogFound:
     """Search a part of a job's log. Raises Absent, InvalidInput, RetryLater."""
 
-    async def once() -> LogFound:
+    async def once(left: float) -> LogFound:
+        waiting = msgspec.structs.replace(wanted, wait=left)
         return await _from_either(
             api,
             job,
             log,
-            lambda address: api.remote_logs.search(address, log.log_id, wanted),
+            lambda address: api.remote_logs.search(address, log.log_id, waiting),
             partial(api.kept_logs.search, wanted=wanted),
         )
 
@@ -127,13 +129,16 @@ async def _from_either(
 
 
 async def _waiting(
-    api: Api, seconds: float, once: Callable[[], Awaitable[AnswerT]], has_more: Callable[[AnswerT], bool]
+    api: Api, seconds: float, once: Callable[[float], Awaitable[AnswerT]], has_more: Callable[[AnswerT], bool]
 ) -> AnswerT:
-    """Return the first answer with something new. Wait for it up to ``seconds``, where the task manager does not."""
+    """Return the first answer with something new. Wait for it up to ``seconds``, where the task manager does not.
+
+    ``once`` gets the seconds that are left.
+    """
     clock = api.system.clock
-    end = clock.monotonic() + seconds
+    end, left = clock.monotonic() + seconds, seconds
     while True:
-        answer = await once()
+        answer = await once(max(0.0, left))
         left = end - clock.monotonic()
         if not answer.kept or has_more(answer) or answer.complete or left <= 0:
             return answer

@@ -11,12 +11,13 @@ import pytest
 
 from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.store import KeptLogStore
-from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.base.errors import EmberkeepError, RetryLater, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.daemons.jobmanager.stored_logs import StoredLogs
 from emberkeep.jobs.model import AttemptRecord, JobStatus
 from emberkeep.kept_logs.model import KeptLogKey, writer_of
-from emberkeep.rest.ports import LogEntry, LogKind
+from emberkeep.rest.logs import sources
+from emberkeep.rest.ports import LogChunk, LogEntry, LogKind, LogQuery
 from emberkeep.rest.serving.log_reader import LogReader
 from tests.support.kept_logs.pieces import key, piece
 from tests.unit.rest.fake_gateway import FakeGateway, job_id
@@ -217,6 +218,27 @@ class TestTaskManagerThatIsThere:
 
         assert (read.body, read.headers["X-Log-Complete"]) == (FIRST, "false")
         assert HERE in (await served.get(f"/v1/jobs/{JOB}/logs")).json()["unreachable"]
+
+    async def test_when_it_answers_again_it_waits_for_the_rest_of_the_time(
+        self, served: Site, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waits: list[float] = []
+
+        async def read(log_id: str, query: LogQuery) -> LogChunk:
+            waits.append(query.wait)
+            if len(waits) == 1:
+                raise RetryLater("the task manager does not answer")
+            return LogChunk(data=SECOND, offset=len(FIRST), size=len(FIRST + SECOND), complete=False)
+
+        await storage.keep(log_key(HERE), FIRST)
+        monkeypatch.setattr(sources, "_POLL_SECONDS", 0.01)
+        monkeypatch.setattr(served.remote_logs.readers["127.0.0.2:40001"], "read", read)
+
+        answer = await served.get(f"{path_of(log_key(HERE))}?offset={len(FIRST)}&wait=20")
+
+        assert answer.body == SECOND
+        assert waits[0] == 20.0
+        assert 0.0 < waits[1] < 20.0
 
 
 async def test_a_storage_that_cannot_be_read_is_not_an_empty_one(served: Site, storage: Storage) -> None:
