@@ -109,6 +109,15 @@ def photograph(page: Page, url: str, paths: dict[str, str], target: Path, theme:
         print(f"{target}/{name}-{theme}.png", flush=True)
 
 
+def photograph_part(page: Page, url: str, path: str, selector: str, target: Path) -> None:
+    """Write a picture of one part of a page, for the documentation."""
+    page.goto(f"{url}{path}", wait_until="load")
+    page.locator(selector).wait_for()
+    page.wait_for_timeout(1500)
+    page.locator(selector).screenshot(path=target)
+    print(target, flush=True)
+
+
 def main(target: Path) -> None:
     """Run a cluster with jobs, and photograph its pages."""
     target.mkdir(parents=True, exist_ok=True)
@@ -129,6 +138,7 @@ def main(target: Path) -> None:
                 page.goto(link)
                 page.wait_for_url(f"{url}/")
                 photograph(page, url, paths, target, theme)
+                photograph_part(page, url, paths["stream"], "#streams", target / f"stream-progress-{theme}.png")
                 context.close()
         cluster.run("cancel", stream)
 
