@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emberkeep.kept_logs.model import PieceHeader, Position
-from emberkeep.kept_logs.retention import Segment, surplus
+from emberkeep.kept_logs.retention import FILE_COST, Segment, surplus
 from emberkeep.kept_logs.shipping import cut, next_part
 from emberkeep.kept_logs.stitching import View, stitch
 from emberkeep.log_records.model import Selection
@@ -135,7 +135,7 @@ SEGMENTS = st.lists(
         log=st.sampled_from(["a", "b", "c"]),
         start=st.integers(0, 20),
         epoch=st.just(1),
-        stored=st.integers(1, 50),
+        stored=st.integers(1, FILE_COST),
         changed_ms=st.integers(0, 50),
     ),
     max_size=20,
@@ -143,15 +143,15 @@ SEGMENTS = st.lists(
 )
 
 
-@given(SEGMENTS, st.integers(0, 300), st.integers(0, 20))
+@given(SEGMENTS, st.integers(0, 20 * FILE_COST), st.integers(0, 20))
 def test_what_is_dropped_makes_room_and_no_more(segments: list[Segment], most: int, oldest: int) -> None:
     dropped = surplus(segments, most, oldest)
     left = [segment for segment in segments if segment not in dropped]
     young = [segment for segment in segments if segment.changed_ms >= oldest]
 
     assert len(set(dropped)) == len(dropped)
-    assert sum(segment.stored for segment in left) <= most or len(left) <= 1
+    assert sum(segment.cost for segment in left) <= most or len(left) <= 1
     assert all(segment in dropped for segment in segments if segment not in young)
     for_room = [segment for segment in dropped if segment in young]
     if for_room:
-        assert sum(segment.stored for segment in [*left, for_room[-1]]) > most
+        assert sum(segment.cost for segment in [*left, for_room[-1]]) > most
