@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
-from emberkeep.client.http_calls import HttpCalls, Request, decode
+from emberkeep.client.http_calls import HttpCalls, Request, Tries, decode
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo, UpgradeRequest
 
 
@@ -27,5 +28,13 @@ class UpgradeCalls:
         return decode(await self._http.call(Request("GET", f"/jobs/{job_id}/upgrade")), UpgradeInfo)
 
     async def cancel(self, job_id: JobId) -> UpgradeInfo:
-        """Have the upgrade go back to the old code. Raises Absent, Conflict."""
-        return decode(await self._http.call(Request("DELETE", f"/jobs/{job_id}/upgrade")), UpgradeInfo)
+        """Have the upgrade go back to the old code. Raises Absent; Conflict if it was too late for that."""
+        tries = Tries()
+        try:
+            answer = await self._http.call(Request("DELETE", f"/jobs/{job_id}/upgrade"), tries)
+        except Conflict:
+            state = await self.of_job(job_id) if tries.in_doubt else None
+            if state is None or not state.canceled_by:
+                raise
+            return state  # an earlier try, whose reply was lost, cancelled it
+        return decode(answer, UpgradeInfo)

@@ -23,6 +23,7 @@ from emberkeep.chronicle.selection import Selection
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.log_records.scan import Contents, search
 from emberkeep.protocol import (
     rest,
@@ -40,6 +41,7 @@ from emberkeep.protocol import (
 )
 from emberkeep.protocol.chronicle.rest_events import EventList
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
+from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 from emberkeep.rest.cluster.event_shapes import event_of
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
 from emberkeep.rest.logs.records import ReadRecords, records_reply
@@ -230,6 +232,7 @@ class FakeJobManager:
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
         self._heartbeats = 0
         self._blocklist = BlocklistTracker(Blocklist())
+        self.upgrades: dict[str, UpgradeInfo] = {}  # by job id
         self.audit: list[rest_audit.AuditEntry] = []  # newest first
         self.audit_queries: list[dict[str, str]] = []
         self.chronicle = MemoryChronicle({}, lambda: 1_795_000_000_000)
@@ -303,6 +306,8 @@ class FakeJobManager:
             ("GET", "/blocklist", self._listed),
             ("PUT", "/blocklist/{kind}/{name}", self._block),
             ("DELETE", "/blocklist/{kind}/{name}", self._unblock),
+            ("GET", "/jobs/{jid}/upgrade", self._upgrade),
+            ("DELETE", "/jobs/{jid}/upgrade", self._cancel_upgrade),
             ("GET", "/audit", self._audit),
             ("GET", "/events", self._events),
             ("GET", "/events/jobs/{jobid}", self._events),
@@ -626,6 +631,21 @@ class FakeJobManager:
     async def _unblock(self, request: web.Request) -> web.Response:
         self._blocklist.remove(_place(request), NOW)
         return web.Response()
+
+    async def _upgrade(self, request: web.Request) -> web.Response:
+        try:
+            return reply(self.upgrades[request.match_info["jid"]])
+        except KeyError:
+            raise Absent("the job is part of no upgrade that is known") from None
+
+    async def _cancel_upgrade(self, request: web.Request) -> web.Response:
+        """Refuse a repeated request, as a JobManager does that keeps no account of them."""
+        job_id = request.match_info["jid"]
+        upgrade = self.upgrades[job_id]
+        if upgrade.phase is not UpgradePhase.WATCHING:
+            raise Conflict(f"it was too late: the upgrade is {upgrade.phase.value}")
+        self.upgrades[job_id] = msgspec.structs.replace(upgrade, phase=UpgradePhase.CANCELLING, canceled_by="ana")
+        return reply(self.upgrades[job_id])
 
 
 def _place(request: web.Request) -> Place:

@@ -46,6 +46,7 @@ def upgrade(
     The JobManager does all this. Ctrl-C ends the waiting, not the upgrade.
     With a job alone, follow its newest upgrade, or show how it has ended.
     The exit code is 0 if the new code runs, and 1 if not.
+    With --cancel, it is 0 if the old code runs, and 1 if not, or if it was too late.
     The other options are those of `emberkeep submit`. Without --name, the job keeps its name.
 
     Parameters
@@ -151,7 +152,7 @@ def _run(
         if known:
             say(f"stopped waiting; the upgrade goes on: `emberkeep upgrade {known[0]}` follows it, --cancel goes back")
         return ExitCode.INTERRUPTED
-    return _told(state, output)
+    return _told_cancelled(state, output) if cancel else _told(state, output)
 
 
 async def _begin(client: RestClient, job_id: JobId, prepared: PreparedJob, choice: UpgradeChoice) -> UpgradeInfo:
@@ -189,6 +190,25 @@ def _told(state: UpgradeInfo, output: OutputFormat) -> int:
         return ExitCode.OK
     say_error(f"the upgrade has failed: {state.text}", _hint(state))
     return ExitCode.FAILED
+
+
+def _told_cancelled(state: UpgradeInfo, output: OutputFormat) -> int:
+    """Tell how far the way back has come. The old code is what the user asked for."""
+    from emberkeep.jobs.upgrades.model import UpgradePhase
+
+    if output.is_data:
+        print_data(state, output)
+    if state.phase is UpgradePhase.DONE:  # the new job has finished before it was cancelled
+        say_error(f"it was too late: {state.text}", None)
+        return ExitCode.FAILED
+    if state.phase is UpgradePhase.FAILED:
+        say_error(f"the upgrade has failed: {state.text}", _hint(state))
+        return ExitCode.FAILED
+    say(f"the upgrade is cancelled: {state.text}")
+    if not output.is_data:
+        running = {UpgradePhase.RETURNED: state.back_job, UpgradePhase.UNCHANGED: state.old_job}
+        print_line(running.get(state.phase, state.upgrade_id))
+    return ExitCode.OK
 
 
 def _hint(state: UpgradeInfo) -> str | None:

@@ -51,7 +51,7 @@ class UpgradeGateway(Protocol):
         """Return the newest upgrade that the job is part of, as the old job or as one after it. Raises Absent."""
 
     async def cancel_upgrade(self, job_id: JobId) -> UpgradeView:
-        """Have the upgrade go back to the old code. Returns once that is recorded.
+        """Have the upgrade go back to the old code. Returns once that is recorded. Repeating a request has no effect.
 
-        Raises Absent; Conflict if the upgrade has ended or goes back already; RetryLater.
+        Raises Absent; Conflict if it was too late: the upgrade has ended, or goes back for another reason; RetryLater.
         """

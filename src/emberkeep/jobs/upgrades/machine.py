@@ -34,7 +34,7 @@ from emberkeep.jobs.upgrades.model import (
 
 BASES_KEPT = 1000  # checkpoint locations whose batches are counted: a script may begin query after query
 _LOOKS_MS = 60_000  # for which a leader looks at least before it decides that the new job is not good in time
-_MAY_CANCEL = (UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING)
+MAY_CANCEL = frozenset({UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING})
 
 
 class UpgradeMachine:
@@ -59,7 +59,7 @@ class UpgradeMachine:
             self._first_look_ms = ms
         if self._writing is not None or self._is_submitting or upgrade.phase.is_final:
             return []
-        if self._canceled_by and not upgrade.canceled_by and upgrade.phase in _MAY_CANCEL:
+        if self._canceled_by and not upgrade.canceled_by and upgrade.phase in MAY_CANCEL:
             return self._write(canceled_by=self._canceled_by)
         match upgrade.phase:
             case UpgradePhase.STOPPING:
@@ -94,10 +94,15 @@ class UpgradeMachine:
         self._is_cancelling = False
 
     def cancel(self, by: str) -> None:
-        """End the upgrade: go back to the old code. Raises Conflict if it has ended, or goes back already."""
-        if self.upgrade.phase not in _MAY_CANCEL:
-            state = "has ended" if self.upgrade.phase.is_final else "is going back already"
-            raise Conflict(f"the upgrade {self.upgrade.upgrade_id} {state}: it is {self.upgrade.phase.value}")
+        """End the upgrade: go back to the old code. Has no effect if that is recorded already.
+
+        Raises Conflict if the upgrade has ended or goes back for another reason. The phase that is being recorded may
+        still come first: then ``canceled_by`` stays empty.
+        """
+        if self.upgrade.canceled_by:
+            return
+        if self.upgrade.phase not in MAY_CANCEL:
+            raise too_late(self.upgrade)
         self._canceled_by = self._canceled_by or by or "the cluster's own token"
 
     # --- phases -------------------------------------------------------------------------------------------------------
@@ -254,6 +259,14 @@ class UpgradeMachine:
         assert upgrade.savepoint or not needs  # noqa: S101
         assert upgrade.phase.is_final == (upgrade.new is None)  # noqa: S101
         assert upgrade.phase.is_final == bool(upgrade.ended_ms)  # noqa: S101
+
+
+def too_late(upgrade: Upgrade) -> Conflict:
+    """Return why the upgrade cannot be cancelled: it has a phase outside of MAY_CANCEL, and nobody has cancelled it."""
+    return Conflict(
+        f"it was too late: the upgrade is {upgrade.phase.value}",
+        hint=f"`emberkeep upgrade {upgrade.job_id[:8]}` tells more",
+    )
 
 
 def restarts(job: VersionFacts) -> int:

@@ -150,6 +150,7 @@ ROUTES = (
         status=202,
         reply=UpgradeInfo,
         problems=(404, 409, 503, 504),
-        doc="409: the upgrade has ended, or goes back already.",
+        doc="The request is durable when the reply comes. Repeating it has no effect, also after the upgrade's end. "
+        "409: it was too late: the upgrade has ended, or goes back for another reason.",
     ),
 )

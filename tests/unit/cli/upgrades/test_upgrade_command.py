@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
 from emberkeep.client.errors import Unanswered
 from emberkeep.client.upgrade_calls import UpgradeCalls
 from emberkeep.client.upgrades import upgrading
+from emberkeep.jobmanager.views.upgrades import UpgradeView
 from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo, UpgradeRequest
 from tests.unit.cli.scripted_gateway import Scripted
@@ -90,12 +92,51 @@ def test_a_job_alone_shows_and_follows_its_newest_upgrade(gateway: Scripted, scr
 
 def test_cancel_follows_the_way_back(gateway: Scripted, script: str, capfd: Output) -> None:
     assert main(["upgrade", "flights", "--detach", script]) == 0
-    gateway.upgrade_steps = [{"phase": UpgradePhase.RETURNED, "reason": "ana has cancelled the upgrade"}]
-    assert main(["upgrade", "flights", "--cancel"]) == 1
+    capfd.readouterr()
+    ((_, wish),) = gateway.wishes
+    gateway.upgrade_steps = [WATCHING, {"phase": UpgradePhase.RETURNED, "reason": "ana has cancelled the upgrade"}]
+    assert main(["upgrade", "flights", "--cancel"]) == 0
     upgrade = gateway.views[OLD].upgrade
     assert upgrade is not None
     assert upgrade.upgrade.canceled_by
-    assert "ana has cancelled the upgrade" in "\n".join(said(capfd))
+    captured = capfd.readouterr()
+    assert captured.out == f"{wish.back.job_id}\n"
+    assert "the upgrade is cancelled: the old code runs again" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "text"),
+    [
+        ({"phase": UpgradePhase.UNCHANGED, "reason": "ana has cancelled the upgrade"}, 0, "is cancelled: job"),
+        ({**WATCHING, "phase": UpgradePhase.DONE}, 1, "it was too late: the new code runs as job"),
+        ({"phase": UpgradePhase.FAILED, "reason": "its files are gone"}, 1, "the upgrade has failed: no version"),
+    ],
+)
+def test_cancel_has_exit_code_0_only_if_the_old_code_runs(
+    gateway: Scripted, script: str, capfd: Output, step: dict[str, object], code: int, text: str
+) -> None:
+    assert main(["upgrade", "flights", "--detach", script]) == 0
+    gateway.upgrade_steps = [step]
+    assert main(["upgrade", "flights", "--cancel"]) == code
+    assert text in "\n".join(said(capfd))
+
+
+def test_a_detached_cancel_says_that_the_upgrade_is_cancelled(gateway: Scripted, script: str, capfd: Output) -> None:
+    assert main(["upgrade", "flights", "--detach", script]) == 0
+    assert main(["upgrade", "flights", "--cancel", "--detach"]) == 0
+    assert f"the upgrade is cancelled: stopping job {OLD[:8]} with a savepoint" in said(capfd)
+
+
+def test_a_cancel_that_is_too_late_has_exit_code_1(
+    gateway: Scripted, script: str, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(job_id: JobId) -> UpgradeView:
+        raise Conflict("it was too late: the upgrade is DONE", hint="`emberkeep upgrade` tells more")
+
+    assert main(["upgrade", "flights", "--detach", script]) == 0
+    monkeypatch.setattr(gateway, "cancel_upgrade", refuse)
+    assert main(["upgrade", "flights", "--cancel"]) == 1
+    assert "it was too late: the upgrade is DONE" in "\n".join(said(capfd))
 
 
 @pytest.mark.parametrize(

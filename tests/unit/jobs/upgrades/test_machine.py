@@ -310,6 +310,8 @@ def test_a_cancelled_watch_goes_back() -> None:
     job.end(NEW, JobStatus.CANCELED)
     assert job.steps() is UpgradePhase.RETURNED
     assert job.stored.reason == "ana has cancelled the upgrade"
+    job.machine.cancel("bob")  # a repeated request, which has no effect
+    assert job.stored.canceled_by == "ana"
 
 
 def test_a_cancelled_stop_cannot_be_recalled_but_starts_the_old_code_again() -> None:
@@ -333,11 +335,11 @@ def test_what_goes_back_or_has_ended_cannot_be_cancelled() -> None:
     job = watched()
     job.runs(attempt=4)
     job.steps()
-    with pytest.raises(Conflict, match="going back already"):
+    with pytest.raises(Conflict, match="it was too late: the upgrade is CANCELLING"):
         job.machine.cancel("ana")
     job.end(NEW, JobStatus.CANCELED)
     job.steps()
-    with pytest.raises(Conflict, match="has ended"):
+    with pytest.raises(Conflict, match="it was too late: the upgrade is RETURNED"):
         job.machine.cancel("ana")
 
 

@@ -31,7 +31,7 @@ from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import JobGraph, JobStatus
-from emberkeep.jobs.upgrades.machine import UpgradeMachine
+from emberkeep.jobs.upgrades.machine import MAY_CANCEL, UpgradeMachine, too_late
 from emberkeep.jobs.upgrades.model import (
     AskStop,
     CancelJob,
@@ -89,7 +89,7 @@ class Upgrades(ActorPart):
         self._newest: dict[JobId, str] = {}  # by job: the newest upgrade that it is part of
         self._recording: dict[str, Upgrade] = {}  # asked for, and not recorded yet
         self._some = asyncio.Event()
-        self._cancelling: dict[str, list[asyncio.Future[None]]] = {}
+        self._cancelling: dict[str, list[asyncio.Future[UpgradeView]]] = {}
 
     def recover(self, stored: Iterable[Upgrade]) -> None:
         """Take over the upgrades of the store. Call this once, when the jobs are recovered."""
@@ -298,28 +298,34 @@ class Upgrades(ActorPart):
 
     async def cancel(self, job_id: JobId) -> UpgradeView:
         """Have the job's upgrade go back; see UpgradeGateway."""
-        recorded = await self.ask(partial(self._cancel, job_id, caller()))
-        await recorded
-        return await self.view(job_id)
+        answer = await self.ask(partial(self._cancel, job_id, caller()))
+        return await answer
 
-    def _cancel(self, job_id: JobId, by: str) -> asyncio.Future[None]:
+    def _cancel(self, job_id: JobId, by: str) -> asyncio.Future[UpgradeView]:
         found = self.of_job(job_id)
         if found is None:
             raise Absent(f"job {job_id} is part of no upgrade that is known")
         machine = self._open.get(found.upgrade.upgrade_id)
         (machine or UpgradeMachine(found.upgrade)).cancel(by)
-        answer: asyncio.Future[None] = self._answers.new()
+        answer: asyncio.Future[UpgradeView] = self._answers.new()
+        if found.upgrade.canceled_by:  # durable: the reply to an earlier request may have been lost
+            answer.set_result(found)
+            return answer
         self._cancelling.setdefault(found.upgrade.upgrade_id, []).append(answer)
         self._look()
-        self._answer_cancelled(found.upgrade)
         return answer
 
     def _answer_cancelled(self, upgrade: Upgrade) -> None:
-        if not upgrade.canceled_by and not upgrade.phase.is_final:
+        """Answer those who wait as soon as the record decides: it was cancelled, or another phase came first."""
+        if not upgrade.canceled_by and upgrade.phase in MAY_CANCEL:
             return
         for answer in self._cancelling.pop(upgrade.upgrade_id, []):
-            if not answer.done():
-                answer.set_result(None)
+            if answer.done():
+                continue
+            if upgrade.canceled_by:
+                answer.set_result(self._shown(upgrade))
+            else:
+                answer.set_exception(too_late(upgrade))
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
