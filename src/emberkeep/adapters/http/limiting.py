@@ -14,14 +14,15 @@ from emberkeep.adapters.http.login_page import CONTINUE_PATH, LOGIN_PATH, TOO_MA
 from emberkeep.adapters.http.rpc import RPC_PATH
 from emberkeep.adapters.http.security import problem
 from emberkeep.base.clock import since_boot
+from emberkeep.base.errors import OverQuota
 from emberkeep.base.request_identity import REQUEST_IDENTITY
-from emberkeep.quotas.quotas import Excess, Quotas
+from emberkeep.quotas.quotas import Quotas
 
 _READING: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
 
 
 def limiting(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middleware:
-    """Return middleware that holds each identity to its quotas. It runs after the access checks."""
+    """Return middleware that holds each identity to its quotas, by OverQuota. It runs after the access checks."""
 
     @web.middleware
     async def limit(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -29,7 +30,11 @@ def limiting(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middlewar
         if identity is None or request.path.startswith(RPC_PATH):
             return await handler(request)
         if excess := quotas.request(identity, now(), uploads=request.can_read_body):
-            return _refusal(identity.name, excess)
+            raise OverQuota(
+                f"{identity.name!r} {excess.what}",
+                hint=f"try again in {_whole(excess.seconds)} s; the quota is {excess.key} of the JobManager",
+                seconds=excess.seconds,
+            )
         try:
             return await handler(request)
         finally:
@@ -58,16 +63,6 @@ def slowing_guesses(quotas: Quotas, now: Callable[[], float] = since_boot) -> Mi
 def _is_guess(request: web.Request) -> bool:
     is_form = request.method == hdrs.METH_POST and request.path in (LOGIN_PATH, CONTINUE_PATH)
     return is_form or hdrs.AUTHORIZATION in request.headers
-
-
-def _refusal(name: str, excess: Excess) -> web.Response:
-    answer = problem(
-        HTTPStatus.TOO_MANY_REQUESTS,
-        f"{name!r} {excess.what}",
-        hint=f"try again in {_whole(excess.seconds)} s; the quota is {excess.key} of the JobManager",
-    )
-    answer.headers[hdrs.RETRY_AFTER] = str(_whole(excess.seconds))
-    return answer
 
 
 def _too_many_guesses(request: web.Request, seconds: float) -> web.Response:

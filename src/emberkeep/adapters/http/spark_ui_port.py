@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -10,9 +11,11 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from emberkeep.adapters.http.http_status import http_status
+from emberkeep.adapters.http.limiting import limiting
 from emberkeep.adapters.http.security import answers_to
 from emberkeep.adapters.http.served_connection import prove
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, OverQuota
+from emberkeep.quotas.quotas import Quotas
 
 _READING = (hdrs.METH_GET, hdrs.METH_HEAD)
 _log = structlog.get_logger(__name__)
@@ -21,13 +24,14 @@ _log = structlog.get_logger(__name__)
 def guard_spark_ui(
     app: web.Application,
     hosts: frozenset[str],
+    quotas: Quotas,
     may_pass: Callable[[web.Request], bool],
     refusal: Callable[[], web.Response],
 ) -> None:
-    """Put the checks before the routes of ``app``: host name, method, and ``may_pass``.
+    """Put the checks before the routes of ``app``: host name, method, ``may_pass``, and the quotas of the caller.
 
-    ``refusal`` returns the reply to a request that may not pass, whose connection stays one of a stranger. Errors
-    become lines of plain text, which a browser shows.
+    ``may_pass`` records who the caller is. ``refusal`` returns the reply to a request that may not pass, whose
+    connection stays one of a stranger. Errors become lines of plain text, which a browser shows.
     """
 
     @web.middleware
@@ -42,7 +46,10 @@ def guard_spark_ui(
         try:
             return await handler(request)
         except EmberkeepError as error:
-            return _text(http_status(error), f"{error}\n")
+            answer = _text(http_status(error), f"{error}\n")
+            if isinstance(error, OverQuota):
+                answer.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(error.seconds)))
+            return answer
         except web.HTTPException:
             raise
         except Exception:  # noqa: BLE001 - the boundary: a browser gets no traceback
@@ -55,6 +62,7 @@ def guard_spark_ui(
         response.headers[hdrs.SERVER] = "Emberkeep"
 
     app.middlewares.append(check)
+    app.middlewares.append(limiting(quotas))
     app.on_response_prepare.append(add_headers)
 
 

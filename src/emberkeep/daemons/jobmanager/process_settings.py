@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -104,12 +105,7 @@ class JobManagerSettings:
             self.audit.record(entry)
             note(entry)
 
-        quotas = Quotas(
-            CallerLimits(
-                requests_per_second=self.configuration[QUOTA_REQUESTS],
-                upload_bytes_per_second=self.configuration[QUOTA_UPLOADS],
-            )
-        )
+        quotas = self._quotas
         app.middlewares.append(auditing(record))
         app.middlewares.append(slowing_guesses(quotas))
         secure(app, policy)
@@ -119,7 +115,17 @@ class JobManagerSettings:
         self, app: web.Application, may_pass: Callable[[web.Request], bool], refusal: Callable[[], web.Response]
     ) -> None:
         """Put the checks of the port of the Spark UIs before the routes of ``app``."""
-        guard_spark_ui(app, frozenset(names(self.configuration)), may_pass, refusal)
+        guard_spark_ui(app, frozenset(names(self.configuration)), self._quotas, may_pass, refusal)
+
+    @functools.cached_property
+    def _quotas(self) -> Quotas:
+        """The quotas of callers, which both ports count for."""
+        return Quotas(
+            CallerLimits(
+                requests_per_second=self.configuration[QUOTA_REQUESTS],
+                upload_bytes_per_second=self.configuration[QUOTA_UPLOADS],
+            )
+        )
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:

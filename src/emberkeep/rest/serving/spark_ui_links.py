@@ -17,6 +17,7 @@ from aiohttp import web
 from yarl import URL
 
 from emberkeep.base.clock import since_boot
+from emberkeep.base.identity import Identity
 from emberkeep.base.ids import JobId
 from emberkeep.base.request_context import is_logged_in
 from emberkeep.base.request_identity import REQUEST_IDENTITY
@@ -40,7 +41,7 @@ class _Ticket:
     """``until``: a reading of the clock ``now`` of SparkUiLinks. ``browser``: hash of the cookie of its browser."""
 
     view: SparkUiView
-    identity: str
+    identity: Identity
     is_logged_in: Callable[[], bool]
     until: float
     browser: bytes = b""
@@ -48,9 +49,14 @@ class _Ticket:
 
 @dataclass(frozen=True)
 class OpenedUi:
-    """What a request may see. ``base``: the path of the ticket. ``cookie``: for a browser that has just opened it."""
+    """What a request may see.
+
+    ``identity``: who has asked for the link. ``base``: the path of the ticket. ``cookie``: for a browser that has just
+    opened it.
+    """
 
     view: SparkUiView
+    identity: Identity
     base: str
     cookie: str
 
@@ -70,9 +76,9 @@ class SparkUiLinks:
 
     def new(self, request: web.Request, view: SparkUiView) -> str:
         """Return a link for the caller of ``request``, with the host name by which it has reached this server."""
-        secret, now, identity = secrets.token_urlsafe(_RANDOM_BYTES), self._now(), request[REQUEST_IDENTITY].name
+        secret, now, identity = secrets.token_urlsafe(_RANDOM_BYTES), self._now(), request[REQUEST_IDENTITY]
         self._tickets = {key: ticket for key, ticket in self._tickets.items() if self._is_valid(ticket)}
-        own = [key for key, ticket in self._tickets.items() if ticket.identity == identity]
+        own = [key for key, ticket in self._tickets.items() if ticket.identity.name == identity.name]
         for key in (*_oldest(own, MOST_OF_ONE - 1), *_oldest(list(self._tickets), MOST_TICKETS - 1)):
             self._tickets.pop(key, None)
         self._tickets[_digest(secret)] = _Ticket(
@@ -95,9 +101,11 @@ class SparkUiLinks:
         if not ticket.browser:
             cookie = secrets.token_urlsafe(_RANDOM_BYTES)
             self._tickets[key] = replace(ticket, browser=_digest(cookie))
-            return OpenedUi(ticket.view, base, cookie)
+            return OpenedUi(ticket.view, ticket.identity, base, cookie)
         shown = request.cookies.get(self.cookie_name, "")
-        return OpenedUi(ticket.view, base, "") if hmac.compare_digest(_digest(shown), ticket.browser) else None
+        if not hmac.compare_digest(_digest(shown), ticket.browser):
+            return None
+        return OpenedUi(ticket.view, ticket.identity, base, "")
 
     @property
     def cookie_name(self) -> str:

@@ -12,9 +12,11 @@ from http import HTTPStatus
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.rest.serving.spark_ui_links import LIFETIME_SECONDS, OpenedUi, SparkUiLinks, SparkUiView
 from emberkeep.rest.spark_proxy.pages import below, page_headers, shown_status
+from emberkeep.rest.spark_proxy.places import PagePlaces, page_answer
 
 Read = Callable[[SparkUiView, str, str], Awaitable[SparkUiRead]]
 Guard = Callable[[web.Application, Callable[[web.Request], bool], Callable[[], web.Response]], None]
@@ -30,18 +32,21 @@ def build_spark_proxy(
     read: Read,
     *,
     guard: Guard,
+    places: PagePlaces | None = None,
 ) -> web.Application:
     """Return the application. ``read`` returns a page by view, path and base.
 
     ``guard`` adds the checks of requests. It gets a function that returns True if a request has a valid ticket, and one
-    that returns the reply to a request without one.
+    that returns the reply to a request without one. ``places``: where pages are until they have been sent.
     """
     app = web.Application()
+    places = places or PagePlaces()
 
     def may_pass(request: web.Request) -> bool:
         opened = links.opened(request)
         if opened is not None:
             request[_OPENED] = opened
+            request[REQUEST_IDENTITY] = opened.identity
         return opened is not None
 
     async def show(request: web.Request) -> web.Response:
@@ -49,34 +54,48 @@ def build_spark_proxy(
         path = request.rel_url.raw_path_qs.removeprefix(opened.base)
         if not path.startswith("/"):
             return web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: f"{opened.base}/{path}"})
-        page = await read(opened.view, path, opened.base)
-        headers = page_headers(f"{request.scheme}://{request.host}", opened.base, path)
-        if page.content_type:
-            headers[hdrs.CONTENT_TYPE] = page.content_type
-        if page.location:
-            headers[hdrs.LOCATION] = below(opened.base, page.location)
-        return web.Response(status=shown_status(page.status), body=page.body, headers=headers)
+        async with places.place(opened.base):
+            if request.transport is None:  # the client has gone while its request waited
+                return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
+            answer = _answer(request, opened, path, await read(opened.view, path, opened.base))
+            _give_cookie(links.cookie_name, request, answer)
+            await places.send(request, answer)
+        return answer
 
     @web.middleware
     async def add_cookie(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = await handler(request)
-        opened = request.get(_OPENED)
-        if opened is not None and opened.cookie:  # also with an error: the ticket belongs to this browser now
-            answer.set_cookie(
-                links.cookie_name,
-                opened.cookie,
-                httponly=True,
-                samesite="Strict",
-                secure=request.secure,
-                path=f"{opened.base}/",
-                max_age=int(LIFETIME_SECONDS),
-            )
+        if not answer.prepared:  # an error: the ticket belongs to this browser nevertheless
+            _give_cookie(links.cookie_name, request, answer)
         return answer
 
     app.middlewares.append(add_cookie)
     guard(app, may_pass, lambda: web.Response(status=HTTPStatus.FORBIDDEN, text=_CLOSED))
     app.router.add_get("/{path:.*}", show)
     return app
+
+
+def _answer(request: web.Request, opened: OpenedUi, path: str, page: SparkUiRead) -> web.Response:
+    headers = page_headers(f"{request.scheme}://{request.host}", opened.base, path)
+    if page.content_type:
+        headers[hdrs.CONTENT_TYPE] = page.content_type
+    if page.location:
+        headers[hdrs.LOCATION] = below(opened.base, page.location)
+    return page_answer(shown_status(page.status), headers, page.body)
+
+
+def _give_cookie(name: str, request: web.Request, answer: web.StreamResponse) -> None:
+    opened = request.get(_OPENED)
+    if opened is not None and opened.cookie:
+        answer.set_cookie(
+            name,
+            opened.cookie,
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+            path=f"{opened.base}/",
+            max_age=int(LIFETIME_SECONDS),
+        )
 
 
 def build_spark_proxy_standby(leader: Callable[[], str | None], *, guard: Guard) -> web.Application:

@@ -22,6 +22,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.jobs.model import AttemptRecord
 from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.quotas.quotas import CallerLimits, Quotas
 from emberkeep.rest.serving.spark_ui_links import (
     LIFETIME_SECONDS,
     MOST_OF_ONE,
@@ -105,7 +106,7 @@ class Cluster:
 
 
 def guard(app: web.Application, may_pass: Callable[[web.Request], bool], refusal: Callable[[], web.Response]) -> None:
-    guard_spark_ui(app, frozenset({"console.example"}), may_pass, refusal)
+    guard_spark_ui(app, frozenset({"console.example"}), Quotas(CallerLimits()), may_pass, refusal)
 
 
 @pytest.fixture

@@ -1,0 +1,170 @@
+"""A viewer of Spark UIs that asks for much and reads nothing: what it takes of the JobManager, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, DummyCookieJar, TCPConnector, web
+from yarl import URL
+
+from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
+from emberkeep.adapters.http.spark_ui_port import guard_spark_ui
+from emberkeep.base.tls.links import TlsLinks
+from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.quotas.quotas import BURST_SECONDS, CallerLimits, Quotas
+from emberkeep.rest.serving.spark_ui_links import SparkUiLinks, SparkUiView
+from emberkeep.rest.spark_proxy.application import build_spark_proxy
+from emberkeep.rest.spark_proxy.places import MOST_WAITING, PLACES, PagePlaces
+from tests.support.certificates import cluster_tls
+from tests.unit.rest.fake_gateway import job_id
+from tests.unit.rest.server import eventually
+from tests.unit.security.spark_ui.test_spark_ui_port import Asks
+
+pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-10")]
+
+LARGE = bytes(2 * 1024**2)
+SMALL_BUFFER = 16 * 1024
+PATIENCE = 60.0
+
+
+@dataclass
+class Proxy:
+    """The port of the Spark UIs, clients that do not read, and one that does."""
+
+    bound: BoundPort
+    links: SparkUiLinks
+    client: ClientSession
+    tls: ssl.SSLContext | None
+    asked: list[str] = field(default_factory=list)
+    stalled: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def read(self, _view: SparkUiView, path: str, _base: str) -> SparkUiRead:
+        self.asked.append(path)
+        body = LARGE if path == "/large" else b"small"
+        return SparkUiRead(status=200, content_type="text/html", location="", body=body)
+
+    async def opened(self, name: str) -> tuple[URL, str]:
+        """Return a new link of a caller, and the cookie of the browser that has opened it."""
+        link = URL(self.links.new(Asks(name), SparkUiView(job_id(1), 1)))  # type: ignore[arg-type]
+        link = link.with_host("127.0.0.1").with_scheme("http" if self.tls is None else "https")
+        async with self.client.get(link) as answer:
+            assert answer.status == 200
+            cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        self.asked.clear()
+        return link, cookie
+
+    async def stall(self, link: URL, cookie: str) -> asyncio.StreamReader:
+        """Ask for a large page, and read no more of it than the small buffers of this client take."""
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self.bound.port))
+        reader, writer = await asyncio.open_connection(
+            sock=connection, limit=1024, ssl=self.tls, server_hostname=None if self.tls is None else "127.0.0.1"
+        )
+        self.stalled.append(writer)
+        writer.write(f"GET {link.path}large HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n".encode())
+        return reader
+
+    async def show(self, link: URL, cookie: str) -> tuple[int, str]:
+        async with self.client.get(link / "jobs/", headers={"Cookie": cookie}) as answer:
+            return answer.status, await answer.text()
+
+
+@asynccontextmanager
+async def running(
+    places: PagePlaces, limits: CallerLimits | None = None, tls: TlsLinks | None = None
+) -> AsyncIterator[Proxy]:
+    port, quotas = bind_port("127.0.0.1", 0), Quotas(limits or CallerLimits())
+    port.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * SMALL_BUFFER)
+
+    def guard(
+        app: web.Application, may_pass: Callable[[web.Request], bool], refusal: Callable[[], web.Response]
+    ) -> None:
+        guard_spark_ui(app, frozenset(), quotas, may_pass, refusal)
+
+    shown_by, trusted_by = (None, None) if tls is None else (tls.server, tls.client)
+    connector = TCPConnector(ssl=trusted_by or True)
+    async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as client:
+        proxy = Proxy(port, SparkUiLinks(port.port), client, trusted_by)
+        app = build_spark_proxy(proxy.links, proxy.read, guard=guard, places=places)
+        server = await serve_http(app, port, shown_by)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                yield proxy
+        finally:
+            for writer in proxy.stalled:
+                writer.transport.abort()
+            await server.close()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_pages_that_nobody_reads_take_a_bounded_number_of_places(tmp_path: Path, encrypted: bool) -> None:
+    async with running(PagePlaces(), tls=cluster_tls(tmp_path) if encrypted else None) as proxy:
+        link, cookie = await proxy.opened("mallory")
+        other, own = await proxy.opened("alice")
+        readers = [await proxy.stall(link, cookie) for _ in range(PLACES + MOST_WAITING + 1)]
+        heads = [asyncio.create_task(reader.readline()) for reader in readers]
+        await eventually(lambda: sum(head.done() for head in heads) > PLACES)
+        lines = sorted(head.result() for head in heads if head.done())
+        assert lines == [b"HTTP/1.1 200 OK\r\n"] * PLACES + [b"HTTP/1.1 429 Too Many Requests\r\n"]
+        refused = next(
+            reader for reader, head in zip(readers, heads, strict=True) if head.done() and b"429" in head.result()
+        )
+        answer = await refused.readuntil(b"at once\n")
+        assert b"Retry-After: 1" in answer
+        assert b"too many pages of this link are asked for at once" in answer
+        assert proxy.asked == ["/large"] * PLACES, "those that wait are not read yet"
+
+        shown = asyncio.create_task(proxy.show(other, own))
+        for writer in proxy.stalled:
+            writer.transport.abort()
+        assert await shown == (200, "small")
+        assert proxy.asked == ["/large"] * PLACES + ["/jobs/"], "nothing is read for clients that have gone"
+        await asyncio.gather(*heads, return_exceptions=True)
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_a_page_that_is_not_read_in_time_is_aborted_and_its_place_is_free(
+    tmp_path: Path, encrypted: bool
+) -> None:
+    async with running(PagePlaces(seconds=1.0), tls=cluster_tls(tmp_path) if encrypted else None) as proxy:
+        link, cookie = await proxy.opened("mallory")
+        readers = [await proxy.stall(link, cookie) for _ in range(PLACES)]
+        await eventually(lambda: len(proxy.asked) == PLACES)
+        assert await proxy.show(*await proxy.opened("alice")) == (200, "small")
+        await eventually(lambda: proxy.bound.connections.proven <= 1)  # only the client that reads is left
+        for reader in readers:
+            received = 0
+            with suppress(ConnectionError):
+                while piece := await reader.read(64 * 1024):
+                    received += len(piece)
+            assert received < len(LARGE)
+
+
+async def test_a_page_arrives_whole() -> None:
+    async with running(PagePlaces()) as proxy:
+        link, cookie = await proxy.opened("alice")
+        for method, size in (("GET", len(LARGE)), ("HEAD", 0), ("GET", len(LARGE))):
+            async with proxy.client.request(method, link / "large", headers={"Cookie": cookie}) as answer:
+                assert (answer.status, answer.headers["Content-Length"]) == (200, str(len(LARGE)))
+                assert answer.headers["Content-Type"] == "text/html"
+                assert len(await answer.read()) == size
+
+
+@pytest.mark.req("SEC-16")
+async def test_the_requests_of_a_link_count_for_the_caller_who_has_asked_for_it() -> None:
+    async with running(PagePlaces(), CallerLimits(requests_per_second=1)) as proxy:
+        link, cookie = await proxy.opened("mallory")
+        answers = [await proxy.show(link, cookie) for _ in range(int(2 * BURST_SECONDS))]
+        status, text = answers[-1]
+        assert (status, text.partition(" (")[0]) == (429, "'mallory' has sent more than 1 requests a second")
+        other, own = await proxy.opened("alice")
+        assert (await proxy.show(other, own))[0] == 200
