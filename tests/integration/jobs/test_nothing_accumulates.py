@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 LOCAL = ("-D", "state.backend.local-recovery=true")
 NODES = ("127.0.0.2", "127.0.0.3")
-# Logs are kept by number and age (taskmanager.log.retained-jobs), events as long as their jobs; the others are the
-# test's own.
+# Logs are kept by number and age (taskmanager.log.retained-jobs), their copies in the storage and events as long as
+# their jobs; the others are the test's own.
 # The storage's list of deletions is one file, whatever runs.
 KEPT = (
     "state/emberkeep/storage/.emberkeep-deletions",
@@ -30,6 +30,7 @@ KEPT = (
     "queries-*",
     "state/emberkeep/taskmanagers/*/logs/jobs/*",
     "state/emberkeep/storage/events/*",
+    "state/emberkeep/storage/logs/*",
 )
 
 PLAIN = """
