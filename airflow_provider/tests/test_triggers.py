@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseTrigger
 from emberkeep.jobs.model import JobStatus
 from emberkeep_airflow import triggers
 from emberkeep_airflow.triggers import EmberkeepJobTrigger, EmberkeepSavepointTrigger
+from tests.integration.conditions import until
 from tests.unit.airflow_provider.test_job_run import ONE, savepoint
 from tests.unit.client.fake_job_manager import NOW, FakeJobManager, job_info
 
@@ -40,8 +41,7 @@ def test_the_end_of_a_job_fires(fake: FakeJobManager, state: JobStatus) -> None:
 
     async def run() -> dict[str, Any]:
         waiting = asyncio.create_task(first_event(again(job_trigger(deadline=time.time() + 600, cancel_on_kill=False))))
-        while fake.requests.count(f"GET /v1/jobs/{ONE}") < 3:  # noqa: ASYNC110 - set by the server's thread
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(until, lambda: fake.requests.count(f"GET /v1/jobs/{ONE}") >= 3, "three looks")
         assert not waiting.done()
         fake.jobs[ONE] = job_info(ONE, state=state)
         return await waiting
@@ -82,8 +82,7 @@ def test_a_triggerer_that_ends_cancels_nothing(fake: FakeJobManager) -> None:
 
     async def run() -> None:
         waiting = asyncio.create_task(first_event(job_trigger()))
-        while not fake.requests:  # noqa: ASYNC110 - set by the server's thread
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(until, lambda: fake.requests, "a look")
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await job_trigger().cleanup()
@@ -98,8 +97,7 @@ def test_a_savepoint_fires(fake: FakeJobManager) -> None:
 
     async def run() -> dict[str, Any]:
         waiting = asyncio.create_task(first_event(trigger))
-        while fake.requests.count("GET /v1/savepoints") < 2:  # noqa: ASYNC110 - set by the server's thread
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(until, lambda: fake.requests.count("GET /v1/savepoints") >= 2, "two looks")
         fake.savepoints = [savepoint("/s/1", NOW)]
         return await waiting
 

@@ -33,11 +33,8 @@ class TaskLog:
 
     def output(self, data: bytes, *, error: bool) -> None:
         *lines, rest = (self._begun[error] + data).split(b"\n")
-        while len(rest) > _LONGEST_LINE:
-            lines.append(rest[:_LONGEST_LINE])
-            rest = rest[_LONGEST_LINE:]
-        self._begun[error] = rest
-        for line in lines:
+        *split, self._begun[error] = _pieces(rest)
+        for line in (*(piece for whole in lines for piece in _pieces(whole)), *split):
             self._line(line)
 
     def progress(self, job: JobDetailsInfo) -> None:
@@ -79,3 +76,8 @@ class TaskLog:
         self._log.info("%s", line.decode(errors="replace").rstrip("\r"))
         if self._left <= 0:
             self._log.info("the job has written more than this log takes; the rest is at %s", f"{self._page}/logs")
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    """Return the parts of a line that are lines of the task's log. An empty line is one of them."""
+    return [line[start : start + _LONGEST_LINE] for start in range(0, len(line), _LONGEST_LINE)] or [b""]

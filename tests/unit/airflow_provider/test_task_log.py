@@ -38,6 +38,13 @@ def test_a_line_without_an_end_is_split() -> None:
     assert [len(line) for line in lines.written] == [16_384, 16_384, 7_232]
 
 
+def test_a_long_line_that_comes_with_its_end_is_split_too() -> None:
+    lines = Lines()
+    log = TaskLog(lines, "")
+    log.output(b"a\n\n" + b"x" * 40_000 + b"\nb\n", error=False)
+    assert [len(line) for line in lines.written] == [1, 0, 16_384, 16_384, 7_232, 1]
+
+
 def test_a_log_has_a_limit_and_says_where_the_rest_is() -> None:
     lines = Lines()
     log = TaskLog(lines, "https://jm/jobs/1", limit=5)
