@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import psutil
@@ -132,14 +133,14 @@ class AirflowSite:
         run = self.run()
         if run is None:
             return {}
-        found = self._api(f"/dags/{DAG}/dagRuns/{_quoted(run['dag_run_id'])}/taskInstances")["task_instances"]
+        found = self._api(f"{_run_path(run)}/taskInstances")["task_instances"]
         return {task["task_id"]: task for task in found}
 
     def of_task(self, task: str, what: str) -> Any:
         """Return a resource of a task instance: "logs/1", "links", "xcomEntries/job_id"."""
         run = self.run()
         assert run is not None
-        return self._api(f"/dags/{DAG}/dagRuns/{_quoted(run['dag_run_id'])}/taskInstances/{task}/{what}")
+        return self._api(f"{_run_path(run)}/taskInstances/{task}/{what}")
 
     def job_id(self, task: str) -> str | None:
         """The job that the task's try has chosen; None before that."""
@@ -155,8 +156,7 @@ class AirflowSite:
     def mark_failed(self, task: str) -> None:
         run = self.run()
         assert run is not None
-        path = f"/dags/{DAG}/dagRuns/{_quoted(run['dag_run_id'])}/taskInstances/{task}"
-        self._api(path, "PATCH", {"new_state": "failed"})
+        self._api(f"{_run_path(run)}/taskInstances/{task}", "PATCH", {"new_state": "failed"})
 
     def story(self) -> str:
         """All that helps to see why Airflow did something else."""
@@ -199,6 +199,10 @@ class AirflowSite:
         return _answer(Request(f"{self.url}/api/v2{path}", data, headers, method=method))
 
 
+def _run_path(run: dict[str, Any]) -> str:
+    return f"/dags/{DAG}/dagRuns/{quote(run['dag_run_id'], safe='')}"
+
+
 def _answer(request: Request) -> Any:
     try:
         with urlopen(request, timeout=60) as answer:
@@ -207,10 +211,6 @@ def _answer(request: Request) -> Any:
         raise OSError(f"{request.full_url}: {error.code} {error.read().decode()[:500]}") from None
     except URLError as error:
         raise OSError(f"{request.full_url}: {error.reason}") from None
-
-
-def _quoted(text: str) -> str:
-    return text.replace("+", "%2B").replace(":", "%3A")
 
 
 def _free_ports(count: int) -> list[int]:
