@@ -128,7 +128,7 @@ def _place(location: str, purpose: str, storage: Path) -> list[Finding]:
     """Return the findings about a directory or an object store, unless it is in ``storage``. Blocks."""
     kind = scheme_of(location)
     if kind not in ("", "file", *OBJECT_STORES):
-        what = f"{kind}: is not tried, as only Hadoop's file systems can use it"
+        what = f"{kind}: was not tried, because only Hadoop's file systems can use it"
         return [Finding(check="storage", where=purpose, severity=Severity.UNKNOWN, what=what)]
     try:
         directory = directory_at(location, purpose)

@@ -27,21 +27,21 @@ class ObjectStep(StrEnum):
     DELETE = "delete objects so that they are no longer listed"
 
 
-# Without these, only processes that write at the same time are not kept apart.
+# A store on which these fail still works, but two processes can overwrite what each other writes at the same time.
 CONDITIONAL: Final = frozenset({ObjectStep.CREATE_ONCE, ObjectStep.COPY_ONCE})
 _NEEDS: Mapping[ObjectStep, str] = MappingProxyType(
     {
         ObjectStep.OPEN: "correct the location",
         ObjectStep.CREATE: "permit the credentials of the cluster's processes to write objects there",
-        ObjectStep.READ_BACK: "permit to read objects, and use a store on which readers see what was written before",
+        ObjectStep.READ_BACK: "permit reading objects, and use a store on which readers see what was written before",
         ObjectStep.REPLACE: "use a store on which readers see the newest content: check caches and proxies before it",
-        ObjectStep.LIST: "permit to list the bucket, and use a store whose lists are up to date: recovery lists",
-        ObjectStep.CREATE_ONCE: "use a store with conditional writes (If-None-Match): two clusters, or two attempts of "
-        "a job, that write at the same time replace each other's objects otherwise",
-        ObjectStep.COPY_ONCE: "use a store with conditional copies: two attempts of a job that rename a file at the "
-        "same time replace each other's otherwise",
-        ObjectStep.PARTS: "permit uploads in parts: files of more than 8 MiB are sent so",
-        ObjectStep.DELETE: "permit to delete objects, and use a store on which deleted objects are gone",
+        ObjectStep.LIST: "permit listing the bucket, and use a store whose lists are up to date: recovery needs them",
+        ObjectStep.CREATE_ONCE: "use a store with conditional writes (If-None-Match): without them, two clusters, or "
+        "two attempts of a job, that write at the same time replace each other's objects",
+        ObjectStep.COPY_ONCE: "use a store with conditional copies: without them, two attempts of a job that rename a "
+        "file at the same time replace each other's file",
+        ObjectStep.PARTS: "permit uploads in parts: files of more than 8 MiB are sent in parts",
+        ObjectStep.DELETE: "permit deleting objects, and use a store on which deleted objects are gone",
     }
 )
 
@@ -57,7 +57,7 @@ class ObjectProblem(msgspec.Struct, frozen=True, kw_only=True):
 class ObjectStoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """An object store that was tried. ``purpose``: what it is for, with the option that names it.
 
-    After a problem with a step outside of CONDITIONAL, no further step was tried.
+    A failed step ends the trial, unless it is in CONDITIONAL.
     """
 
     location: str

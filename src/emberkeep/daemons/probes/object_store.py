@@ -22,7 +22,7 @@ _PART_BYTES = 8 * 1024**2
 
 
 class _Differs(Exception):
-    """A step has worked, with another effect than it must have."""
+    """A step has worked, but its effect is not the required one."""
 
 
 def try_object_store(location: str, purpose: str) -> ObjectStoreFacts:
@@ -30,7 +30,7 @@ def try_object_store(location: str, purpose: str) -> ObjectStoreFacts:
 
     Blocks for as long as obstore tries a request again: about a minute for a store that does not answer.
     """
-    shown = location.partition("://")[0]  # what is malformed may hold a secret
+    shown = location.partition("://")[0]  # a malformed location may contain a secret
     problems: list[ObjectProblem] = []
     try:
         address = parse_object_location(location, "the object store")
@@ -67,7 +67,7 @@ class _Trial:
         self._store = store
         self._prefix = prefix
         self._file, self._other, self._large = (f"{prefix}/{name}" for name in ("file", "other", "large"))
-        self._left: list[str] = []  # may be there
+        self._left: list[str] = []  # objects that may exist
 
     def steps(self) -> Iterator[tuple[ObjectStep, Callable[[], None]]]:
         """Yield each step with what does it, in the order in which they must be done."""
@@ -81,7 +81,7 @@ class _Trial:
         yield ObjectStep.DELETE, self._delete
 
     def clean_up(self) -> None:
-        """Delete what may be there, also from a store that refuses to list it."""
+        """Delete the objects that may exist, also from a store that refuses to list them."""
         for name in self._left:
             with contextlib.suppress(BaseError, OSError, ValueError):
                 obstore.delete(self._store, name)
