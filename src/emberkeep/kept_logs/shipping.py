@@ -12,7 +12,7 @@ import msgspec
 
 from emberkeep.kept_logs.model import PIECE_BYTES, Position
 
-MOST_BEHIND: Final = 16 * 1024**2  # bytes that wait to be stored; of more, the older half is passed over
+MOST_BEHIND: Final = 16 * 1024**2  # bytes that wait to be stored; beyond that, only the newest half of this is stored
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ def node_line(node: str, blocklist: Blocklist, task_managers: Iterable[TaskManag
             return line
     raise Absent(
         f"no node {node!r} has a task manager, or is blocked",
-        hint="a node is known for as long as one of its task managers is registered",
+        hint="a node is known while it is blocked, or one of its task managers is registered",
     )
 
 

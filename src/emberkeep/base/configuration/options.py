@@ -805,8 +805,8 @@ LOGS_KEPT_MAX_SIZE = define(
         64 * 1024**2,
         size,
         "size",
-        "Maximum size of the logs of one job in the shared storage, compressed, with 16 KiB more for each file. Of "
-        "more, the oldest parts in the middle of logs are dropped.",
+        "Maximum size of the logs of one job in the shared storage, compressed. Each file counts 16 KiB more than its "
+        "size. If a job needs more, the oldest parts in the middle of its logs are deleted.",
     )
 )
 LOGS_KEPT_RETENTION = define(

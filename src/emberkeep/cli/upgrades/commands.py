@@ -44,7 +44,7 @@ def upgrade(
 
     If the new code is not good in time, the old code is started again from the same savepoint.
     The JobManager does all this. Ctrl-C ends the waiting, not the upgrade.
-    With a job alone, follow its newest upgrade, or show how it has ended.
+    With JOB alone, follow the job's newest upgrade, or show how that upgrade has ended.
     The exit code is 0 if the new code runs, and 1 if not.
     With --cancel, it is 0 if the old code runs, and 1 if not, or if it was too late.
     The other options are those of `emberkeep submit`. Without --name, the job keeps its name.
@@ -54,14 +54,14 @@ def upgrade(
     batches
         Micro-batches that each streaming query of the new code must commit. Default: 3.
     within
-        Time in which it must do so, such as 90s or 1h. Default: 10min.
-        A query that then waits for data is good as well.
+        Time in which the queries must do so, such as 90s or 1h. Default: 10min.
+        A query that waits for data at the end of this time is good as well.
     restarts
-        How often its driver may be restarted meanwhile. Default: 2.
+        How often the new job's driver may be restarted in this time. Default: 2.
     cancel
         Go back to the old code.
     detach
-        Return as soon as the request is durable; print the upgrade's id. With a job alone, do not wait.
+        Return as soon as the request is durable; print the upgrade's id. With JOB alone, do not wait.
     timeout
         How long the running micro-batches may take to end, such as 90s or 10min.
         After that the upgrade fails and the job continues.
@@ -150,7 +150,8 @@ def _run(
         state = with_client(cluster.require(), work)
     except KeyboardInterrupt:
         if known:
-            say(f"stopped waiting; the upgrade goes on: `emberkeep upgrade {known[0]}` follows it, --cancel goes back")
+            follow = f"`emberkeep upgrade {known[0]}` follows it, --cancel goes back"
+            say(f"stopped waiting; the upgrade continues: {follow}")
         return ExitCode.INTERRUPTED
     return _told_cancelled(state, output) if cancel else _told(state, output)
 

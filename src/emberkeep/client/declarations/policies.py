@@ -21,8 +21,8 @@ class UpgradePolicy(
     batches: Annotated[
         int, Meta(ge=1, le=1_000_000, description="Micro-batches that each streaming query must commit.")
     ] = BATCHES
-    within: Annotated[str, Meta(description="Time in which it must do so, such as 90s or 1h.")] = "10min"
-    restarts: Annotated[int, Meta(ge=0, le=1000, description="How often the driver may be restarted meanwhile.")] = (
+    within: Annotated[str, Meta(description="Time in which the queries must do so, such as 90s or 1h.")] = "10min"
+    restarts: Annotated[int, Meta(ge=0, le=1000, description="How often the driver may be restarted in this time.")] = (
         RESTARTS
     )
 

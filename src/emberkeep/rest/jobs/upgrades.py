@@ -126,8 +126,8 @@ ROUTES = (
         problems=(404, 409, 424, 503, 504),
         doc="The job is stopped with a savepoint, and the new job starts from it. If the new job is not good, it is "
         "cancelled, and the old code is started again from the same savepoint. The request is durable when the reply "
-        "comes, and the upgrade goes on whichever process fails. Upload the new job's artefacts first, as BLOBs below "
-        "its id. 409: the job is ending, is busy, or is part of an upgrade that goes on.",
+        "comes, and the upgrade continues whichever process fails. Upload the new job's artefacts first, as BLOBs "
+        "below its id. 409: the job is ending, is busy, or is part of an upgrade in progress.",
     ),
     Route(
         "GET",

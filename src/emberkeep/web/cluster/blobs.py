@@ -21,8 +21,8 @@ MOST_JOBS: Final = 25  # in the table of jobs
 MOST_HOLDERS: Final = 3  # of one BLOB
 
 STATES: Final[Mapping[str, str]] = {
-    "referenced": "something holds it, and it is kept: a job its files, a receiver its message, a task on a node the "
-    "files that it uses",
+    "referenced": "it is kept because something holds it: a job its files, a receiver its message, a task on a node "
+    "the files that it uses",
     "uploading": "it, or another file that was announced with it, is being uploaded; if the client goes away, it is "
     "cleaned up",
     "unreferenced": "nothing holds it yet: it is kept until its job is recovered or submitted, or has been unknown "
