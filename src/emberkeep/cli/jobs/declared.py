@@ -36,9 +36,9 @@ def apply(
     """Make the cluster run a job as a file declares it. Print the job's id.
 
     A job that runs as declared is left as it is.
-    If the file has changed, the running job is upgraded: it is stopped with a savepoint, and the changed job starts
-    from there. If the changed job is not good, the job runs again as it was, and the exit code is 1.
-    See `emberkeep upgrade`.
+    If the file has changed, the running job is upgraded (see `emberkeep upgrade`):
+    it is stopped with a savepoint, and the changed job starts from there.
+    If the changed job is not good, the job runs again as it was, and the exit code is 1.
 
     Parameters
     ----------
