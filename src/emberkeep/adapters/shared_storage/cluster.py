@@ -1,4 +1,4 @@
-"""A cluster's part of the storage directory: who owns it, what jobs have in it, what is marked for deletion.
+"""A cluster's part of the storage directory: who owns it, and what is marked for deletion.
 
 The ownership record names the cluster, and the job store that the storage is used with. The job store in turn records
 the storage's identity. So a job store that was emptied or replaced is recognised. In that case, nothing is deleted
@@ -7,13 +7,8 @@ until an operator decides that the data in the storage belongs to this job store
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
-import shutil
-import stat
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import msgspec
 import structlog
@@ -24,15 +19,13 @@ from emberkeep.adapters.shared_storage.checkpoint_place import (
     make_checkpoint_place,
     record_checkpoint_place,
 )
-from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
+from emberkeep.adapters.shared_storage.job_data import JobData
 from emberkeep.adapters.shared_storage.marks import MARKS_FILE, read_marks, write_marks
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE
-from emberkeep.base.errors import Damaged, EmberkeepError, InvalidInput, Unavailable
-from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory
-from emberkeep.base.files.hostile import remove_tree
+from emberkeep.base.errors import Damaged, EmberkeepError, Unavailable
+from emberkeep.base.files.errors import cannot_write, is_directory
 from emberkeep.base.files.ownership import (
     OwnedByAnother,
     OwnedPlaceKind,
@@ -42,8 +35,7 @@ from emberkeep.base.files.ownership import (
     read_owner,
     rewrite,
 )
-from emberkeep.base.ids import JobId, parse_job_id
-from emberkeep.jobs.leftovers import Item, Kind, Mark
+from emberkeep.jobs.leftovers import Mark
 
 log = structlog.get_logger(__name__)
 
@@ -51,9 +43,9 @@ log = structlog.get_logger(__name__)
 class ClusterStorage:
     """The storage of one cluster. All methods block; any thread may call them, one at a time. Call ``settle`` first.
 
-    ``blobs``: the place of BLOBs, which may be outside the storage.
+    ``blobs``: the place of BLOBs, which may be outside the storage. ``data``: what jobs have in the storage.
 
-    Ownership and data are one class: whether there is data decides who may own the storage, and who owns it decides
+    Ownership and data need each other: whether there is data decides who may own the storage, and who owns it decides
     what may be deleted.
     """
 
@@ -65,11 +57,17 @@ class ClusterStorage:
         self._cluster = ""
         self._bound = ""
         self.blobs = BlobPlace(layout, self, now_ms)
+        self.data = JobData(layout, self)
         self._has_recorded_checkpoints = False
 
     @property
     def location(self) -> str:
         return str(self._layout.storage)
+
+    @property
+    def identity(self) -> str:
+        """Identity of the job store; "" before ``settle``."""
+        return self._identity
 
     @property
     def cluster(self) -> str:
@@ -122,7 +120,7 @@ class ClusterStorage:
             log.error("deleting nothing in the storage", reason=error.message, hint=error.hint)
             return ""
         self._refuse_others(owner)
-        if owner.belongs_to != origin.identity and not any(self.find()):
+        if owner.belongs_to != origin.identity and not any(self.data.find()):
             return self._write(owner)  # the storage holds no data that could be another job store's
         if owner.belongs_to == origin.identity and not origin.storage:
             self._bound = owner.place_id
@@ -140,7 +138,7 @@ class ClusterStorage:
         try:
             owner = read_owner(self._place)
             if owner is None or (CHECKPOINTS not in owner.parts and not is_ours):
-                if any(self._place.iterdir()) or any(self.find()):  # not empty, so its file system is mounted
+                if any(self._place.iterdir()) or any(self.data.find()):  # not empty, so its file system is mounted
                     make_checkpoint_place(place)
                 return
             if CHECKPOINTS not in owner.parts:
@@ -151,7 +149,7 @@ class ClusterStorage:
             log.error("cannot prepare the directory of checkpoints", directory=str(place), reason=str(error))
 
     def _settle_unrecorded(self, origin: StoreOrigin) -> str:
-        found = any(self.find())
+        found = any(self.data.find())
         if not found and origin.storage:
             raise Unavailable(
                 f"the storage {self.location} is empty, but this job store was used with a storage that has data",
@@ -262,87 +260,6 @@ class ClusterStorage:
             belongs_to=self._identity,
         )
 
-    # --- data ---------------------------------------------------------------------------------------------------------
-
-    def find(self) -> set[Item]:
-        """Return all jobs' checkpoints, event logs and logs, BLOBs in this directory, and ``_foreign_graphs``.
-
-        Raises Unavailable.
-        """
-        found = self._of_jobs(_jobs(_names(self._layout.checkpoints)))
-        found |= _logs_of(_jobs(_names(self._layout.kept_logs)))
-        if not self._layout.configuration[BLOB_HA_STORAGE]:
-            found |= {(Kind.BLOBS, job_id) for job_id in _jobs(_names(Path(self._layout.ha_blobs)))}
-        return found | {(Kind.GRAPH, job_id) for path in self._foreign_graphs() for job_id in _jobs([path.name])}
-
-    def directories(self) -> set[Item]:
-        """Return the jobs' checkpoints, event logs and logs, except those of jobs with a graph of another job store.
-
-        Raises Unavailable.
-        """
-        others = _jobs(path.name for path in self._foreign_graphs())
-        checkpoints, logs = _jobs(_names(self._layout.checkpoints)), _jobs(_names(self._layout.kept_logs))
-        return self._of_jobs(checkpoints - others) | _logs_of(logs - others)
-
-    def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
-        """Return what the directories of jobs hold.
-
-        One without event logs, or that is unreadable or no directory, has checkpoints.
-        """
-        found: set[Item] = set()
-        for job_id in job_ids:
-            directory = self._layout.checkpoints / job_id
-            try:
-                names = set(_names_in_folder(directory)) if _is_folder(directory) else set()
-            except Unavailable:
-                names = set()
-            if EVENT_LOGS in names:
-                found.add((Kind.EVENT_LOGS, job_id))
-            if names != {EVENT_LOGS}:
-                found.add((Kind.CHECKPOINTS, job_id))
-        return found
-
-    def _foreign_graphs(self) -> list[Path]:
-        """Return graphs that this job store does not sweep itself. Raises Unavailable.
-
-        These are, with the embedded store, the graphs outside its own folder; with ZooKeeper, all graphs while the
-        storage is not this job store's.
-        """
-        root = self._layout.graphs
-        if self._layout.configuration[HA_TYPE] != "embedded":
-            return [] if self.problem() is None else [root / name for name in _names(root)]
-        return [
-            root / folder / name
-            for folder in _names(root)
-            if folder != self._identity
-            for name in _names_in_folder(root / folder)
-        ]
-
-    def remove(self, item: Item) -> None:
-        """Remove a job's checkpoints, event logs or logs, or those of its graphs that belong to other job stores.
-
-        The last of checkpoints and event logs takes the job's directory with it.
-
-        Raises what ``require`` raises, and Unavailable.
-        """
-        kind, job_id = item
-        self.require()
-        if kind is Kind.LOGS:
-            _remove_entry(self._layout.kept_logs / job_id)
-            return
-        if kind is Kind.CHECKPOINTS:
-            _remove_all_but(self._layout.checkpoints / job_id, EVENT_LOGS)
-            return
-        if kind is Kind.EVENT_LOGS:
-            directory = self._layout.checkpoints / job_id
-            if _is_folder(directory):
-                _remove_entry(directory / EVENT_LOGS)
-                _remove_if_empty(directory)
-            return
-        for path in self._foreign_graphs():
-            if _jobs([path.name]) == {job_id}:
-                _remove_file(path)
-
     # --- marks --------------------------------------------------------------------------------------------------------
 
     def marks(self) -> tuple[Mark, ...]:
@@ -353,102 +270,3 @@ class ClusterStorage:
         """Replace all marks. Raises what ``require`` raises, and Fatal."""
         self.require()
         write_marks(self._place / MARKS_FILE, marks)
-
-
-def _names(directory: Path) -> list[str]:
-    """Return the names in a directory, sorted; none if it does not exist. Raises Unavailable."""
-    try:
-        return sorted(path.name for path in directory.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        problem = cannot_read(directory, error)
-        raise problem if isinstance(problem, Unavailable) else Unavailable(str(problem)) from error
-
-
-def _names_in_folder(path: Path) -> list[str]:
-    """Return the names in a directory as ``_names`` does; none if ``path`` is a file.
-
-    Listing first avoids a separate check for a directory, which can fail in its own way.
-    """
-    try:
-        return _names(path)
-    except Unavailable as error:
-        if isinstance(error.__cause__, NotADirectoryError):
-            return []
-        raise
-
-
-def _logs_of(job_ids: Iterable[JobId]) -> set[Item]:
-    return {(Kind.LOGS, job_id) for job_id in job_ids}
-
-
-def _jobs(names: Iterable[str]) -> set[JobId]:
-    """Return the job ids that names begin with, up to a dot. Ignore other names: foreign data must not be deleted."""
-    found = set()
-    for name in names:
-        try:
-            found.add(parse_job_id(name.partition(".")[0]))
-        except InvalidInput:
-            continue
-    return found
-
-
-def _is_folder(path: Path) -> bool:
-    """True if ``path`` itself is a directory; False if it is missing or, for example, a link. Raises Unavailable.
-
-    A job may have put a link there whose target cannot be examined, so no link is followed.
-    """
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
-def _remove_entry(path: Path) -> None:
-    """Remove a directory tree, a file, a link or a pipe. Raises Unavailable; the next call removes what remains."""
-    if _is_folder(path):
-        _remove_tree(path)
-    else:
-        _remove_file(path)
-
-
-def _remove_tree(directory: Path) -> None:
-    """Remove a directory tree. Raises Unavailable; the next call removes what remains.
-
-    ``directory`` must be one: opening a pipe would wait for its writer.
-    """
-    try:
-        shutil.rmtree(directory)
-    except FileNotFoundError:
-        return
-    except (OSError, RecursionError) as error:
-        remove_tree(directory)  # a job may have made it deeper than Python can go down
-        if os.path.lexists(directory):
-            raise cannot_write(directory, error if isinstance(error, OSError) else OSError(str(error))) from error
-
-
-def _remove_all_but(directory: Path, kept: str) -> None:
-    """Remove a directory tree, but not the entry ``kept``. Raises Unavailable; the next call removes what remains."""
-    names = _names_in_folder(directory) if _is_folder(directory) else []
-    if kept not in names:
-        _remove_entry(directory)
-        return
-    for name in names:
-        if name != kept:
-            _remove_entry(directory / name)
-
-
-def _remove_if_empty(directory: Path) -> None:
-    with contextlib.suppress(OSError):
-        directory.rmdir()
-
-
-def _remove_file(path: Path) -> None:
-    """Remove a file. Raises Unavailable."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise cannot_write(path, error) from error

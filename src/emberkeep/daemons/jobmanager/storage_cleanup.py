@@ -175,7 +175,7 @@ class StorageKeeper:
         self._condition = StorageCondition(problem=str(problem), unneeded=len(found))
 
     async def _look(self) -> _Look:
-        found = await asyncio.to_thread(self._storage.directories) | await self._files_of_store()
+        found = await asyncio.to_thread(self._storage.data.directories) | await self._files_of_store()
         marks = await asyncio.to_thread(self._storage.marks)
         if self._gateway.strangers():
             marks = with_periods_restarted(marks, self._now_ms())
@@ -233,7 +233,7 @@ class StorageKeeper:
 
     async def _remove_item(self, item: Item) -> None:
         if item[0] in _IN_DIRECTORIES:
-            await asyncio.to_thread(self._storage.remove, item)
+            await asyncio.to_thread(self._storage.data.remove, item)
         else:
             await self._remove_file_of_store(item)
 
@@ -303,7 +303,7 @@ class StorageKeeper:
         )
 
     async def _everything(self) -> set[Item]:
-        found = await asyncio.to_thread(self._storage.find) | await self._files_of_store()
+        found = await asyncio.to_thread(self._storage.data.find) | await self._files_of_store()
         return {item for item in found if item[0] is not Kind.BLOBS} | (self._unknown_blobs() or set())
 
     def _data(self, item: Item, mark: Mark | None) -> StorageData:
@@ -360,7 +360,7 @@ class StorageKeeper:
                     self._refuse_users(force=force)
                     log.warning("removing data on request", job=item[1], kind=item[0].value)
                     if item[0] is not Kind.RESULT:
-                        await asyncio.to_thread(self._storage.remove, item)
+                        await asyncio.to_thread(self._storage.data.remove, item)
                     if item[0] not in _IN_DIRECTORIES:
                         await self._remove_file_of_store(item)
             self._blobs.give_up(unknown - known.keys())

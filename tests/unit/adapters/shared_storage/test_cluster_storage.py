@@ -77,8 +77,8 @@ def test_the_first_start_on_an_empty_storage_claims_it_and_later_ones_know_it(si
     again = site.open()
     assert again.settle(origin) == origin.storage
     assert again.problem() is None
-    again.remove((Kind.CHECKPOINTS, JOB))
-    assert not again.find()
+    again.data.remove((Kind.CHECKPOINTS, JOB))
+    assert not again.data.find()
 
 
 @pytest.mark.req("SAFE-14")
@@ -90,7 +90,7 @@ def test_what_the_release_before_has_left_belongs_to_the_store_that_was_led_then
 
 
 def _remove(storage: ClusterStorage) -> None:
-    storage.remove((Kind.CHECKPOINTS, JOB))
+    storage.data.remove((Kind.CHECKPOINTS, JOB))
 
 
 def _mark(storage: ClusterStorage) -> None:
@@ -111,7 +111,7 @@ def test_a_new_job_store_deletes_nothing_of_what_it_finds(
     with pytest.raises(Unclaimed) as caught:
         change(storage)
     assert "emberkeep storage" in (caught.value.hint or "")
-    assert {(Kind.CHECKPOINTS, JOB)} == storage.find()
+    assert {(Kind.CHECKPOINTS, JOB)} == storage.data.find()
 
 
 @pytest.mark.req("SAFE-6")
@@ -121,7 +121,7 @@ def test_a_store_with_another_storage_than_before_deletes_nothing(site: Site) ->
     moved = StoreOrigin(identity=origin.identity, storage="another", was_led=True)
     storage = settled(site.open(), moved)
     with pytest.raises(Unclaimed, match="used with a storage other than"):
-        storage.remove((Kind.CHECKPOINTS, JOB))
+        storage.data.remove((Kind.CHECKPOINTS, JOB))
 
 
 @pytest.mark.req("SAFE-6")
@@ -130,7 +130,7 @@ def test_a_person_adopts_a_storage(site: Site) -> None:
     site.put()
     storage = settled(site.open(), EMPTIED)
     place_id = storage.adopt()
-    storage.remove((Kind.CHECKPOINTS, JOB))
+    storage.data.remove((Kind.CHECKPOINTS, JOB))
     bound = StoreOrigin(identity="store-2", storage=place_id, was_led=True)
     assert settled(site.open(), bound).problem() is None
     first = StoreOrigin(identity="store-1", storage=place_id, was_led=True)
@@ -160,8 +160,8 @@ def test_folders_of_other_clusters_are_no_data_of_jobs(tmp_path: Path) -> None:
     site = Site(tmp_path, "embedded")
     storage = settled(site.open(), NEW)
     assert storage.problem() is None
-    assert not storage.find()
-    assert not storage.directories()
+    assert not storage.data.find()
+    assert not storage.data.directories()
 
 
 @pytest.mark.req("SAFE-5")
@@ -174,8 +174,8 @@ def test_checkpoints_of_a_job_with_a_graph_of_another_store_are_not_offered(tmp_
         (graphs / f"{job_id}.graph").touch()
         site.put(job_id)
     storage = settled(site.open(), origin)
-    assert storage.directories() == {(Kind.CHECKPOINTS, JOB)}
-    assert storage.find() == {(Kind.CHECKPOINTS, JOB), (Kind.CHECKPOINTS, OTHER), (Kind.GRAPH, OTHER)}
+    assert storage.data.directories() == {(Kind.CHECKPOINTS, JOB)}
+    assert storage.data.find() == {(Kind.CHECKPOINTS, JOB), (Kind.CHECKPOINTS, OTHER), (Kind.GRAPH, OTHER)}
 
 
 @pytest.mark.req("SAFE-5")
@@ -188,12 +188,12 @@ def test_event_logs_are_removed_apart_from_checkpoints_and_the_last_takes_the_di
         (place / "record").touch()
         (place / "link").symlink_to(site.storage)
         (place / EVENT_LOGS / "1").mkdir(parents=True)
-        assert storage.directories() == storage.find() == {checkpoints, event_logs}
-        storage.remove(first)
-        assert storage.find() == {second}
-        storage.remove(second)
+        assert storage.data.directories() == storage.data.find() == {checkpoints, event_logs}
+        storage.data.remove(first)
+        assert storage.data.find() == {second}
+        storage.data.remove(second)
         assert not place.exists()
-        assert not storage.find()
+        assert not storage.data.find()
     assert site.storage.exists()
 
 
@@ -223,7 +223,7 @@ def test_whatever_a_job_has_put_among_its_checkpoints_is_removed(site: Site, put
     place = site.layout().checkpoints / JOB
     (place / EVENT_LOGS).mkdir(parents=True)
     put(place / "planted")
-    storage.remove((Kind.CHECKPOINTS, JOB))
+    storage.data.remove((Kind.CHECKPOINTS, JOB))
     assert [path.name for path in place.iterdir()] == [EVENT_LOGS]
 
 
@@ -234,8 +234,8 @@ def test_whatever_a_job_has_put_in_place_of_its_event_logs_is_removed(site: Site
     site.put()
     place = site.layout().checkpoints / JOB
     put(place / EVENT_LOGS)
-    assert (Kind.EVENT_LOGS, JOB) in storage.directories()
-    storage.remove((Kind.EVENT_LOGS, JOB))
+    assert (Kind.EVENT_LOGS, JOB) in storage.data.directories()
+    storage.data.remove((Kind.EVENT_LOGS, JOB))
     assert [path.name for path in place.iterdir()] == ["query"]
 
 
@@ -245,8 +245,8 @@ def test_whatever_is_in_place_of_a_jobs_directory_is_removed(site: Site, put: Ca
     storage = settled(site.open(), site.bound())
     place = site.layout().checkpoints / JOB
     put(place)
-    assert storage.directories() == {(Kind.CHECKPOINTS, JOB)}
-    storage.remove((Kind.CHECKPOINTS, JOB))
+    assert storage.data.directories() == {(Kind.CHECKPOINTS, JOB)}
+    storage.data.remove((Kind.CHECKPOINTS, JOB))
     assert not os.path.lexists(place)
 
 
@@ -258,8 +258,8 @@ def test_a_link_in_place_of_a_jobs_directory_leads_to_nothing_that_is_removed(si
         (elsewhere / name).mkdir(parents=True)
     (site.layout().checkpoints / JOB).symlink_to(elsewhere)
     for kind in (Kind.EVENT_LOGS, Kind.CHECKPOINTS):
-        storage.remove((kind, JOB))
-    assert not storage.find()
+        storage.data.remove((kind, JOB))
+    assert not storage.data.find()
     assert {path.name for path in elsewhere.iterdir()} == {EVENT_LOGS, "data"}
 
 
@@ -351,10 +351,10 @@ def test_an_unreadable_record(site: Site, data: bytes, error: type[EmberkeepErro
         return
     assert storage.settle(origin) == ""
     with pytest.raises(EmberkeepError):
-        storage.remove((Kind.CHECKPOINTS, JOB))
+        storage.data.remove((Kind.CHECKPOINTS, JOB))
     assert record.read_bytes() == data
     storage.adopt()
-    storage.remove((Kind.CHECKPOINTS, JOB))
+    storage.data.remove((Kind.CHECKPOINTS, JOB))
 
 
 def test_marks_are_kept_and_damaged_ones_are_made_anew(site: Site) -> None:

@@ -56,8 +56,8 @@ class Site:
         """Start with that job store: nothing may be deleted."""
         async with self.started(state) as storage:
             with pytest.raises(Unclaimed):
-                storage.remove((Kind.CHECKPOINTS, JOB))
-            assert (Kind.CHECKPOINTS, JOB) in storage.find()
+                storage.data.remove((Kind.CHECKPOINTS, JOB))
+            assert (Kind.CHECKPOINTS, JOB) in storage.data.find()
 
     def put(self) -> None:
         (self.layout("any").checkpoints / JOB / "query").mkdir(parents=True)

@@ -1,0 +1,219 @@
+"""Lists and removes what jobs have in the storage. ``cluster`` has the ownership record, which says who may delete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE
+from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable
+from emberkeep.base.files.errors import cannot_read, cannot_write
+from emberkeep.base.files.hostile import remove_tree
+from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.jobs.leftovers import Item, Kind
+
+
+class Ownership(Protocol):
+    """The part of the ownership that this module uses. ``identity``: the job store's, "" if unknown."""
+
+    @property
+    def identity(self) -> str: ...
+
+    def problem(self) -> EmberkeepError | None:
+        """Return why nothing may be deleted in the storage now, or None."""
+
+    def require(self) -> None:
+        """Raise an EmberkeepError if nothing may be deleted in the storage."""
+
+
+class JobData:
+    """Data of jobs in the storage. All methods block; any thread may call them, one at a time."""
+
+    def __init__(self, layout: StateLayout, ownership: Ownership) -> None:
+        self._layout = layout
+        self._ownership = ownership
+
+    def find(self) -> set[Item]:
+        """Return all jobs' checkpoints, event logs and logs, BLOBs in this directory, and ``_foreign_graphs``.
+
+        Raises Unavailable.
+        """
+        found = self._of_jobs(_jobs(_names(self._layout.checkpoints)))
+        found |= _logs_of(_jobs(_names(self._layout.kept_logs)))
+        if not self._layout.configuration[BLOB_HA_STORAGE]:
+            found |= {(Kind.BLOBS, job_id) for job_id in _jobs(_names(Path(self._layout.ha_blobs)))}
+        return found | {(Kind.GRAPH, job_id) for path in self._foreign_graphs() for job_id in _jobs([path.name])}
+
+    def directories(self) -> set[Item]:
+        """Return the jobs' checkpoints, event logs and logs, except those of jobs with a graph of another job store.
+
+        Raises Unavailable.
+        """
+        others = _jobs(path.name for path in self._foreign_graphs())
+        checkpoints, logs = _jobs(_names(self._layout.checkpoints)), _jobs(_names(self._layout.kept_logs))
+        return self._of_jobs(checkpoints - others) | _logs_of(logs - others)
+
+    def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
+        """Return what the directories of jobs hold.
+
+        One without event logs, or that is unreadable or no directory, has checkpoints.
+        """
+        found: set[Item] = set()
+        for job_id in job_ids:
+            directory = self._layout.checkpoints / job_id
+            try:
+                names = set(_names_in_folder(directory)) if _is_folder(directory) else set()
+            except Unavailable:
+                names = set()
+            if EVENT_LOGS in names:
+                found.add((Kind.EVENT_LOGS, job_id))
+            if names != {EVENT_LOGS}:
+                found.add((Kind.CHECKPOINTS, job_id))
+        return found
+
+    def _foreign_graphs(self) -> list[Path]:
+        """Return graphs that this job store does not sweep itself. Raises Unavailable.
+
+        These are, with the embedded store, the graphs outside its own folder; with ZooKeeper, all graphs while the
+        storage is not this job store's.
+        """
+        root = self._layout.graphs
+        if self._layout.configuration[HA_TYPE] != "embedded":
+            return [] if self._ownership.problem() is None else [root / name for name in _names(root)]
+        return [
+            root / folder / name
+            for folder in _names(root)
+            if folder != self._ownership.identity
+            for name in _names_in_folder(root / folder)
+        ]
+
+    def remove(self, item: Item) -> None:
+        """Remove a job's checkpoints, event logs or logs, or those of its graphs that belong to other job stores.
+
+        The last of checkpoints and event logs takes the job's directory with it.
+
+        Raises what ``require`` raises, and Unavailable.
+        """
+        kind, job_id = item
+        self._ownership.require()
+        if kind is Kind.LOGS:
+            _remove_entry(self._layout.kept_logs / job_id)
+            return
+        if kind is Kind.CHECKPOINTS:
+            _remove_all_but(self._layout.checkpoints / job_id, EVENT_LOGS)
+            return
+        if kind is Kind.EVENT_LOGS:
+            directory = self._layout.checkpoints / job_id
+            if _is_folder(directory):
+                _remove_entry(directory / EVENT_LOGS)
+                _remove_if_empty(directory)
+            return
+        for path in self._foreign_graphs():
+            if _jobs([path.name]) == {job_id}:
+                _remove_file(path)
+
+
+def _names(directory: Path) -> list[str]:
+    """Return the names in a directory, sorted; none if it does not exist. Raises Unavailable."""
+    try:
+        return sorted(path.name for path in directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problem = cannot_read(directory, error)
+        raise problem if isinstance(problem, Unavailable) else Unavailable(str(problem)) from error
+
+
+def _names_in_folder(path: Path) -> list[str]:
+    """Return the names in a directory as ``_names`` does; none if ``path`` is a file.
+
+    Listing first avoids a separate check for a directory, which can fail in its own way.
+    """
+    try:
+        return _names(path)
+    except Unavailable as error:
+        if isinstance(error.__cause__, NotADirectoryError):
+            return []
+        raise
+
+
+def _logs_of(job_ids: Iterable[JobId]) -> set[Item]:
+    return {(Kind.LOGS, job_id) for job_id in job_ids}
+
+
+def _jobs(names: Iterable[str]) -> set[JobId]:
+    """Return the job ids that names begin with, up to a dot. Ignore other names: foreign data must not be deleted."""
+    found = set()
+    for name in names:
+        try:
+            found.add(parse_job_id(name.partition(".")[0]))
+        except InvalidInput:
+            continue
+    return found
+
+
+def _is_folder(path: Path) -> bool:
+    """True if ``path`` itself is a directory; False if it is missing or, for example, a link. Raises Unavailable.
+
+    A job may have put a link there whose target cannot be examined, so no link is followed.
+    """
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _remove_entry(path: Path) -> None:
+    """Remove a directory tree, a file, a link or a pipe. Raises Unavailable; the next call removes what remains."""
+    if _is_folder(path):
+        _remove_tree(path)
+    else:
+        _remove_file(path)
+
+
+def _remove_tree(directory: Path) -> None:
+    """Remove a directory tree. Raises Unavailable; the next call removes what remains.
+
+    ``directory`` must be one: opening a pipe would wait for its writer.
+    """
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except (OSError, RecursionError) as error:
+        remove_tree(directory)  # a job may have made it deeper than Python can go down
+        if os.path.lexists(directory):
+            raise cannot_write(directory, error if isinstance(error, OSError) else OSError(str(error))) from error
+
+
+def _remove_all_but(directory: Path, kept: str) -> None:
+    """Remove a directory tree, but not the entry ``kept``. Raises Unavailable; the next call removes what remains."""
+    names = _names_in_folder(directory) if _is_folder(directory) else []
+    if kept not in names:
+        _remove_entry(directory)
+        return
+    for name in names:
+        if name != kept:
+            _remove_entry(directory / name)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+
+
+def _remove_file(path: Path) -> None:
+    """Remove a file. Raises Unavailable."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
