@@ -6,8 +6,8 @@ Both have the same offsets, so a reader that follows a log notices only that its
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -26,37 +26,42 @@ _POLL_SECONDS = 1.0  # between two looks at a kept log that a reader follows
 AnswerT = TypeVar("AnswerT", LogChunk, LogFound)
 
 
+@dataclass(frozen=True)
+class _Reading(Generic[AnswerT]):
+    """How a part of a log is read.
+
+    ``live`` asks the task manager at an address, which waits for as many seconds as are given. ``kept`` reads what is
+    stored, at once. ``wait``: the seconds to wait until ``has_more`` is true of an answer.
+    """
+
+    live: Callable[[str, float], Awaitable[AnswerT]]
+    kept: Callable[[KeptLogKey], Awaitable[AnswerT]]
+    wait: float
+    has_more: Callable[[AnswerT], bool]
+
+
 async def read_job_log(api: Api, job: JobView, log: JobLogId, query: LogQuery) -> LogChunk:
     """Return a part of a job's log. Raises Absent, InvalidInput, RetryLater."""
-
-    async def once(left: float) -> LogChunk:
-        waiting = msgspec.structs.replace(query, wait=left)
-        return await _from_either(
-            api,
-            job,
-            log,
-            lambda address: api.remote_logs.read(address, log.log_id, waiting),
-            partial(api.kept_logs.read, query=query),
-        )
-
-    return await _waiting(api, query.wait, once, lambda chunk: bool(chunk.data))
+    reading = _Reading[LogChunk](
+        live=lambda address, left: api.remote_logs.read(address, log.log_id, msgspec.structs.replace(query, wait=left)),
+        kept=lambda key: api.kept_logs.read(key, query),
+        wait=query.wait,
+        has_more=lambda chunk: bool(chunk.data),
+    )
+    return await _waiting(api, job, log, reading)
 
 
 async def search_job_log(api: Api, job: JobView, log: JobLogId, wanted: LogSearch) -> LogFound:
     """Search a part of a job's log. Raises Absent, InvalidInput, RetryLater."""
-
-    async def once(left: float) -> LogFound:
-        waiting = msgspec.structs.replace(wanted, wait=left)
-        return await _from_either(
-            api,
-            job,
-            log,
-            lambda address: api.remote_logs.search(address, log.log_id, waiting),
-            partial(api.kept_logs.search, wanted=wanted),
-        )
-
-    wait = 0.0 if wanted.search.backwards else wanted.wait
-    return await _waiting(api, wait, once, lambda result: result.end > wanted.search.offset)
+    reading = _Reading[LogFound](
+        live=lambda address, left: api.remote_logs.search(
+            address, log.log_id, msgspec.structs.replace(wanted, wait=left)
+        ),
+        kept=lambda key: api.kept_logs.search(key, wanted),
+        wait=0.0 if wanted.search.backwards else wanted.wait,
+        has_more=lambda result: result.end > wanted.search.offset,
+    )
+    return await _waiting(api, job, log, reading)
 
 
 async def registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
@@ -99,51 +104,40 @@ def is_over(job: JobView, attempt: int) -> bool:
     return job.status.is_globally_terminal or attempt < job.attempt
 
 
-async def _from_either(
-    api: Api,
-    job: JobView,
-    log: JobLogId,
-    live: Callable[[str], Awaitable[AnswerT]],
-    kept: Callable[[KeptLogKey], Awaitable[AnswerT]],
-) -> AnswerT:
-    """Return the task manager's answer; if it has none, that of the kept log.
+async def _waiting(api: Api, job: JobView, log: JobLogId, reading: _Reading[AnswerT]) -> AnswerT:
+    """Return the first answer with something new. Wait for it here, where the task manager does not."""
+    clock = api.system.clock
+    end, left = clock.monotonic() + reading.wait, reading.wait
+    while True:
+        answer = await _from_either(api, job, log, reading, max(0.0, left))
+        left = end - clock.monotonic()
+        if not answer.kept or reading.has_more(answer) or answer.complete or left <= 0:
+            return answer
+        if await api.pause(min(_POLL_SECONDS, left)):
+            return answer
+
+
+async def _from_either(api: Api, job: JobView, log: JobLogId, reading: _Reading[AnswerT], seconds: float) -> AnswerT:
+    """Return the task manager's answer, for which it may wait ``seconds``; if it has none, that of the kept log.
 
     If nothing is kept either, raises the error of the task manager, and RetryLater if that is unknown now.
     """
     try:
         holder = await registered(api, log.task_manager)
-        return await live(holder.info.address)
+        return await reading.live(holder.info.address, seconds)
     except (Absent, RetryLater) as error:
         reason: EmberkeepError = error
     key = parse_log_id(log.task_manager, log.log_id)
     if key is None or key.job_id != job.job_id:
         raise reason
     try:
-        answer = await kept(key)
+        answer = await reading.kept(key)
     except Absent:
         raise reason from None
     may_return = isinstance(reason, RetryLater)
     if may_return or answer.complete or not is_over(job, key.attempt):
         return answer
     return msgspec.structs.replace(answer, complete=answer.end >= answer.size)
-
-
-async def _waiting(
-    api: Api, seconds: float, once: Callable[[float], Awaitable[AnswerT]], has_more: Callable[[AnswerT], bool]
-) -> AnswerT:
-    """Return the first answer with something new. Wait for it up to ``seconds``, where the task manager does not.
-
-    ``once`` gets the seconds that are left.
-    """
-    clock = api.system.clock
-    end, left = clock.monotonic() + seconds, seconds
-    while True:
-        answer = await once(max(0.0, left))
-        left = end - clock.monotonic()
-        if not answer.kept or has_more(answer) or answer.complete or left <= 0:
-            return answer
-        if await api.pause(min(_POLL_SECONDS, left)):
-            return answer
 
 
 def missing_holders(job: JobView, gone: set[TaskManagerId], kept: list[KeptLog]) -> list[TaskManagerId]:
