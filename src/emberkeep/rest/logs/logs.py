@@ -82,18 +82,20 @@ async def task_manager_log_records(call: CheckedRequest) -> msgspec.Struct:
 
 
 async def merged_job_logs(call: CheckedRequest) -> msgspec.Struct:
-    listed = await job_logs(call)
-    return await merged_records(call.api, await call.api.gateway.job(call.path["jobid"]), listed, call.query)
+    job = await call.api.gateway.job(call.path["jobid"])
+    return await merged_records(call.api, job, await _logs_of(call.api, job), call.query)
 
 
 async def job_logs(call: CheckedRequest) -> LogList:
+    return await _logs_of(call.api, await call.api.gateway.job(call.path["jobid"]))
+
+
+async def _logs_of(api: Api, job: JobView) -> LogList:
     """Return the job's logs from all task managers: its executors may have run, and ended, on any of them.
 
     Add the kept logs that no task manager has now. List as unreachable the task managers that do not answer, and
     unregistered ones that ran a driver or executor of the job, of which nothing is kept: they may hold logs.
     """
-    api, job_id = call.api, call.path["jobid"]
-    job = await api.gateway.job(job_id)
     holders = _known_holders(job)
     views = await expected.task_managers(api, holders)
     gate = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -101,13 +103,13 @@ async def job_logs(call: CheckedRequest) -> LogList:
     async def ask(view: TaskManagerView) -> list[LogInfo] | None:
         async with gate:
             try:
-                return await _entries(api, view, job_id)
+                return await _entries(api, view, job.job_id)
             except RetryLater:
                 return None
 
     answers = await asyncio.gather(*(ask(view) for view in views))
     logs = [log for answer in answers if answer is not None for log in answer]
-    kept, problem = await _kept_logs(api, job_id)
+    kept, problem = await _kept_logs(api, job.job_id)
     silent = [view.info.id for view, answer in zip(views, answers, strict=True) if answer is None]
     there = {log.id for log in logs}
     may_return = {*silent, *holders} if expected.may_still_come(api) else set(silent)

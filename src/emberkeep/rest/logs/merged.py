@@ -134,6 +134,7 @@ async def _search_all(
 ) -> dict[str, LogFound | None]:
     """Return what is found in the next part of each log; None if its task manager does not answer now."""
     gate = asyncio.Semaphore(_AT_ONCE)
+    holders = await api.gateway.task_managers()  # once for all logs; listing them has waited for their task managers
     most_bytes = max(_LEAST_BYTES, _MOST_BYTES // len(logs))
 
     async def search(key: str, log: LogInfo) -> LogFound | None:
@@ -147,7 +148,7 @@ async def _search_all(
         async with gate:
             try:
                 return await search_job_log(
-                    api, job, parse_job_log_id(log.id), LogSearch(search=wanted, job_id=job.job_id)
+                    api, job, parse_job_log_id(log.id), LogSearch(search=wanted, job_id=job.job_id), among=holders
                 )
             except (Absent, RetryLater):
                 return None

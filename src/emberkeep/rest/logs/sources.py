@@ -5,7 +5,7 @@ Both have the same offsets, so a reader that follows a log notices only that its
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -31,13 +31,15 @@ class _Reading(Generic[AnswerT]):
     """How a part of a log is read.
 
     ``live`` asks the task manager at an address, which waits for as many seconds as are given. ``kept`` reads what is
-    stored, at once. ``wait``: the seconds to wait until ``has_more`` is true of an answer.
+    stored, at once. ``wait``: the seconds to wait until ``has_more`` is true of an answer. ``among``: see
+    ``registered``.
     """
 
     live: Callable[[str, float], Awaitable[AnswerT]]
     kept: Callable[[KeptLogKey], Awaitable[AnswerT]]
     wait: float
     has_more: Callable[[AnswerT], bool]
+    among: Sequence[TaskManagerView] | None = None
 
 
 async def read_job_log(api: Api, job: JobView, log: JobLogId, query: LogQuery) -> LogChunk:
@@ -51,8 +53,10 @@ async def read_job_log(api: Api, job: JobView, log: JobLogId, query: LogQuery) -
     return await _waiting(api, job, log, reading)
 
 
-async def search_job_log(api: Api, job: JobView, log: JobLogId, wanted: LogSearch) -> LogFound:
-    """Search a part of a job's log. Raises Absent, InvalidInput, RetryLater."""
+async def search_job_log(
+    api: Api, job: JobView, log: JobLogId, wanted: LogSearch, among: Sequence[TaskManagerView] | None = None
+) -> LogFound:
+    """Search a part of a job's log. ``among``: see ``registered``. Raises Absent, InvalidInput, RetryLater."""
     reading = _Reading[LogFound](
         live=lambda address, left: api.remote_logs.search(
             address, log.log_id, msgspec.structs.replace(wanted, wait=left)
@@ -60,13 +64,20 @@ async def search_job_log(api: Api, job: JobView, log: JobLogId, wanted: LogSearc
         kept=lambda key: api.kept_logs.search(key, wanted),
         wait=0.0 if wanted.search.backwards else wanted.wait,
         has_more=lambda result: result.end > wanted.search.offset,
+        among=among,
     )
     return await _waiting(api, job, log, reading)
 
 
-async def registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
-    """Return a registered task manager. Raises Absent; RetryLater while it may still register with a new leader."""
-    for view in await expected.task_managers(api, [task_manager]):
+async def registered(
+    api: Api, task_manager: TaskManagerId, among: Sequence[TaskManagerView] | None = None
+) -> TaskManagerView:
+    """Return a registered task manager. Raises Absent; RetryLater while it may still register with a new leader.
+
+    ``among``: all that are registered, if the caller knows them; else this asks, and waits for this one to register.
+    """
+    views = await expected.task_managers(api, [task_manager]) if among is None else among
+    for view in views:
         if view.info.id == task_manager:
             return view
     if expected.may_still_come(api):
@@ -123,7 +134,7 @@ async def _from_either(api: Api, job: JobView, log: JobLogId, reading: _Reading[
     If nothing is kept either, raises the error of the task manager, and RetryLater if that is unknown now.
     """
     try:
-        holder = await registered(api, log.task_manager)
+        holder = await registered(api, log.task_manager, reading.among)
         return await reading.live(holder.info.address, seconds)
     except (Absent, RetryLater) as error:
         reason: EmberkeepError = error

@@ -14,6 +14,7 @@ from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.base.errors import EmberkeepError, RetryLater, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.daemons.jobmanager.stored_logs import StoredLogs
+from emberkeep.jobmanager.views.cluster import TaskManagerView
 from emberkeep.jobs.model import AttemptRecord, JobStatus
 from emberkeep.kept_logs.model import KeptLogKey, writer_of
 from emberkeep.rest.logs import sources
@@ -165,6 +166,29 @@ async def test_logs_of_lost_and_present_task_managers_are_merged(
         "three",
     ]
     assert (body["kept-until"], body["unreachable"], body["problem"]) == (7001, [], "")
+
+
+async def test_merging_does_not_ask_for_the_task_managers_again_for_each_log(
+    served: Site, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, asked = served.gateway.task_managers, 0
+
+    async def count() -> list[TaskManagerView]:
+        nonlocal asked
+        asked += 1
+        return await ask()
+
+    monkeypatch.setattr(served.gateway, "task_managers", count)
+    counts = []
+    for executors in (1, 30):
+        for number in range(executors):
+            await storage.keep(log_key(name=f"executor-{number}.stderr"), FIRST)
+        asked = 0
+        body = (await served.get(f"/v1/jobs/{JOB}/merged-logs?attempt=1")).json()
+        assert len({record["log"] for record in body["records"]}) == executors
+        counts.append(asked)
+
+    assert counts[0] == counts[1]
 
 
 class TestRunningAttempt:
