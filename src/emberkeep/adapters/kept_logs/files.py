@@ -15,11 +15,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
+from emberkeep.adapters.kept_logs.remembered import Remembered, remember
 from emberkeep.adapters.kept_logs.segments import Scanned, decompress, encode_piece, scan_segment
 from emberkeep.base.errors import Damaged, InvalidInput, Unavailable
 from emberkeep.base.files.durable import sync_directory
@@ -39,13 +40,8 @@ _MOST_ENDS: Final = 20_000  # segments whose newest headers are remembered
 _MOST_LOADED, _MOST_OPENED = 16, 2  # pieces and segments that one reader remembers
 _SMALLEST_SEGMENT, _LARGEST_SEGMENT = 64 * 1024, 4 * 1024**2
 _SEGMENTS_OF_JOB: Final = 64
-KeyT = TypeVar("KeyT")
-ValueT = TypeVar("ValueT")
 
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-
-
-_Version = tuple[int, int, int]  # of a segment's content: inode, size, time of the last change
 
 
 class KeepLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,16 +68,6 @@ class _Tail(msgspec.Struct):
     length: int = 0
 
 
-class _Scan(NamedTuple):
-    version: _Version
-    scanned: Scanned
-
-
-class _End(NamedTuple):
-    version: _Version
-    newest: PieceHeader | None
-
-
 class StitchedLog(NamedTuple):
     """A log that can be read. ``load`` reads its pieces: it raises Damaged, Unavailable."""
 
@@ -98,10 +84,9 @@ class KeptLogFiles:
         self._limits = limits
         self._tails: OrderedDict[KeptLogKey, _Tail] = OrderedDict()
         self._sizes: dict[JobId, int] = {}  # what the segments of a job cost
-        self._scans: OrderedDict[Path, _Scan] = OrderedDict()
-        self._ends: OrderedDict[Path, _End] = OrderedDict()
+        self._scans = Remembered[Scanned](_MOST_SCANNED)
+        self._ends = Remembered[PieceHeader | None](_MOST_ENDS)
         self._writing = threading.Lock()  # a write whose caller has given up may still run
-        self._scanning = threading.Lock()  # guards ``_scans`` and ``_ends``
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -111,10 +96,7 @@ class KeptLogFiles:
             tail = self._tails.get(key)
             if tail is None or tail.epoch != epoch:
                 tail = _Tail(self._position(key), epoch)
-            self._tails[key] = tail
-            self._tails.move_to_end(key)
-            if len(self._tails) > _MOST_POSITIONS:
-                self._tails.popitem(last=False)
+            remember(self._tails, key, tail, _MOST_POSITIONS)
             header = piece.header
             says_something = header.size > 0 or (header.is_last and not tail.position.is_whole)
             if says_something and header.offset >= tail.position.end:
@@ -262,12 +244,12 @@ class KeptLogFiles:
                 content = opened.get(path)
                 if content is None:
                     content = _content(path)
-                    _remember(opened, path, content, _MOST_OPENED)
+                    remember(opened, path, content, _MOST_OPENED)
                 data = content[piece.at : piece.at + piece.size]
                 if len(data) < piece.size:
                     raise Damaged(f"{path}: it has become shorter")
                 known = decompress(data, piece.header, str(path))
-                _remember(loaded, number, known, _MOST_LOADED)
+                remember(loaded, number, known, _MOST_LOADED)
             return known
 
         return StitchedLog(summary[0], stitch([piece.header for _, piece in places], gap_note), load)
@@ -283,41 +265,11 @@ class KeptLogFiles:
 
     def _newest(self, path: Path) -> PieceHeader | None:
         """Return the header of the last piece in a segment. Listings need one of each log, so many are remembered."""
-        version = _version(path)
-        if version is None:
-            return None
-        with self._scanning:
-            known = self._ends.get(path)
-            if known is not None and known.version == version:
-                self._ends.move_to_end(path)
-                return known.newest
-        headers = [piece.header for piece in self._scan(path).pieces]
-        newest = max(headers, key=lambda header: (header.end, header.is_last), default=None)
-        with self._scanning:
-            _remember(self._ends, path, _End(version, newest), _MOST_ENDS)
-        return newest
+        return self._ends.of(path, lambda: _last(self._scan(path)))
 
     def _scan(self, path: Path) -> Scanned:
-        version = _version(path)
-        if version is None:
-            return Scanned((), 0, False)
-        with self._scanning:
-            known = self._scans.get(path)
-            if known is not None and known.version == version:
-                self._scans.move_to_end(path)
-                return known.scanned
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:  # it has just been dropped
-            return Scanned((), 0, False)
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        scanned = scan_segment(content, str(path))
-        if scanned.damaged:
-            log.warning("a part of a stored log is damaged or not written completely", segment=str(path))
-        with self._scanning:
-            _remember(self._scans, path, _Scan(version, scanned), _MOST_SCANNED)
-        return scanned
+        """Return the pieces in a segment; none if it has just been dropped."""
+        return self._scans.of(path, lambda: _scanned(path)) or Scanned((), 0, False)
 
     def _directory(self, key: KeptLogKey) -> Path:
         return self._root / key.job_id / str(key.attempt) / f"{key.task_manager}~{key.name}"
@@ -352,15 +304,23 @@ def _moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _version(path: Path) -> _Version | None:
-    """Return what changes with a segment's content; None if it has just been dropped. Raises Unavailable."""
+def _last(scanned: Scanned) -> PieceHeader | None:
+    headers = (piece.header for piece in scanned.pieces)
+    return max(headers, key=lambda header: (header.end, header.is_last), default=None)
+
+
+def _scanned(path: Path) -> Scanned:
+    """Read a segment. Raises FileNotFoundError, Unavailable."""
     try:
-        status = path.stat()
+        content = path.read_bytes()
     except FileNotFoundError:
-        return None
+        raise
     except OSError as error:
-        raise _unreadable(path, error) from error
-    return status.st_ino, status.st_size, status.st_mtime_ns
+        raise cannot_read(path, error) from error
+    scanned = scan_segment(content, str(path))
+    if scanned.damaged:
+        log.warning("a part of a stored log is damaged or not written completely", segment=str(path))
+    return scanned
 
 
 def _content(path: Path) -> bytes:
@@ -370,14 +330,6 @@ def _content(path: Path) -> bytes:
             return file.read()
     except OSError as error:
         raise _unreadable(path, error) from error
-
-
-def _remember(known: OrderedDict[KeyT, ValueT], key: KeyT, value: ValueT, most: int) -> None:
-    """Add a value, and forget those that were used longest ago if there are more than ``most``."""
-    known[key] = value
-    known.move_to_end(key)
-    while len(known) > most:
-        known.popitem(last=False)
 
 
 def _names(directory: Path) -> list[str]:
