@@ -93,6 +93,11 @@ class PieceHeader(Compatible, frozen=True, kw_only=True):
     def end(self) -> int:
         return self.offset + self.size
 
+    @property
+    def position(self) -> Position:
+        """How far a log is stored whose last piece this is."""
+        return Position(end=self.end, source=self.source + self.size, is_whole=self.is_last)
+
 
 class LogPiece(Compatible, frozen=True, kw_only=True):
     """A piece with its bytes, compressed. An empty piece that is not the last one only asks for the position."""
@@ -129,3 +134,8 @@ class KeptLog(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     until_ms: int
     is_whole: bool
+
+    @property
+    def missing_after_ms(self) -> int:
+        """The time after which lines are missing; 0 if none is."""
+        return 0 if self.is_whole else self.until_ms

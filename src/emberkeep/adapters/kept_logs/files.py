@@ -95,7 +95,8 @@ class KeptLogFiles:
         with self._writing:
             tail = self._tails.get(key)
             if tail is None or tail.epoch != epoch:
-                tail = _Tail(self._position(key), epoch)
+                last = self._last_header(key)
+                tail = _Tail(Position() if last is None else last.position, epoch)
             remember(self._tails, key, tail, _MOST_POSITIONS)
             header = piece.header
             says_something = header.size > 0 or (header.is_last and not tail.position.is_whole)
@@ -131,7 +132,7 @@ class KeptLogFiles:
                 self._tails.pop(key, None)
             raise cannot_write(tail.path, error) from error
         tail.length += len(data)
-        tail.position = Position(end=header.end, source=header.source + header.size, is_whole=header.is_last)
+        tail.position = header.position
         self._sizes[key.job_id] += len(data) + (FILE_COST if is_new else 0)
 
     def _make(self, key: KeptLogKey) -> Path:
@@ -144,12 +145,6 @@ class KeptLogFiles:
             except OSError as error:
                 raise cannot_write(directory, error) from error
         return directory
-
-    def _position(self, key: KeptLogKey) -> Position:
-        summary = self._summary(key)
-        if summary is None:
-            return Position()
-        return summary[1]
 
     def prune(self, job_id: JobId, now_ms: int) -> None:
         """Delete what is too old of a job, and the oldest of what is too much. Raises Unavailable."""
@@ -223,13 +218,13 @@ class KeptLogFiles:
 
     def logs(self, job_id: JobId) -> list[KeptLog]:
         """Return what is stored of a job's logs. Raises Unavailable, NewerFormat."""
-        found = (self._summary(key) for key in self._keys(job_id))
-        return [summary[0] for summary in found if summary is not None]
+        found = ((key, self._last_header(key)) for key in self._keys(job_id))
+        return [_summary(key, last) for key, last in found if last is not None]
 
     def open(self, key: KeptLogKey) -> StitchedLog | None:
         """Return a stored log to read it; None if nothing of it is stored. Raises Unavailable, NewerFormat."""
-        summary = self._summary(key)
-        if summary is None:
+        last = self._last_header(key)
+        if last is None:
             return None
         places = [
             (path, piece) for path, _, _ in self._paths(self._directory(key)) for piece in self._scan(path).pieces
@@ -252,16 +247,12 @@ class KeptLogFiles:
                 remember(loaded, number, known, _MOST_LOADED)
             return known
 
-        return StitchedLog(summary[0], stitch([piece.header for _, piece in places], gap_note), load)
+        return StitchedLog(_summary(key, last), stitch([piece.header for _, piece in places], gap_note), load)
 
-    def _summary(self, key: KeptLogKey) -> tuple[KeptLog, Position] | None:
-        """Return the end of a log; None if nothing of it is stored."""
+    def _last_header(self, key: KeptLogKey) -> PieceHeader | None:
+        """Return the header of the last piece of a log; None if nothing of the log is stored."""
         paths = (path for path, _, _ in reversed(self._paths(self._directory(key))))
-        newest = next((header for path in paths if (header := self._newest(path)) is not None), None)
-        if newest is None:
-            return None
-        position = Position(end=newest.end, source=newest.source + newest.size, is_whole=newest.is_last)
-        return KeptLog(key=key, end=newest.end, until_ms=newest.until_ms, is_whole=newest.is_last), position
+        return next((header for path in paths if (header := self._newest(path)) is not None), None)
 
     def _newest(self, path: Path) -> PieceHeader | None:
         """Return the header of the last piece in a segment. Listings need one of each log, so many are remembered."""
@@ -302,6 +293,10 @@ def gap_note(missing: int, since_ms: int, until_ms: int) -> bytes:
 
 def _moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _summary(key: KeptLogKey, last: PieceHeader) -> KeptLog:
+    return KeptLog(key=key, end=last.end, until_ms=last.until_ms, is_whole=last.is_last)
 
 
 def _last(scanned: Scanned) -> PieceHeader | None:

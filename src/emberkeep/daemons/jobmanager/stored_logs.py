@@ -43,7 +43,7 @@ def _read(opened: StitchedLog, query: LogQuery) -> LogChunk:
         size=log.size,
         complete=summary.is_whole and start + len(data) >= log.size,
         kept=True,
-        kept_until_ms=_missing_after(summary),
+        kept_until_ms=summary.missing_after_ms,
     )
 
 
@@ -55,9 +55,5 @@ def _search(opened: StitchedLog, wanted: LogSearch) -> LogFound:
         size=log.size,
         complete=summary.is_whole and found.end >= log.size,
         kept=True,
-        kept_until_ms=_missing_after(summary),
+        kept_until_ms=summary.missing_after_ms,
     )
-
-
-def _missing_after(summary: KeptLog) -> int:
-    return 0 if summary.is_whole else summary.until_ms

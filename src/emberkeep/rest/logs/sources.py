@@ -106,7 +106,7 @@ def kept_log_info(log: KeptLog, job: JobView, *, may_return: bool) -> LogInfo:
         attempt=key.attempt,
         executor_id="" if writer is None else writer.executor_id,
         kept=True,
-        kept_until=0 if log.is_whole else log.until_ms,
+        kept_until=log.missing_after_ms,
     )
 
 
