@@ -24,7 +24,7 @@ from emberkeep.adapters.kept_logs.remembered import Remembered, remember
 from emberkeep.adapters.kept_logs.segments import Scanned, decompress, encode_piece, scan_segment
 from emberkeep.base.errors import Damaged, InvalidInput, Unavailable
 from emberkeep.base.files.durable import sync_directory
-from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory
+from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory, names_if_there
 from emberkeep.base.ids import JobId, TaskManagerId, parse_job_id
 from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, PieceHeader, Position
 from emberkeep.kept_logs.retention import FILE_COST, Segment, surplus
@@ -181,7 +181,7 @@ class KeptLogFiles:
     def jobs(self) -> list[JobId]:
         """Return the jobs of which something is stored. Raises Unavailable."""
         found = []
-        for name in _names(self._root):
+        for name in names_if_there(self._root):
             with contextlib.suppress(InvalidInput):
                 found.append(parse_job_id(name))
         return found
@@ -202,7 +202,7 @@ class KeptLogFiles:
                 except FileNotFoundError:
                     continue
                 except OSError as error:
-                    raise _unreadable(path, error) from error
+                    raise cannot_read(path, error) from error
                 found.append(
                     Segment(
                         log=str(directory.relative_to(self._root / job_id)),
@@ -266,10 +266,10 @@ class KeptLogFiles:
         return self._root / key.job_id / str(key.attempt) / f"{key.task_manager}~{key.name}"
 
     def _keys(self, job_id: JobId) -> Iterator[KeptLogKey]:
-        for attempt in _names(self._root / job_id):
+        for attempt in names_if_there(self._root / job_id):
             if not _ATTEMPT.fullmatch(attempt):
                 continue
-            for name in _names(self._root / job_id / attempt):
+            for name in names_if_there(self._root / job_id / attempt):
                 task_manager, separator, file = name.partition("~")
                 key = KeptLogKey(
                     job_id=job_id, attempt=int(attempt), task_manager=TaskManagerId(task_manager), name=file
@@ -281,7 +281,7 @@ class KeptLogFiles:
 
     def _paths(self, directory: Path) -> list[tuple[Path, int, int]]:
         """Return the segments of a log, each with its first offset and its epoch, in order."""
-        matches = ((name, _SEGMENT.fullmatch(name)) for name in _names(directory))
+        matches = ((name, _SEGMENT.fullmatch(name)) for name in names_if_there(directory))
         return [(directory / name, int(match[1]), int(match[2])) for name, match in matches if match]
 
 
@@ -323,20 +323,7 @@ def _content(path: Path) -> bytes:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             return file.read()
+    except FileNotFoundError as error:  # it has just been dropped
+        raise Unavailable(f"{path} cannot be read now: {error.strerror}") from error
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _names(directory: Path) -> list[str]:
-    """Return the names in a directory, in order; none if it does not exist. Raises Unavailable."""
-    try:
-        return sorted(os.listdir(directory))  # noqa: PTH208 - names are all that is needed
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _unreadable(directory, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> Unavailable:
-    problem = cannot_read(path, error)
-    return problem if isinstance(problem, Unavailable) else Unavailable(f"{path} cannot be read now: {error.strerror}")
+        raise cannot_read(path, error) from error

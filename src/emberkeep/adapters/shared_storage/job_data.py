@@ -14,7 +14,7 @@ from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE
 from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable
-from emberkeep.base.files.errors import cannot_read, cannot_write
+from emberkeep.base.files.errors import cannot_write, names_if_there
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.jobs.leftovers import Item, Kind
@@ -45,10 +45,10 @@ class JobData:
 
         Raises Unavailable.
         """
-        found = self._of_jobs(_jobs(_names(self._layout.checkpoints)))
-        found |= _logs_of(_jobs(_names(self._layout.kept_logs)))
+        found = self._of_jobs(_jobs(names_if_there(self._layout.checkpoints)))
+        found |= _logs_of(_jobs(names_if_there(self._layout.kept_logs)))
         if not self._layout.configuration[BLOB_HA_STORAGE]:
-            found |= {(Kind.BLOBS, job_id) for job_id in _jobs(_names(Path(self._layout.ha_blobs)))}
+            found |= {(Kind.BLOBS, job_id) for job_id in _jobs(names_if_there(Path(self._layout.ha_blobs)))}
         return found | {(Kind.GRAPH, job_id) for path in self._foreign_graphs() for job_id in _jobs([path.name])}
 
     def directories(self) -> set[Item]:
@@ -57,7 +57,10 @@ class JobData:
         Raises Unavailable.
         """
         others = _jobs(path.name for path in self._foreign_graphs())
-        checkpoints, logs = _jobs(_names(self._layout.checkpoints)), _jobs(_names(self._layout.kept_logs))
+        checkpoints, logs = (
+            _jobs(names_if_there(self._layout.checkpoints)),
+            _jobs(names_if_there(self._layout.kept_logs)),
+        )
         return self._of_jobs(checkpoints - others) | _logs_of(logs - others)
 
     def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
@@ -86,10 +89,10 @@ class JobData:
         """
         root = self._layout.graphs
         if self._layout.configuration[HA_TYPE] != "embedded":
-            return [] if self._ownership.problem() is None else [root / name for name in _names(root)]
+            return [] if self._ownership.problem() is None else [root / name for name in names_if_there(root)]
         return [
             root / folder / name
-            for folder in _names(root)
+            for folder in names_if_there(root)
             if folder != self._ownership.identity
             for name in _names_in_folder(root / folder)
         ]
@@ -120,24 +123,13 @@ class JobData:
                 _remove_file(path)
 
 
-def _names(directory: Path) -> list[str]:
-    """Return the names in a directory, sorted; none if it does not exist. Raises Unavailable."""
-    try:
-        return sorted(path.name for path in directory.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        problem = cannot_read(directory, error)
-        raise problem if isinstance(problem, Unavailable) else Unavailable(str(problem)) from error
-
-
 def _names_in_folder(path: Path) -> list[str]:
-    """Return the names in a directory as ``_names`` does; none if ``path`` is a file.
+    """Return the names in a directory as ``names_if_there`` does; none if ``path`` is a file.
 
     Listing first avoids a separate check for a directory, which can fail in its own way.
     """
     try:
-        return _names(path)
+        return names_if_there(path)
     except Unavailable as error:
         if isinstance(error.__cause__, NotADirectoryError):
             return []

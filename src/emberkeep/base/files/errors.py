@@ -7,6 +7,7 @@ taken for missing or damaged.
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 from emberkeep.base.errors import Absent, Fatal, Unavailable
@@ -38,6 +39,19 @@ def read_if_there(path: Path) -> bytes | None:
         if isinstance(problem, Absent):
             return None
         raise problem from error
+
+
+def names_if_there(directory: Path) -> list[str]:
+    """Return the names in a directory, sorted; none if it does not exist. Raises Unavailable.
+
+    A missing directory may be a mount that is absent: callers check that by other means.
+    """
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208 - names are all that is needed
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise cannot_read(directory, error) from error
 
 
 def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
