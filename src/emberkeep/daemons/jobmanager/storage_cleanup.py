@@ -1,11 +1,11 @@
 """Deletes data that no job needs from the shared storage, and reports who owns the storage.
 
 Default checkpoints are kept for as long as their job may run again. Once the job is FINISHED or CANCELED, they are
-marked, and deleted after a delay; its event logs are deleted after a longer one. Those of a FAILED job stay as long as
-its result. Data of jobs that the job store
-does not know is marked, too, and kept for longer (``jobs.leftovers``), because a job store restored from an older copy
-does not know the newest jobs. Graphs without a handle are deleted in the same way. The remains of damaged jobs in the
-job store are deleted after a warning (``jobs.damaged_leftovers``).
+marked, and deleted after a delay; event logs are deleted after a longer delay. Checkpoints and event logs of a FAILED
+job stay as long as its result. Data of jobs that the job store does not know is marked, too, and kept for longer
+(``jobs.leftovers``), because a job store restored from an older copy does not know the newest jobs. Graphs without a
+handle are deleted in the same way. The remains of damaged jobs in the job store are deleted after a warning
+(``jobs.damaged_leftovers``).
 
 While task managers of another job store are in contact, their jobs may use data that this job store does not know.
 During that time, the waiting periods for data of unknown jobs are reset at each inspection.
@@ -359,10 +359,9 @@ class StorageKeeper:
                 if item[1] not in known and item[0] is not Kind.BLOBS:
                     self._refuse_users(force=force)
                     log.warning("removing data on request", job=item[1], kind=item[0].value)
-                    if item[0] is not Kind.RESULT:
+                    if item[0] is Kind.GRAPH:  # also those of other job stores
                         await asyncio.to_thread(self._storage.data.remove, item)
-                    if item[0] not in _IN_DIRECTORIES:
-                        await self._remove_file_of_store(item)
+                    await self._remove_item(item)
             self._blobs.give_up(unknown - known.keys())
         await self.clean()
         return await self.status()
