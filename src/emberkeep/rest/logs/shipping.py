@@ -38,7 +38,7 @@ Compress = Callable[[bytes], bytes]
 Digest = Callable[[bytes], str]
 
 
-class Link(Protocol):
+class LeaderLink(Protocol):
     """The task manager's link to the leader. ``epoch``: of the leader that has registered it last."""
 
     registered: bool
@@ -82,7 +82,7 @@ class LogShipping:
         sender: tuple[TaskManagerId, InstanceId],
         catalogue: LogCatalogue,
         rpc: RpcClient,
-        link: Link,
+        link: LeaderLink,
         settings: ShippingSettings,
         clock: Clock,
         *,
