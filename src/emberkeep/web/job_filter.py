@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from urllib.parse import urlencode
 
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
+from emberkeep.web.paging import page_address
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,5 @@ class JobFilter:
 
     def path(self, page: int = 1) -> str:
         """Return the address of a page of the list."""
-        query = {
-            "state": self.status.value if self.status else "",
-            "owner": self.owner,
-            "name": self.name,
-            "page": "" if page == 1 else str(page),
-        }
-        given = urlencode({key: value for key, value in query.items() if value})
-        return f"/jobs?{given}" if given else "/jobs"
+        state = self.status.value if self.status else ""
+        return page_address("/jobs", page, state=state, owner=self.owner, name=self.name)

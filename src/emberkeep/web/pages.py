@@ -206,8 +206,7 @@ class _Pages:
 
     async def node(self, request: web.Request) -> web.Response:
         node, blocklist = request.match_info["nodeid"], await self._gateway.blocklist()
-        task_managers = await self._gateway.task_managers()
-        there = [view for view in task_managers if view.info.node_id == node]
+        there = [view for view in await self._gateway.task_managers() if view.info.node_id == node]
         try:
             events, problem = await self._events.of_node(node, (view.info.id for view in there)), ""
         except Unavailable as error:  # the page is useful without events, too
@@ -217,7 +216,7 @@ class _Pages:
             request,
             "node.html",
             "nodes",
-            node=node_line(node, blocklist, task_managers),
+            node=node_line(node, blocklist, there),
             there=there,
             blocked=blocked,
             jobs=jobs_on(there, await self._gateway.jobs()),

@@ -1,8 +1,18 @@
-"""Numbers in addresses: pages of a list, attempts. Pure."""
+"""Addresses of lists that have pages, and numbers in addresses. Pure."""
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from emberkeep.base.errors import InvalidInput
+
+
+def page_address(path: str, page: int, **query: str) -> str:
+    """Return the address of a page of a list. ``query``: what selects its entries; "" selects nothing."""
+    given = {name: value for name, value in query.items() if value}
+    if page != 1:
+        given["page"] = str(page)
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def parse_page(text: str) -> int:

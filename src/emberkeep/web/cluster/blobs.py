@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -14,7 +13,7 @@ from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.jobmanager.views.blobs import BlobStatistics, BlobView
 from emberkeep.web.formats import moment
-from emberkeep.web.paging import page_count
+from emberkeep.web.paging import page_address, page_count
 
 PER_PAGE: Final = 100
 MOST_JOBS: Final = 25  # in the table of jobs
@@ -47,9 +46,7 @@ class BlobFilter:
 
     def path(self, page: int = 1) -> str:
         """Return the address of a page of the list."""
-        query = {"job": self.job or "", "state": self.state, "page": "" if page == 1 else str(page)}
-        given = urlencode({key: value for key, value in query.items() if value})
-        return f"/blobs?{given}" if given else "/blobs"
+        return page_address("/blobs", page, job=self.job or "", state=self.state)
 
 
 def parse_filter(query: Mapping[str, str]) -> BlobFilter:

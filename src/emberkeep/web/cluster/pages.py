@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.web.cluster.blobs import blob_overview, due_texts, parse_filter
 from emberkeep.web.cluster.leadership import CONNECTIONS, job_managers, leaders
 from emberkeep.web.event_texts import EventTexts
-from emberkeep.web.paging import parse_page
+from emberkeep.web.paging import page_address, parse_page
 
 
 class Render(Protocol):
@@ -79,6 +80,7 @@ class ClusterPages:
             "leadership.html",
             "leadership",
             leaders=leaders(terms, epoch, self._clock.now_ms(), number),
+            page_path=partial(page_address, "/leadership"),
             problem=problem,
             election=election,
             connection=None if election is None else CONNECTIONS[election.connection],
