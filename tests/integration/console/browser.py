@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -51,6 +51,17 @@ class Window:
             if each["impact"] in _SERIOUS
             for node in each["nodes"]
         ]
+
+    def faults_of_pages(self, texts: Mapping[str, str]) -> list[str]:
+        """Open each path, and wait until its page shows a text. Return what axe finds serious, and pages too wide."""
+        found = []
+        for path, text in texts.items():
+            self.open(path)
+            self.sees(text)
+            found += [f"{path}: {problem}" for problem in self.accessibility_problems()]
+            if self.is_too_wide():
+                found.append(f"{path}: wider than the window")
+        return found
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

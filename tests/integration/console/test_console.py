@@ -75,14 +75,8 @@ def test_no_page_has_anything_wrong(
         f"/blobs?job={job_id}": "stream.py",
         "/audit": "Audit",
     }
-    found = []
     with window(browser, cluster, size, "dark" if theme == "dark" else "light") as opened:
-        for path, text in paths.items():
-            opened.open(path)
-            opened.sees(text)
-            found += [f"{path}: {problem}" for problem in opened.accessibility_problems()]
-            if opened.is_too_wide():
-                found.append(f"{path}: wider than the window")
+        found = opened.faults_of_pages(paths)
     assert not found, "\n".join(found)
 
 

@@ -28,19 +28,15 @@ def opened() -> Iterator[tuple[Window, JobId]]:
 
 def test_pages_with_many_entries_have_nothing_wrong(opened: tuple[Window, JobId]) -> None:
     window, _ = opened
-    found = []
-    for path, text in {
-        "/": "600",
-        "/jobs": "1000",
-        "/jobs?page=10": "orders",
-        "/nodes": "127.0.0.201",
-        "/taskmanagers": "201",
-    }.items():
-        window.open(path)
-        window.sees(text)
-        found += [f"{path}: {problem}" for problem in window.accessibility_problems()]
-        if window.is_too_wide():
-            found.append(f"{path}: wider than the window")
+    found = window.faults_of_pages(
+        {
+            "/": "600",
+            "/jobs": "1000",
+            "/jobs?page=10": "orders",
+            "/nodes": "127.0.0.201",
+            "/taskmanagers": "201",
+        }
+    )
     assert not found, "\n".join(found)
 
 

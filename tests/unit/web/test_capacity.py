@@ -17,6 +17,16 @@ from emberkeep.web.capacity import MOST_JOBS, MOST_NODES, MOST_SLOTS, Run, capac
 from tests.unit.rest.fake_gateway import PROFILE, FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import Site, running_site
 
+NOTHING_LEAVES = Evacuation(
+    executors=0,
+    executors_waiting=0,
+    shuffle_blocks=0,
+    cached_blocks=0,
+    at_least=False,
+    drivers_moving=0,
+    drivers_staying=0,
+)
+
 
 def node(number: int, *holders: int, slots: int | None = None, **changes: object) -> TaskManagerView:
     """A task manager on its own node. ``holders``: the number of the job in each slot; 0 for none."""
@@ -62,17 +72,7 @@ def test_a_job_looks_the_same_wherever_it_is_shown() -> None:
 
 
 def test_nodes_that_need_attention_come_first() -> None:
-    gone = Evacuation(
-        executors=2,
-        executors_waiting=0,
-        shuffle_blocks=10,
-        cached_blocks=0,
-        at_least=False,
-        drivers_moving=1,
-        drivers_staying=0,
-        left=3,
-        total=5,
-    )
+    gone = msgspec.structs.replace(NOTHING_LEAVES, executors=2, shuffle_blocks=10, drivers_moving=1, left=3, total=5)
     shown = capacity_map(
         [
             node(1, 0),
@@ -140,16 +140,7 @@ async def test_each_cell_leads_to_its_job_and_each_node_to_its_page(site: Site) 
 
 
 async def test_an_evacuated_node_that_is_empty_says_so(site: Site) -> None:
-    nothing = Evacuation(
-        executors=0,
-        executors_waiting=0,
-        shuffle_blocks=0,
-        cached_blocks=0,
-        at_least=False,
-        drivers_moving=0,
-        drivers_staying=0,
-    )
-    site.gateway.add_task_managers(node(1, 0, blocked=True, evacuated=True, evacuation=nothing))
+    site.gateway.add_task_managers(node(1, 0, blocked=True, evacuated=True, evacuation=NOTHING_LEAVES))
     text = await overview(site)
     assert "EVACUATED" in text
     assert "nothing runs here any longer" in text

@@ -20,21 +20,13 @@ from emberkeep.web.nodes import EvacuationProgress, JobOnNode, jobs_on, node_lin
 from tests.support.chronicle.memory import MemoryChronicle
 from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, task_manager_view
 from tests.unit.rest.server import Site, running_site
-from tests.unit.web.test_capacity import node
+from tests.unit.web.test_capacity import NOTHING_LEAVES, node
 
 NODE = "rack 1/node-001"
 
 
 def leaving(executors: int, drivers: int) -> Evacuation:
-    return Evacuation(
-        executors=executors,
-        executors_waiting=0,
-        shuffle_blocks=3,
-        cached_blocks=0,
-        at_least=False,
-        drivers_moving=drivers,
-        drivers_staying=0,
-    )
+    return msgspec.structs.replace(NOTHING_LEAVES, executors=executors, shuffle_blocks=3, drivers_moving=drivers)
 
 
 def evacuated(*holders: int, drivers: int = 0, name: str = "tm-1") -> TaskManagerView:
