@@ -15,7 +15,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager
 from emberkeep.chronicle.occurrence import Occurrence, What
-from emberkeep.jobmanager.views.election import Connection, ElectionView
+from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
@@ -96,7 +96,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         entry = kind(id=name, action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=2**50, causes=(EVIL,))
         await gateway.block(entry, merge=False)
     gateway.election = ElectionView(
-        servers=EVIL, connection=Connection.SUSPENDED, queue=(gateway.address(), EVIL), known=(EVIL * 2,)
+        servers=EVIL, connection=ZooKeeperConnection.SUSPENDED, queue=(gateway.address(), EVIL), known=(EVIL * 2,)
     )
     async with running_site(tmp_path, gateway) as running:
         await running.blobs.store_bytes(job_id(1), b"a message", [EVIL])

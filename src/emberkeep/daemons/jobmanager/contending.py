@@ -50,7 +50,7 @@ from emberkeep.daemons.jobmanager.notifying import webhook_settings
 from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings, audit_log, names, shipped_audit
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
-from emberkeep.jobmanager.views.election import Connection, ElectionView
+from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
 from emberkeep.protocol.messages import Message
 from emberkeep.rest.spark_proxy.application import build_spark_proxy_standby
 from emberkeep.rest.standby import STANDBY_PUBLIC, build_standby
@@ -186,7 +186,7 @@ class _Front:
         """Return what this JobManager knows about the election."""
         return ElectionView(
             servers=self._session.hosts,
-            connection=Connection[self._session.state.name],
+            connection=ZooKeeperConnection[self._session.state.name],
             queue=self.locator.queue,
             known=self.locator.news().job_managers,
         )

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Connection(StrEnum):
+class ZooKeeperConnection(StrEnum):
     """The leader's session with ZooKeeper."""
 
     CONNECTED = "connected"
@@ -23,6 +23,6 @@ class ElectionView(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     servers: str
-    connection: Connection
+    connection: ZooKeeperConnection
     queue: tuple[str, ...] = ()
     known: tuple[str, ...] = ()

@@ -28,14 +28,14 @@ _SHARED = ("/api/v1/version",)
 
 
 @dataclass(frozen=True)
-class HistoryPage:
+class HistoryServerPage:
     """Where a page of an application is: at ``path`` of the server, or elsewhere if ``moved``."""
 
     path: str
     moved: bool = False
 
 
-def history_page(app_id: str, path: str) -> HistoryPage:
+def history_page(app_id: str, path: str) -> HistoryServerPage:
     """Return where the page is that a driver has at ``path``, or the server has there.
 
     ``path``: from "/" on, with its query. Raises Absent for pages that are not of this application: its list, its own
@@ -46,10 +46,10 @@ def history_page(app_id: str, path: str) -> HistoryPage:
         raise Absent(f"{plain[:200]} is not a page of the application")
     own = (f"/history/{app_id}", f"/api/v1/applications/{app_id}")
     if plain in (*own, *_SHARED) or plain.startswith((*(f"{place}/" for place in own), "/static/")):
-        return HistoryPage(path)
+        return HistoryServerPage(path)
     if plain.startswith(("/history", "/api", "/logPage", "/metrics")):
         raise Absent(f"{plain[:200]} is not a page of application {app_id}")
-    return HistoryPage(f"/history/{app_id}{path}", moved=True)
+    return HistoryServerPage(f"/history/{app_id}{path}", moved=True)
 
 
 def prepare_history_server(directory: Path, logs: Path, key: bytes, environ: Mapping[str, str]) -> list[str]:

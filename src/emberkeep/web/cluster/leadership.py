@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm
-from emberkeep.jobmanager.views.election import Connection, ElectionView
+from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
 from emberkeep.web.formats import moment, span
 from emberkeep.web.paging import page_count
 
@@ -18,9 +18,12 @@ _NARROWEST: Final = 2.0  # so that a short term or gap can be seen
 _COLOURS: Final = 8  # --plot-1 to --plot-8
 
 CONNECTIONS: Final = {
-    Connection.CONNECTED: ("running", "connected"),
-    Connection.SUSPENDED: ("waiting", "the connection broke: this JobManager decides nothing until it is back"),
-    Connection.LOST: ("failed", "the session is lost: another JobManager may lead by now"),
+    ZooKeeperConnection.CONNECTED: ("running", "connected"),
+    ZooKeeperConnection.SUSPENDED: (
+        "waiting",
+        "the connection broke: this JobManager decides nothing until it is back",
+    ),
+    ZooKeeperConnection.LOST: ("failed", "the session is lost: another JobManager may lead by now"),
 }
 
 
@@ -127,7 +130,7 @@ def _job_manager(address: str, election: ElectionView, leader: str, colour: int)
         tone, state, text = "running", "LEADS", ""
     elif address in election.queue:
         tone, state, text = "finished", "STANDS BY", ""
-        if election.connection is not Connection.CONNECTED:
+        if election.connection is not ZooKeeperConnection.CONNECTED:
             tone, text = "waiting", "as ZooKeeper last said"
     return JobManagerLine(address=address, colour=colour, tone=tone, state=state, text=text)
 

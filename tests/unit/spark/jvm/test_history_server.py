@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Absent
-from emberkeep.spark.jvm.history_server import HistoryPage, history_page, prepare_history_server
+from emberkeep.spark.jvm.history_server import HistoryServerPage, history_page, prepare_history_server
 
 APP = "app-20261126131453-0000-acf4b0f9"
 
@@ -27,12 +27,12 @@ APP = "app-20261126131453-0000-acf4b0f9"
     ],
 )
 def test_pages_of_the_application_are_read_where_they_are(path: str) -> None:
-    assert history_page(APP, path) == HistoryPage(path)
+    assert history_page(APP, path) == HistoryServerPage(path)
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs/", "/SQL/?id=1", "/StreamingQuery/statistics/?id=a", "/environment/"])
 def test_a_page_that_the_driver_had_has_moved(path: str) -> None:
-    assert history_page(APP, path) == HistoryPage(f"/history/{APP}{path}", moved=True)
+    assert history_page(APP, path) == HistoryServerPage(f"/history/{APP}{path}", moved=True)
 
 
 @pytest.mark.req("SEC-10")

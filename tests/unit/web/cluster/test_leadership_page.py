@@ -10,7 +10,7 @@ import pytest
 
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm
-from emberkeep.jobmanager.views.election import Connection, ElectionView
+from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
 from emberkeep.web.cluster.leadership import BAR_WIDTH, PER_PAGE, colours_of, job_managers, leaders
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
 from tests.unit.rest.server import Site, running_site
@@ -90,7 +90,10 @@ def test_colours_repeat_only_after_the_eighth() -> None:
 
 def test_the_leader_comes_first_then_those_that_stand_by() -> None:
     election = ElectionView(
-        servers="zk:2181", connection=Connection.CONNECTED, queue=("b:1", "a:1", "c:1"), known=("gone:1", "a:1")
+        servers="zk:2181",
+        connection=ZooKeeperConnection.CONNECTED,
+        queue=("b:1", "a:1", "c:1"),
+        known=("gone:1", "a:1"),
     )
     found = [(line.address, line.state) for line in job_managers(election, "b:1", ())]
     assert found == [("b:1", "LEADS"), ("a:1", "STANDS BY"), ("c:1", "STANDS BY"), ("gone:1", "AWAY")]
@@ -139,12 +142,12 @@ async def test_a_single_job_manager_is_said_to_be_alone(site: Site) -> None:
 async def test_the_page_shows_zookeeper_and_who_stands_by(site: Site) -> None:
     own = site.gateway.address()
     site.gateway.election = ElectionView(
-        servers="zk-1:2181,zk-2:2181", connection=Connection.CONNECTED, queue=(own, "jm-2:8081"), known=(own,)
+        servers="zk-1:2181,zk-2:2181", connection=ZooKeeperConnection.CONNECTED, queue=(own, "jm-2:8081"), known=(own,)
     )
     text = await words(site)
     assert "CONNECTED zk-1:2181, zk-2:2181" in text
     assert ("1 standing by" in text, "jm-2:8081 STANDS BY" in text, "nobody takes over" in text) == (True, True, False)
-    site.gateway.election = ElectionView(servers="zk-1:2181", connection=Connection.SUSPENDED, queue=(own,))
+    site.gateway.election = ElectionView(servers="zk-1:2181", connection=ZooKeeperConnection.SUSPENDED, queue=(own,))
     text = await words(site)
     assert "SUSPENDED zk-1:2181 The connection broke" in text
     assert "No JobManager stands by" in text
