@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
@@ -17,8 +16,6 @@ from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import OverQuota
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.quotas.quotas import Quotas
-
-_READING: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
 
 
 def limiting(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middleware:
