@@ -1,4 +1,4 @@
-"""The settings of the push of metrics to OpenTelemetry, checked when a JobManager starts."""
+"""The push of metrics to OpenTelemetry: its settings, checked when a JobManager starts, and what pushes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import emberkeep
 from emberkeep.adapters.otlp.pusher import Families, OtlpPusher
@@ -16,11 +15,11 @@ from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.configuration.web_servers import check_web_server
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.files.private import read_private
 from emberkeep.base.tls.links import outside_context
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PATH = "/v1/metrics"  # of the protocol, for an endpoint without a path
 _SHORTEST_INTERVAL = 1.0  # seconds
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]+)")
@@ -76,28 +75,13 @@ def _check_installed() -> None:
 def _checked(endpoint: str) -> str:
     """Return the address with a path. Raises InvalidInput, which does not quote what may contain a secret."""
     key = options.METRICS_OTLP_ENDPOINT.key
-    try:
-        parts = urlsplit(endpoint)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput(f"{key} is not an address: {error}", field=key) from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise InvalidInput(
-            f"{key} is not the address of a web server",
-            field=key,
-            hint="write https://host:4318; gRPC is not supported",
-        )
+    hint = "write https://host:4318; gRPC is not supported"
+    parts = check_web_server(endpoint, key, sends="metrics", hint=hint)
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidInput(
             f"{key} contains more than a host, a port and a path",
             field=key,
             hint=f"put credentials into the file that {options.METRICS_OTLP_HEADERS_FILE.key} names",
-        )
-    if parts.scheme == "http" and host not in _LOOPBACK:
-        raise InvalidInput(
-            f"{key} would send metrics unencrypted to {host}",
-            field=key,
-            hint="use https; http is for a collector on this machine only",
         )
     return parts._replace(path=parts.path.rstrip("/") or _PATH).geturl()
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from emberkeep.adapters.webhooks.webhook import WebhookSettings
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.configuration.web_servers import check_web_server
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.private import read_private
 from emberkeep.base.tls.links import outside_context
 from emberkeep.notifications.model import EventKind
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHORTEST_SECRET = 16  # characters
 
 
@@ -25,7 +24,7 @@ def webhook_settings(configuration: Configuration) -> WebhookSettings | None:
     url = configuration[options.WEBHOOK_URL]
     if not url:
         return None
-    _check_url(url)
+    check_web_server(url, options.WEBHOOK_URL.key, sends="events", hint="write https://host/path")
     return WebhookSettings(
         url=url,
         secret=_secret(configuration),
@@ -35,22 +34,6 @@ def webhook_settings(configuration: Configuration) -> WebhookSettings | None:
         queue=configuration[options.WEBHOOK_QUEUE],
         tls=outside_context(configuration[options.WEBHOOK_CA_FILE], options.WEBHOOK_CA_FILE.key),
     )
-
-
-def _check_url(url: str) -> None:
-    """Raise InvalidInput, which does not quote the address: it may contain a secret."""
-    key = options.WEBHOOK_URL.key
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput(f"{key} is not an address: {error}", field=key) from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise InvalidInput(f"{key} is not the address of a web server", field=key, hint="write https://host/path")
-    if parts.scheme == "http" and host not in _LOOPBACK:
-        raise InvalidInput(
-            f"{key} would send events unencrypted to {host}", field=key, hint="use https; http is for this machine only"
-        )
 
 
 def _secret(configuration: Configuration) -> bytes:
