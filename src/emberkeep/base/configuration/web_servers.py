@@ -18,8 +18,8 @@ def check_web_server(url: str, key: str, *, sends: str, hint: str) -> SplitResul
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput(f"{key} is not an address: {error}", field=key) from None
+    except ValueError:  # whose text quotes a password with a "/" in it as the port
+        raise InvalidInput(f"{key} is not an address: its host or port is malformed", field=key, hint=hint) from None
     if parts.scheme not in ("http", "https") or not host:
         raise InvalidInput(f"{key} is not the address of a web server", field=key, hint=hint)
     if parts.scheme == "http" and host not in _LOOPBACK:

@@ -62,6 +62,7 @@ def test_an_endpoint_without_a_path_gets_that_of_the_protocol(tmp_path: Path, en
     [
         ({"endpoint": "collector:4317"}, "otlp.endpoint is not the address of a web server"),
         ({"endpoint": "https://collector.example:99999/"}, "otlp.endpoint is not an address"),
+        ({"endpoint": "https://user:very-secret/part@collector.example/"}, "otlp.endpoint is not an address"),
         ({"endpoint": "https://user:very-secret@collector.example/"}, "more than a host, a port and a path"),
         ({"endpoint": f"{ENDPOINT}/?key=very-secret"}, "more than a host, a port and a path"),
         ({"endpoint": "http://collector.example:4318"}, "would send metrics unencrypted to collector.example"),

@@ -59,6 +59,7 @@ def test_events_may_go_unencrypted_to_this_machine(secret: Path, url: str) -> No
         ({"url": "ftp://hooks.example/"}, "webhook.url is not the address of a web server"),
         ({"url": "hooks"}, "webhook.url is not the address of a web server"),
         ({"url": "https://hooks.example:99999/"}, "webhook.url is not an address"),
+        ({"url": "https://user:very-secret/part@hooks.example/"}, "webhook.url is not an address"),
         ({"url": "http://hooks.example/very-secret"}, "would send events unencrypted to hooks.example"),
         ({"url": URL, "secret_file": ""}, "secret-file is empty"),
         ({"url": URL, "events": "job-failed,job-lost"}, "there is no event 'job-lost'"),
