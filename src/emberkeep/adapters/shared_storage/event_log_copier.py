@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from emberkeep.adapters.shared_storage.event_logs import copy_event_log
+from emberkeep.adapters.shared_storage.event_logs import copy_event_log, log_name
 from emberkeep.base.errors import RetryLater, Unavailable
 from emberkeep.base.ids import JobId
 
@@ -131,7 +131,7 @@ class EventLogCopier:
             self._staging.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory = Path(tempfile.mkdtemp(prefix=self._own, dir=self._staging))
             app_id = copy_event_log(self._checkpoints / job_id, attempt, directory)
-            return CopiedLog(app_id, directory / f"eventlog_v2_{app_id}")
+            return CopiedLog(app_id, directory / log_name(app_id))
         except BaseException as error:
             if directory is not None:
                 shutil.rmtree(directory, ignore_errors=True)

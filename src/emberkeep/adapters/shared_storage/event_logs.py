@@ -30,7 +30,8 @@ FILES_KEPT = 8  # of one application: the first one, which says what the applica
 ATTEMPTS_KEPT = 5
 APPLICATIONS_KEPT = 5  # of one attempt
 _ATTEMPT = re.compile(r"[0-9]{1,9}")
-_APPLICATION = re.compile(r"eventlog_v2_([A-Za-z0-9][A-Za-z0-9_-]{0,127})")
+_LOG = "eventlog_v2_"
+_APPLICATION = re.compile(rf"{_LOG}([A-Za-z0-9][A-Za-z0-9_-]{{0,127}})")
 _FILE = re.compile(r"events_([0-9]{1,9})_(.+)")
 _COPIED = re.compile(r"(?:appstatus|events_[0-9]{1,9})_[A-Za-z0-9._-]{1,200}")
 _MOST_BYTES = 1024**3  # of one application's files that are copied
@@ -42,6 +43,11 @@ _PROBE, _PROBE_BYTES = ".emberkeep-probe", 64 * 1024
 def attempt_directory(root: Path, attempt: int) -> Path:
     """Return the directory of an attempt's event logs. ``root``: the job's directory of default checkpoints."""
     return root / EVENT_LOGS / str(attempt)
+
+
+def log_name(app_id: str) -> str:
+    """Return the name of the directory in which Spark writes the log of an application."""
+    return f"{_LOG}{app_id}"
 
 
 def make_event_log(root: Path, attempt: int) -> Path:
@@ -142,25 +148,8 @@ def copy_event_log(root: Path, attempt: int, into: Path) -> str:
     """
     with contextlib.ExitStack() as stack:
         try:
-            opened = [os.open(root / EVENT_LOGS, _DIRECTORY)]
-            stack.callback(os.close, opened[-1])
-            opened.append(os.open(str(attempt), _DIRECTORY, dir_fd=opened[-1]))
-            stack.callback(os.close, opened[-1])
-            names = [
-                name
-                for name in os.listdir(opened[-1])  # noqa: PTH208
-                if _APPLICATION.fullmatch(name)
-            ]
-            if not names:
-                raise _no_log(attempt)
-            name = max(names)  # an id begins with the time of the application's start
-            opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
-            stack.callback(os.close, opened[-1])
-            files = [
-                file
-                for file in sorted(os.listdir(opened[-1]))  # noqa: PTH208
-                if _COPIED.fullmatch(file)
-            ]
+            opened, name = _open_newest(root, attempt, stack)
+            files = sorted(file for file in os.listdir(opened) if _COPIED.fullmatch(file))  # noqa: PTH208
         except NotADirectoryError as error:  # the user has put something else there
             raise Damaged(f"{root / EVENT_LOGS}: {error.strerror}: {error.filename}") from error
         except FileNotFoundError as error:
@@ -174,12 +163,31 @@ def copy_event_log(root: Path, attempt: int, into: Path) -> str:
         target = into / name
         partial = Path(tempfile.mkdtemp(prefix=".", dir=into))
         try:
-            _copy_files(Path(f"/proc/self/fd/{opened[-1]}"), files, partial, attempt)
+            _copy_files(Path(f"/proc/self/fd/{opened}"), files, partial, attempt)
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    return name.removeprefix("eventlog_v2_")
+    return name.removeprefix(_LOG)
+
+
+def _open_newest(root: Path, attempt: int, closing: contextlib.ExitStack) -> tuple[int, str]:
+    """Open the log of an attempt's newest application; ``closing`` closes it. Return its descriptor and its name.
+
+    Each directory is opened below the one before, because the job's user can replace each by a link. Raises Absent,
+    OSError.
+    """
+    logs = os.open(root / EVENT_LOGS, _DIRECTORY)
+    closing.callback(os.close, logs)
+    own = os.open(str(attempt), _DIRECTORY, dir_fd=logs)
+    closing.callback(os.close, own)
+    names = [name for name in os.listdir(own) if _APPLICATION.fullmatch(name)]  # noqa: PTH208
+    if not names:
+        raise _no_log(attempt)
+    newest = max(names)  # an id begins with the time of the application's start
+    opened = os.open(newest, _DIRECTORY, dir_fd=own)
+    closing.callback(os.close, opened)
+    return opened, newest
 
 
 def _copy_files(source: Path, files: list[str], target: Path, attempt: int) -> None:

@@ -22,6 +22,7 @@ import psutil
 import structlog
 
 from emberkeep.adapters.shared_storage.event_log_copier import CopiedLog, EventLogCopier
+from emberkeep.adapters.shared_storage.event_logs import log_name
 from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
@@ -155,7 +156,7 @@ class SparkHistory:
     def _keep_only(self, app_id: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # the end of the term has just removed all
             for copy in self._logs.iterdir():
-                if copy.name != f"eventlog_v2_{app_id}":
+                if copy.name != log_name(app_id):
                     shutil.rmtree(copy, ignore_errors=True)
 
     def _require_term(self) -> None:
@@ -190,7 +191,7 @@ class SparkHistory:
         self._applications[attempt] = copied.app_id
         while len(self._applications) > APPLICATIONS:
             oldest = self._applications.pop(next(iter(self._applications)))
-            await asyncio.to_thread(shutil.rmtree, self._logs / f"eventlog_v2_{oldest}", ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self._logs / log_name(oldest), ignore_errors=True)
 
     # --- the process --------------------------------------------------------------------------------------------------
 
