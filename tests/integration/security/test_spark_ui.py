@@ -16,7 +16,7 @@ import pytest
 from emberkeep.base.tls.links import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
 from tests.integration.clusters import QUICK, Cluster, kill_process
-from tests.integration.commands import Shell
+from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("SEC-10")]
@@ -58,8 +58,17 @@ def listeners(pid: int) -> set[tuple[str, int]]:
     return {(address.ip.removeprefix("::ffff:"), address.port) for address in found}
 
 
-def check_command(link: str, app_id: str) -> None:
-    """Open the command's link and the pages behind it, as a browser does."""
+def check_command(command: Running, app_id: str) -> None:
+    """Open the link of `emberkeep spark-ui` and the pages behind it, as a browser does; end the command."""
+    link = until(lambda: command.out.partition("\n")[0], lambda: str(command))
+    try:
+        check_shown(link, app_id)
+    finally:
+        command.process.send_signal(signal.SIGINT)
+        assert command.wait().code == 0
+
+
+def check_shown(link: str, app_id: str) -> None:
     browser = build_opener(HTTPCookieProcessor(CookieJar()))
     origin = link.partition("/emberkeep-open/")[0]
     assert answer_of(f"{origin}/jobs/", browser)[0] == 403
@@ -104,13 +113,7 @@ def test_the_ui_is_open_to_who_may_see_the_job_while_it_runs_and_afterwards(
         assert answer_of(f"{link}SQL/execution/?id=0", browser)[0] == 200
         assert answer_of(link, browser_of(cluster))[0] == 403, "the link belongs to the other browser"
 
-        command = shell.start("spark-ui", job_id)
-        shown = until(lambda: command.out.partition("\n")[0], lambda: str(command))
-        try:
-            check_command(shown, app_id)
-        finally:
-            command.process.send_signal(signal.SIGINT)
-            assert command.wait().code == 0
+        check_command(shell.start("spark-ui", job_id), app_id)
 
         kill_process(driver)
         cluster.wait_for_driver(job_id, attempt=2)
@@ -120,12 +123,6 @@ def test_the_ui_is_open_to_who_may_see_the_job_while_it_runs_and_afterwards(
 
         finish.touch()
         cluster.wait_for_end(job_id)
-        command = shell.start("spark-ui", job_id, "--attempt", "1")
-        shown = until(lambda: command.out.partition("\n")[0], lambda: str(command))
-        try:
-            check_command(shown, app_id)
-        finally:
-            command.process.send_signal(signal.SIGINT)
-            assert command.wait().code == 0
+        check_command(shell.start("spark-ui", job_id, "--attempt", "1"), app_id)
     finally:
         cluster.close()

@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from emberkeep.base.configuration.layout import state_layout
-from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.system import real_system
-from emberkeep.daemons.jobmanager.alone import JobManagerProcess, job_manager_process
-from emberkeep.daemons.process_main import Services
 from tests.unit.adapters.otlp.collector import SLOW, collecting
+from tests.unit.daemons.jobmanager.leader import leading
 from tests.unit.jobmanager.fakes import graph
 
 NONE = frozenset[tuple[str, str]]()
 SENT = frozenset({("outcome", "sent")})
 
 
-@asynccontextmanager
-async def leading(directory: Path, endpoint: str) -> AsyncIterator[JobManagerProcess]:
-    texts = {
-        "emberkeep.state-dir": str(directory / "state"),
-        "rest.port": "0",
-        "security.encryption": "none",
-        "metrics.otlp.endpoint": endpoint,
-        "metrics.otlp.interval": "1h",
-    }
-    configuration = Configuration().with_texts(texts, "test")
-    services = Services()
-    try:
-        async with job_manager_process(
-            real_system(), configuration, state_layout(configuration, {}), services, asyncio.Event()
-        ) as process:
-            yield process
-    finally:
-        await services.cancel()
+def pushing_to(endpoint: str) -> dict[str, str]:
+    return {"metrics.otlp.endpoint": endpoint, "metrics.otlp.interval": "1h"}
 
 
 async def test_a_leader_pushes_when_it_leads_and_when_it_ends(tmp_path: Path) -> None:
     async with collecting() as collector:
-        async with leading(tmp_path, collector.url) as process:
+        async with leading(tmp_path, pushing_to(collector.url)) as process:
             await collector.gets(1)
             await process.service.gateway.submit(graph(1))
         first, last = collector.pushes
@@ -57,7 +34,7 @@ async def test_a_leader_pushes_when_it_leads_and_when_it_ends(tmp_path: Path) ->
 
 
 async def test_an_endpoint_that_does_not_answer_delays_no_job(tmp_path: Path) -> None:
-    async with collecting(SLOW) as collector, leading(tmp_path, collector.url) as process:
+    async with collecting(SLOW) as collector, leading(tmp_path, pushing_to(collector.url)) as process:
         await collector.gets(1)
         await process.service.gateway.submit(graph(1))
         assert len(await process.service.gateway.jobs()) == 1

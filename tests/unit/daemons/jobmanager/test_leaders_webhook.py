@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from emberkeep.base.configuration.layout import state_layout
-from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.system import real_system
-from emberkeep.daemons.jobmanager.alone import JobManagerProcess, job_manager_process
-from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.jobmanager.alone import JobManagerProcess
 from emberkeep.jobs.model import JobStatus
 from tests.unit.adapters.webhooks.receiver import SLOW, receiving
+from tests.unit.daemons.jobmanager.leader import leading
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.rest.server import eventually
 
 JOB = graph(1).job_id
 
 
-@asynccontextmanager
-async def leading(directory: Path, **settings: str) -> AsyncIterator[JobManagerProcess]:
-    texts = {
-        "emberkeep.state-dir": str(directory / "state"),
-        "rest.port": "0",
-        "security.encryption": "none",
-        **{f"notifications.webhook.{key.replace('_', '-')}": value for key, value in settings.items()},
-    }
-    configuration = Configuration().with_texts(texts, "test")
-    services = Services()
-    try:
-        async with job_manager_process(
-            real_system(), configuration, state_layout(configuration, {}), services, asyncio.Event()
-        ) as process:
-            yield process
-    finally:
-        await services.cancel()
+def telling(url: str, directory: Path) -> dict[str, str]:
+    """Return the settings of a webhook that tells ``url`` of jobs that were canceled."""
+    settings = {"url": url, "secret-file": secret_file(directory), "events": "job-canceled"}
+    return {f"notifications.webhook.{key}": value for key, value in settings.items()}
 
 
 async def canceled_job(process: JobManagerProcess) -> None:
@@ -58,7 +40,7 @@ def secret_file(directory: Path) -> str:
 async def test_the_leader_tells_a_web_server_what_became_of_a_job(tmp_path: Path) -> None:
     async with (
         receiving(500) as receiver,
-        leading(tmp_path, url=receiver.url, secret_file=secret_file(tmp_path), events="job-canceled") as process,
+        leading(tmp_path, telling(receiver.url, tmp_path)) as process,
     ):
         await canceled_job(process)
         await receiver.gets(2)
@@ -69,14 +51,14 @@ async def test_the_leader_tells_a_web_server_what_became_of_a_job(tmp_path: Path
 
 
 async def test_a_leader_without_a_webhook_runs_jobs_as_well(tmp_path: Path) -> None:
-    async with leading(tmp_path) as process:
+    async with leading(tmp_path, {}) as process:
         await canceled_job(process)
 
 
 async def test_a_receiver_that_does_not_answer_delays_no_job(tmp_path: Path) -> None:
     async with (
         receiving(SLOW) as receiver,
-        leading(tmp_path, url=receiver.url, secret_file=secret_file(tmp_path), events="job-canceled") as process,
+        leading(tmp_path, telling(receiver.url, tmp_path)) as process,
     ):
         await canceled_job(process)
         await eventually(lambda: len(receiver.received) == 1)

@@ -78,6 +78,15 @@ class Bench:
             while attempt not in self.copies:  # noqa: ASYNC110 - a thread has no events
                 await asyncio.sleep(0.01)
 
+    async def kill(self) -> None:
+        """Kill the server, and wait until its end is known."""
+        pid = self.history.pid
+        assert pid is not None
+        psutil.Process(pid).kill()
+        async with asyncio.timeout(30):
+            while self.history.pid is not None:  # noqa: ASYNC110 - a process has no events
+                await asyncio.sleep(0.01)
+
     def log(self, job: str, attempt: int = 1, app_id: str = "app-1") -> None:
         place = attempt_directory(self.checkpoints / job, attempt) / f"eventlog_v2_{app_id}"
         place.mkdir(parents=True)
@@ -174,12 +183,7 @@ async def test_it_ends_when_it_is_idle_and_starts_again(bench: Bench) -> None:
 async def test_one_that_was_killed_is_replaced(bench: Bench) -> None:
     bench.log(JOB)
     await bench.lines("/static/webui.js")
-    pid = bench.history.pid
-    assert pid is not None
-    psutil.Process(pid).kill()
-    async with asyncio.timeout(30):
-        while bench.history.pid is not None:  # noqa: ASYNC110 - a process has no events
-            await asyncio.sleep(0.01)
+    await bench.kill()
     bench.clock.now += 1
     assert (await bench.lines("/static/webui.js"))[0] == "/static/webui.js"
 
@@ -299,12 +303,7 @@ async def test_each_start_has_a_key_of_its_own(bench: Bench) -> None:
     bench.log(JOB)
     for _ in range(2):
         await bench.lines("/static/webui.js")
-        pid = bench.history.pid
-        assert pid is not None
-        psutil.Process(pid).kill()
-        async with asyncio.timeout(30):
-            while bench.history.pid is not None:  # noqa: ASYNC110 - a process has no events
-                await asyncio.sleep(0.01)
+        await bench.kill()
     assert len(set(bench.keys)) == 2
 
 
