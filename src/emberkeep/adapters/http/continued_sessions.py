@@ -33,8 +33,8 @@ _PAGE = re.compile(r"/(?:[A-Za-z0-9._~/?&=%:,+-]{0,2000})")  # a path of this se
 class ContinuedSessions:
     """Writes the passes of this leader, and takes those of earlier ones.
 
-    ``epoch``: this leader's, 0 before it leads. ``others``: addresses ("host:port") of all known JobManagers.
-    ``is_valid``: True if an identity may still log in.
+    ``epoch`` returns this leader's epoch; 0 before it leads. ``others`` returns the addresses ("host:port") of all
+    known JobManagers, which may include this one.
     """
 
     def __init__(
