@@ -1,7 +1,8 @@
-"""The HTTP status of each kind of error, in RPC and REST alike."""
+"""The HTTP status of each kind of error, in RPC and REST alike, and when to try again."""
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 
 from emberkeep.base.errors import (
@@ -35,3 +36,8 @@ def http_status(error: EmberkeepError) -> HTTPStatus:
         if isinstance(error, kind):
             return status
     return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def whole_seconds(seconds: float) -> int:
+    """Return the value of the header Retry-After: whole seconds, at least 1."""
+    return max(1, math.ceil(seconds))

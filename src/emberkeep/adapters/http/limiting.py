@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from http import HTTPStatus
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from emberkeep.adapters.http.http_status import whole_seconds
 from emberkeep.adapters.http.login_page import CONTINUE_PATH, LOGIN_PATH, TOO_MANY, accepts_page, login_page
 from emberkeep.adapters.http.rpc import RPC_PATH
 from emberkeep.adapters.http.security import problem
@@ -29,7 +29,7 @@ def limiting(quotas: Quotas, now: Callable[[], float] = since_boot) -> Middlewar
         if excess := quotas.request(identity, now(), uploads=request.can_read_body):
             raise OverQuota(
                 f"{identity.name!r} {excess.what}",
-                hint=f"try again in {_whole(excess.seconds)} s; the quota is {excess.key} of the JobManager",
+                hint=f"try again in {whole_seconds(excess.seconds)} s; the quota is {excess.key} of the JobManager",
                 seconds=excess.seconds,
             )
         try:
@@ -71,10 +71,6 @@ def _too_many_guesses(request: web.Request, seconds: float) -> web.Response:
             "too many requests with a wrong token came from this address, and this one has no valid token either",
             hint="check the token in security.token-file",
         )
-    answer.headers[hdrs.RETRY_AFTER] = str(_whole(seconds))
+    answer.headers[hdrs.RETRY_AFTER] = str(whole_seconds(seconds))
     answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
     return answer
-
-
-def _whole(seconds: float) -> int:
-    return max(1, math.ceil(seconds))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import hmac
 import ipaddress
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from emberkeep.adapters.http.driver_access import DriverAccess
-from emberkeep.adapters.http.http_status import http_status
+from emberkeep.adapters.http.http_status import http_status, whole_seconds
 from emberkeep.adapters.http.login_page import (
     CONTINUE_PATH,
     ENDED,
@@ -144,7 +143,7 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
         field = error.field if isinstance(error, InvalidInput) else None
         answer = problem(http_status(error), error.message, hint=error.hint, field=field)
         if isinstance(error, OverQuota):
-            answer.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(error.seconds)))
+            answer.headers[hdrs.RETRY_AFTER] = str(whole_seconds(error.seconds))
         return answer
     except Exception:  # noqa: BLE001 - the boundary: the client learns that we failed, the log learns why
         _log.exception("request_failed", method=request.method, path=request.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -10,7 +9,7 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from emberkeep.adapters.http.http_status import http_status
+from emberkeep.adapters.http.http_status import http_status, whole_seconds
 from emberkeep.adapters.http.limiting import limiting
 from emberkeep.adapters.http.security import answers_to
 from emberkeep.adapters.http.served_connection import prove
@@ -48,7 +47,7 @@ def guard_spark_ui(
         except EmberkeepError as error:
             answer = _text(http_status(error), f"{error}\n")
             if isinstance(error, OverQuota):
-                answer.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(error.seconds)))
+                answer.headers[hdrs.RETRY_AFTER] = str(whole_seconds(error.seconds))
             return answer
         except web.HTTPException:
             raise
