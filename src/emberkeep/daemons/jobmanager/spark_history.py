@@ -50,7 +50,7 @@ Prepare = Callable[[Path, Path, bytes, Mapping[str, str]], list[str]]
 
 
 @dataclass(frozen=True)
-class _Place:
+class _LocatedPage:
     """Where a page is, and what opens it. ``address``: of the server; "" if the page is a redirect to ``path``."""
 
     address: str
@@ -85,7 +85,7 @@ class SparkHistory:
         self._address = ""
         self._used_at = now()
         self._failed_at: float | None = None
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._reading = asyncio.Semaphore(_AT_ONCE)
         self._over = False  # the term of leadership
         self._waiting = Counter[_Attempt]()
         self._changing = asyncio.Lock()  # the process and the copies
@@ -140,17 +140,17 @@ class SparkHistory:
         page = None
         async with self._changing:
             if attempt in self._applications:
-                page = await self._place(attempt, path)
+                page = await self._located(attempt, path)
         if page is None:
             self._require_term()
             async with self._copier.copied(*attempt) as copied, self._changing:
                 self._require_term()
                 if attempt not in self._applications:
                     await self._publish(attempt, copied)
-                page = await self._place(attempt, path)
+                page = await self._located(attempt, path)
         if not page.address:
             return SparkUiRead(status=302, content_type="", location=page.path, body=b"")
-        async with self._places:
+        async with self._reading:
             return await read_spark_page(page.address, page.path, token=page.token, base=base)
 
     def _keep_only(self, app_id: str) -> None:
@@ -163,18 +163,18 @@ class SparkHistory:
         if self._over:
             raise RetryLater("this JobManager is not the leader any more", hint="open the Spark UI again")
 
-    async def _place(self, attempt: _Attempt, path: str) -> _Place:
+    async def _located(self, attempt: _Attempt, path: str) -> _LocatedPage:
         """Return where the page of an attempt is, whose log is here; start the server if it does not run."""
         app_id = self._applications[attempt] = self._applications.pop(attempt)
         page = history_page(app_id, path)
         if page.moved:
-            return _Place("", page.path, "")
+            return _LocatedPage("", page.path, "")
         if self.pid is None:
             # The server reads all copies when it starts, and one of them may be why it has ended.
             self._applications, self._owners = {attempt: app_id}, {app_id: attempt}
             await asyncio.to_thread(self._keep_only, app_id)
             await self._start()
-        return _Place(self._address, page.path, access_token(self._key))
+        return _LocatedPage(self._address, page.path, access_token(self._key))
 
     async def _publish(self, attempt: _Attempt, copied: CopiedLog) -> None:
         """Show a copy to the server. The least recently used ones make room."""
