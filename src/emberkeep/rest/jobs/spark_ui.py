@@ -17,6 +17,8 @@ from emberkeep.protocol.rest_spark_ui import SparkUiLink, SparkUiPage
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 from emberkeep.rest.serving.spark_ui_reading import read_spark_ui, shown_attempt
 
+_Attempt = Annotated[int, Meta(ge=0, le=999_999_999, description="Number of the attempt. 0: the newest one.")]
+
 
 class ReadPage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of a page."""
@@ -24,13 +26,13 @@ class ReadPage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     path: Annotated[
         str, Meta(pattern="^/", max_length=8192, description="Path of the page, from `/` on, with its own query.")
     ] = "/"
-    attempt: Annotated[int, Meta(ge=0, le=999_999_999, description="Number of the attempt. 0: the newest one.")] = 0
+    attempt: _Attempt = 0
 
 
 class LinkQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of a link."""
 
-    attempt: Annotated[int, Meta(ge=0, le=999_999_999, description="Number of the attempt. 0: the newest one.")] = 0
+    attempt: _Attempt = 0
 
 
 async def read_page(call: CheckedRequest) -> msgspec.Struct:
