@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from emberkeep.adapters.http.security import check_bind_address
-from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.http.server import serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
@@ -17,8 +17,6 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     REST_ADDRESS,
     REST_BIND_ADDRESS,
-    REST_PORT,
-    SPARK_UI_PORT,
     TOKEN_FILE,
 )
 from emberkeep.base.configuration.values import Configuration
@@ -27,7 +25,13 @@ from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.jobmanager.leading import leadership
 from emberkeep.daemons.jobmanager.metrics_push import otlp_settings
 from emberkeep.daemons.jobmanager.notifying import webhook_settings
-from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings, audit_log, names, shipped_audit
+from emberkeep.daemons.jobmanager.process_settings import (
+    JobManagerSettings,
+    audit_log,
+    bound_ports,
+    names,
+    shipped_audit,
+)
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.service import JobManagerService
 
@@ -61,10 +65,7 @@ async def job_manager_process(
     tls = await asyncio.to_thread(open_tls, configuration, layout, *names(configuration), founds=True)
     store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs, owned)
     async with contextlib.AsyncExitStack() as stack:
-        port = bind_port(bind, configuration[REST_PORT])
-        stack.callback(port.close)
-        ui_port = bind_port(bind, configuration[SPARK_UI_PORT], port_option=SPARK_UI_PORT.key)
-        stack.callback(ui_port.close)
+        port, ui_port = stack.enter_context(bound_ports(configuration))
         storage = StorageWatch(layout, owned)
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         settings = JobManagerSettings(

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import check_bind_address
-from emberkeep.adapters.http.server import bind_port
 from emberkeep.adapters.http.switch import SwitchedPort
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
@@ -35,8 +34,6 @@ from emberkeep.base.configuration.options import (
     JOB_MANAGER_ID,
     REST_ADDRESS,
     REST_BIND_ADDRESS,
-    REST_PORT,
-    SPARK_UI_PORT,
     TOKEN_FILE,
     ZOOKEEPER_QUORUM,
 )
@@ -47,7 +44,13 @@ from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.jobmanager.leading import Leadership, leadership
 from emberkeep.daemons.jobmanager.metrics_push import otlp_settings
 from emberkeep.daemons.jobmanager.notifying import webhook_settings
-from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings, audit_log, names, shipped_audit
+from emberkeep.daemons.jobmanager.process_settings import (
+    JobManagerSettings,
+    audit_log,
+    bound_ports,
+    names,
+    shipped_audit,
+)
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
@@ -79,10 +82,7 @@ async def contending_job_manager(
     webhook, otlp = webhook_settings(configuration), otlp_settings(configuration, layout)
     nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration, token)
     async with contextlib.AsyncExitStack() as stack:
-        port = bind_port(bind, configuration[REST_PORT])
-        stack.callback(port.close)
-        ui_port = bind_port(bind, configuration[SPARK_UI_PORT], port_option=SPARK_UI_PORT.key)
-        stack.callback(ui_port.close)
+        port, ui_port = stack.enter_context(bound_ports(configuration))
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         session = ZooKeeperSession(zookeeper)
         readers = StorageReaders(session, nodes)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -19,7 +19,7 @@ from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
 from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.security import AccessPolicy, secure
-from emberkeep.adapters.http.server import BoundPort
+from emberkeep.adapters.http.server import BoundPort, bind_port
 from emberkeep.adapters.http.spark_ui_port import guard_spark_ui
 from emberkeep.adapters.otlp.settings import OtlpSettings
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
@@ -36,6 +36,8 @@ from emberkeep.base.configuration.options import (
     QUOTA_UPLOADS,
     REST_ADDRESS,
     REST_BIND_ADDRESS,
+    REST_PORT,
+    SPARK_UI_PORT,
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
@@ -141,6 +143,18 @@ class JobManagerSettings:
     @property
     def url(self) -> str:
         return f"{'http' if self.tls is None else 'https'}://{self.address}"
+
+
+@contextlib.contextmanager
+def bound_ports(configuration: Configuration) -> Iterator[tuple[BoundPort, BoundPort]]:
+    """Bind the port of the API and the console, and that of the Spark UIs. On exit, close both. Raises Fatal."""
+    host = configuration[REST_BIND_ADDRESS]
+    with contextlib.ExitStack() as stack:
+        port = bind_port(host, configuration[REST_PORT])
+        stack.callback(port.close)
+        spark_ui_port = bind_port(host, configuration[SPARK_UI_PORT], port_option=SPARK_UI_PORT.key)
+        stack.callback(spark_ui_port.close)
+        yield port, spark_ui_port
 
 
 @contextlib.asynccontextmanager
