@@ -35,6 +35,7 @@ from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.jobs.savepoints.periodic import JobSavepoints
 from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.unread_jobs import UnreadJobs
+from emberkeep.jobmanager.jobs.upgrades.known import KnownUpgrades
 from emberkeep.jobmanager.jobs.upgrades.upgrades import Upgrades
 from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobmanager.resources.resource_manager import MESSAGES_PER_JOB, ResourceManager
@@ -102,16 +103,9 @@ class Dispatcher(Actor):
         self.requests = JobRequests(
             self, self._machines, writes, self._answers, term.clock, calls, self._periodic_savepoint_ended
         )
+        self._known_upgrades = KnownUpgrades(self._table)
         self.submissions = Submissions(
-            self,
-            configuration,
-            self._table,
-            writes,
-            blobs,
-            self._answers,
-            self._add_submitted,
-            self._kept_places,
-            self._refuse_upgraded,
+            self, configuration, self._table, writes, blobs, self._answers, self._add_submitted, self._known_upgrades
         )
         self._savepoints = JobSavepoints(
             self,
@@ -129,6 +123,7 @@ class Dispatcher(Actor):
             self,
             configuration,
             surroundings,
+            self._known_upgrades,
             self._machines,
             self.requests,
             self.submissions,
@@ -144,14 +139,7 @@ class Dispatcher(Actor):
         self._notices = JobNotices(surroundings.notifier, term)
         self._watches = JobWatches(self, self._machines, term, self._notices)
         self.job_masters = JobMasterReports(
-            self,
-            self._machines,
-            term,
-            self.requests,
-            self._checkpoints,
-            self.moves,
-            self._watches,
-            self._savepoints,
+            self, self._machines, term, self.requests, self._checkpoints, self.moves, self._watches, self._savepoints
         )
 
     async def run(self) -> None:
@@ -270,14 +258,8 @@ class Dispatcher(Actor):
         return self._with_upgrade(self._table.view(job_id))
 
     def _with_upgrade(self, view: JobView) -> JobView:
-        upgrade = self.upgrades.of_job(view.job_id)
+        upgrade = self._known_upgrades.of_job(view.job_id)
         return view if upgrade is None else msgspec.structs.replace(view, upgrade=upgrade)
-
-    def _kept_places(self, namespace: str | None) -> int:
-        return self.upgrades.between(namespace)
-
-    def _refuse_upgraded(self, graph: JobGraph) -> None:
-        self.upgrades.refuse(graph)
 
     # --- effects of the machines --------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.admission import artefact_contents, check_graph, job_configuration
 from emberkeep.jobmanager.jobs.job_table import JobTable
+from emberkeep.jobmanager.jobs.upgrades.known import KnownUpgrades
+from emberkeep.jobmanager.jobs.upgrades.reserved import refuse_reserved
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import Submission
@@ -29,10 +31,8 @@ log = structlog.get_logger(__name__)
 class Submissions(ActorPart):
     """Jobs that are being written to the store and are not in the table yet.
 
-    ``add`` starts to manage a job that is in the store. ``refuse`` raises Conflict for a job that an upgrade starts
-    itself. ``kept`` returns for how many jobs a place is kept
-    although they are not accepted yet: jobs of one namespace, or all for None. Accepting a job needs each of these
-    collaborators, and no subset of them has a name.
+    ``add`` starts to manage a job that is in the store. ``upgrades`` start jobs themselves, and keep places for them.
+    Accepting a job needs each of these collaborators, and no subset of them has a name.
     """
 
     def __init__(
@@ -44,8 +44,7 @@ class Submissions(ActorPart):
         blobs: BlobServerGateway,
         answers: Answers,
         add: Callable[[JobGraph], None],
-        kept: Callable[[str | None], int],
-        refuse: Callable[[JobGraph], None],
+        upgrades: KnownUpgrades,
     ) -> None:
         super().__init__(owner)
         self._configuration = configuration
@@ -54,8 +53,7 @@ class Submissions(ActorPart):
         self._blobs = blobs
         self._answers = answers
         self._add = add
-        self._kept = kept
-        self._refuse = refuse
+        self._upgrades = upgrades
         self._creating: dict[JobId, JobGraph] = {}
 
     def creating(self) -> tuple[JobGraph, ...]:
@@ -87,7 +85,7 @@ class Submissions(ActorPart):
             known.set_result(before)
             return known
         if not is_kept:
-            self._refuse(graph)
+            refuse_reserved(graph, self._upgrades.ongoing(), self._table)
             self._check_room()
             self._check_quota(graph.namespace)
         if graph.savepoint and self._table.is_retiring(graph.savepoint):
@@ -103,7 +101,7 @@ class Submissions(ActorPart):
     def _check_room(self) -> None:
         """Raise RetryLater if the cluster has as many jobs as it accepts."""
         most = self._configuration[options.MAX_JOBS]
-        if self._table.running() + len(self._creating) + self._kept(None) >= most:
+        if self._table.running() + len(self._creating) + self._kept_places(None) >= most:
             raise RetryLater(
                 f"{most} jobs are running or waiting, the most that this cluster accepts",
                 hint=f"see {options.MAX_JOBS.key}",
@@ -115,13 +113,16 @@ class Submissions(ActorPart):
         if not most or not namespace:
             return
         creating = sum(graph.namespace == namespace for graph in self._creating.values())
-        found = self._table.running_in(namespace) + creating + self._kept(namespace)
+        found = self._table.running_in(namespace) + creating + self._kept_places(namespace)
         if found >= most:
             raise OverQuota(
                 f"namespace {namespace!r} has {found} jobs that have not ended, and may have {most}",
                 hint=f"wait until one has ended, or cancel one; the JobManager's {options.QUOTA_JOBS.key} is the quota",
                 seconds=_QUOTA_SECONDS,
             )
+
+    def _kept_places(self, namespace: str | None) -> int:
+        return self._upgrades.kept_places(namespace, self._creating)
 
     def _submitted_before(self, graph: JobGraph) -> Submission:
         creating = self._creating.get(graph.job_id)

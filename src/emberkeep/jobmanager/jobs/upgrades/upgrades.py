@@ -1,4 +1,4 @@
-"""Carries out what the state machines of upgrades decide: records, stops, submissions, cancellations."""
+"""What users ask about upgrades: to begin one, to cancel it, and how far it is."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import asyncio
 from collections.abc import Iterable
 from functools import partial
 
-import msgspec
 import structlog
 
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.request_context import caller
 from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.cancellations import Cancellations
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
-from emberkeep.jobmanager.jobs.job_table import ManagedJob
-from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
 from emberkeep.jobmanager.jobs.requests import JobRequests
 from emberkeep.jobmanager.jobs.submissions import Submissions
 from emberkeep.jobmanager.jobs.upgrades.beginning import UpgradeBeginning
-from emberkeep.jobmanager.jobs.upgrades.facts import facts_of, pointers_of, queries_of
-from emberkeep.jobmanager.jobs.upgrades.reserved import refuse_reserved
-from emberkeep.jobmanager.notes.upgrade_notes import upgrade_begun, upgrade_entered
+from emberkeep.jobmanager.jobs.upgrades.first_record import first_record
+from emberkeep.jobmanager.jobs.upgrades.known import KnownUpgrades
+from emberkeep.jobmanager.jobs.upgrades.steps import UpgradeSteps
+from emberkeep.jobmanager.notes.upgrade_notes import upgrade_begun
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term
@@ -32,28 +30,15 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import JobGraph, JobStatus
 from emberkeep.jobs.upgrades.machine import MAY_CANCEL, UpgradeMachine, too_late
-from emberkeep.jobs.upgrades.model import (
-    AskStop,
-    CancelJob,
-    Effect,
-    SubmitJob,
-    Upgrade,
-    UpgradePhase,
-    WriteUpgrade,
-)
-from emberkeep.jobs.upgrades.words import upgrade_text
-from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+from emberkeep.jobs.upgrades.model import Upgrade
+from emberkeep.lifecycle.model import Procedure
 from emberkeep.lifecycle.requests.transitions import RequestPhase
-
-LOOK = 0.5  # seconds between two looks at the upgrades that go on
-ENDED_KEPT = 100  # the newest upgrades that have ended
-_PAUSE = 2.0  # seconds after a submission that did not succeed and may be tried again
 
 log = structlog.get_logger(__name__)
 
 
 class Upgrades(ActorPart):
-    """All upgrades: those that go on, and the newest that have ended.
+    """Requests about upgrades. Each waits until the record that answers it is durable.
 
     It connects what an upgrade needs, which is most of the Dispatcher's parts, so it has many collaborators.
     """
@@ -63,6 +48,7 @@ class Upgrades(ActorPart):
         owner: Actor,
         configuration: Configuration,
         surroundings: Surroundings,
+        known: KnownUpgrades,
         machines: JobMachines,
         requests: JobRequests,
         submissions: Submissions,
@@ -75,103 +61,52 @@ class Upgrades(ActorPart):
         super().__init__(owner)
         self._configuration = configuration
         self._root = surroundings.savepoint_root
+        self._known = known
         self._machines = machines
         self._requests = requests
         self._submissions = submissions
-        self._cancellations = cancellations
-        self._writes = writes
-        self._blobs = blobs
         self._answers = answers
         self._clock = term.clock
         self._beginning = UpgradeBeginning(writes, blobs)
-        self._open: dict[str, UpgradeMachine] = {}  # by upgrade id
-        self._ended: dict[str, Upgrade] = {}  # oldest first
-        self._newest: dict[JobId, str] = {}  # by job: the newest upgrade that it is part of
-        self._recording: dict[str, Upgrade] = {}  # asked for, and not recorded yet
-        self._some = asyncio.Event()
+        self._steps = UpgradeSteps(
+            owner,
+            known,
+            machines,
+            requests,
+            submissions,
+            cancellations,
+            writes,
+            blobs,
+            term.clock,
+            self._answer_cancelled,
+        )
         self._cancelling: dict[str, list[asyncio.Future[UpgradeView]]] = {}
 
     def recover(self, stored: Iterable[Upgrade]) -> None:
         """Take over the upgrades of the store. Call this once, when the jobs are recovered."""
         for upgrade in stored:
-            if upgrade.phase.is_final:
-                self._ended[upgrade.upgrade_id] = upgrade
-                self._index(upgrade)
-            else:
-                self._continue(upgrade)
+            self._known.add(upgrade)
+        self._steps.wake()
 
     async def run(self) -> None:
-        """Look at the upgrades that go on, until cancelled."""
-        while True:
-            if not self._open:
-                self._some.clear()
-                await self._some.wait()
-            self.tell(self._look)
-            await asyncio.sleep(LOOK)
-
-    def _continue(self, upgrade: Upgrade) -> None:
-        self._open[upgrade.upgrade_id] = UpgradeMachine(upgrade)
-        self._index(upgrade)
-        self._some.set()
-
-    def _index(self, upgrade: Upgrade) -> None:
-        for job_id in upgrade.jobs:
-            self._newest[job_id] = upgrade.upgrade_id
-
-    def _forget(self, upgrade_id: str) -> None:
-        for job_id in self._ended.pop(upgrade_id).jobs:
-            if self._newest.get(job_id) == upgrade_id:
-                del self._newest[job_id]
-
-    # --- what others read ---------------------------------------------------------------------------------------------
+        """Carry on with the upgrades that go on, until cancelled."""
+        await self._steps.run()
 
     @asked
     def view(self, job_id: JobId) -> UpgradeView:
         """Return the newest upgrade that the job is part of. Raises Absent."""
-        found = self.of_job(job_id)
+        found = self._known.of_job(job_id)
         if found is None:
             self._machines.table.view(job_id)
             raise Absent(f"job {job_id} is part of no upgrade that is known", hint="`emberkeep upgrade JOB app.py`")
         return found
 
-    def of_job(self, job_id: JobId) -> UpgradeView | None:
-        """Return the newest upgrade that the job is part of; None if there is none."""
-        upgrade_id = self._newest.get(job_id)
-        if upgrade_id is None:
-            return None
-        machine = self._open.get(upgrade_id)
-        return self._shown(self._ended[upgrade_id] if machine is None else machine.upgrade)
-
-    def _shown(self, upgrade: Upgrade) -> UpgradeView:
-        queries = queries_of(self._machines.table.active.get(upgrade.new_id))
-        bare = msgspec.structs.replace(upgrade, new=None, back=None)
-        return UpgradeView(upgrade=bare, text=upgrade_text(upgrade, queries))
-
-    def between(self, namespace: str | None) -> int:
-        """Return how many jobs have a place kept: between the end of one version and the acceptance of the next.
-
-        ``namespace``: None for all.
-        """
-        table, creating = self._machines.table, {graph.job_id for graph in self._submissions.creating()}
-        return sum(
-            namespace in (None, upgrade.namespace)
-            and not any(job_id in creating or table.is_running(job_id) for job_id in upgrade.jobs)
-            for upgrade in (machine.upgrade for machine in self._open.values())
-        )
-
-    def refuse(self, graph: JobGraph) -> None:
-        """Raise Conflict for a submitted job that an upgrade starts itself, by its id or its savepoint."""
-        refuse_reserved(graph, self._ongoing(), self._machines.table)
-
-    def _ongoing(self) -> list[Upgrade]:
-        return [*self._recording.values(), *(machine.upgrade for machine in self._open.values())]
-
     def check_invariants(self) -> None:
         """Raise AssertionError if a state contradicts itself. For tests and the simulator."""
-        for machine in self._open.values():
+        for machine in self._known.machines():
             machine.check_invariants()
 
-    # --- what users ask for -------------------------------------------------------------------------------------------
+    # --- begin --------------------------------------------------------------------------------------------------------
 
     async def begin(self, job_id: JobId, wish: UpgradeWish) -> UpgradeView:
         """Record an upgrade durably; see UpgradeGateway."""
@@ -180,31 +115,25 @@ class Upgrades(ActorPart):
 
     def _begin(self, job_id: JobId, wish: UpgradeWish, by: str) -> asyncio.Future[UpgradeView]:
         answer: asyncio.Future[UpgradeView] = self._answers.new()
-        known = self._known(wish.upgrade_id)
-        if known is not None:
-            if known.job_id != job_id:
+        before = self._known.find(wish.upgrade_id)
+        if before is not None:
+            if before.job_id != job_id:
                 raise Conflict(f"the upgrade id {wish.upgrade_id} was used for another upgrade")
-            answer.set_result(self._shown(known))
+            answer.set_result(self._known.view(before))
             return answer
-        job = self._upgradable(job_id, wish)
+        old = self._upgradable(job_id, wish)
         self._submissions.check(wish.new)
-        upgrade = self._record(job, wish)
-        self._recording[upgrade.upgrade_id] = upgrade
+        upgrade = first_record(old, wish, self._clock.now_ms(), self._configuration, self._root)
+        self._known.add_asked(upgrade)
         work = self._record_begin(upgrade, by, answer)
         self._owner.start_effect(f"begin upgrade {upgrade.upgrade_id}", work, deadline=None)
         return answer
 
-    def _known(self, upgrade_id: str) -> Upgrade | None:
-        if upgrade_id in self._recording:
-            raise RetryLater(f"the upgrade {upgrade_id} is being recorded", hint="try again in a second")
-        machine = self._open.get(upgrade_id)
-        return machine.upgrade if machine is not None else self._ended.get(upgrade_id)
-
-    def _upgradable(self, job_id: JobId, wish: UpgradeWish) -> ManagedJob:
-        """Return the job. Raises Absent, Conflict, RetryLater if it cannot be upgraded now."""
+    def _upgradable(self, job_id: JobId, wish: UpgradeWish) -> JobGraph:
+        """Return the job's graph. Raises Absent, Conflict, RetryLater if the job cannot be upgraded now."""
         view = self._machines.table.view(job_id)
         job = self._machines.table.active.get(job_id)
-        for each in self._ongoing():
+        for each in self._known.ongoing():
             if {job_id, wish.new.job_id, wish.back.job_id} & set(each.jobs):
                 raise Conflict(
                     f"job {job_id} is part of the upgrade {each.upgrade_id}, which goes on",
@@ -232,50 +161,7 @@ class Upgrades(ActorPart):
             raise Conflict(
                 f"job {job_id} is busy with a savepoint or a stop", hint="wait until that has ended, then try again"
             )
-        return job
-
-    def _record(self, job: ManagedJob, wish: UpgradeWish) -> Upgrade:
-        assert job.graph is not None  # noqa: S101 - see _upgradable
-        now = self._clock.now_ms()
-        stop = self._stop_request(job, wish.upgrade_id, now, wish.target_directory, now + wish.limit_ms)
-        back = msgspec.structs.replace(
-            job.graph,
-            job_id=wish.back.job_id,
-            secrets=wish.back.secrets,
-            idempotency_key=f"upgrade-{wish.upgrade_id}-back",
-        )
-        new = msgspec.structs.replace(wish.new, idempotency_key=f"upgrade-{wish.upgrade_id}-new")
-        return Upgrade(
-            upgrade_id=wish.upgrade_id,
-            job_id=job.job_id,
-            name=job.graph.name,
-            new_id=new.job_id,
-            back_id=back.job_id,
-            batches=wish.batches,
-            within_ms=wish.within_ms,
-            restarts=wish.restarts,
-            phase=UpgradePhase.STOPPING,
-            phase_ms=now,
-            began_ms=now,
-            target_directory=stop.target_directory,
-            stop_deadline_ms=stop.deadline_ms,
-            new=new,
-            back=back,
-            owner=job.graph.owner,
-            namespace=job.graph.namespace,
-        )
-
-    def _stop_request(
-        self, job: ManagedJob, upgrade_id: str, now: int, target: str, deadline_ms: int
-    ) -> ProcedureRequest:
-        request = ProcedureRequest(
-            trigger_id=upgrade_id,
-            procedure=Procedure.SUSPEND,
-            target_directory=target,
-            requested_ms=now,
-            deadline_ms=deadline_ms if deadline_ms > now else 0,
-        )
-        return with_defaults(request, self._configuration, job.graph, self._root)
+        return job.graph
 
     async def _record_begin(self, upgrade: Upgrade, by: str, answer: asyncio.Future[UpgradeView]) -> None:
         def refuse(error: EmberkeepError) -> None:
@@ -286,15 +172,18 @@ class Upgrades(ActorPart):
         self.tell(partial(self._begun, upgrade, by, recorded, answer))
 
     def _begun(self, upgrade: Upgrade, by: str, recorded: bool, answer: asyncio.Future[UpgradeView]) -> None:
-        self._recording.pop(upgrade.upgrade_id, None)
+        self._known.drop_asked(upgrade)
         if not recorded:
             return
         log.info("upgrade begins", upgrade=upgrade.upgrade_id, job=upgrade.job_id, new=upgrade.new_id)
         self._machines.chronicle.note(upgrade_begun(upgrade, by))
-        self._continue(upgrade)
-        self._look()
+        self._known.add(upgrade)
+        self._steps.wake()
+        self._steps.look()
         if not answer.done():
-            answer.set_result(self._shown(upgrade))
+            answer.set_result(self._known.view(upgrade))
+
+    # --- cancel -------------------------------------------------------------------------------------------------------
 
     async def cancel(self, job_id: JobId) -> UpgradeView:
         """Have the job's upgrade go back; see UpgradeGateway."""
@@ -302,17 +191,17 @@ class Upgrades(ActorPart):
         return await answer
 
     def _cancel(self, job_id: JobId, by: str) -> asyncio.Future[UpgradeView]:
-        found = self.of_job(job_id)
+        found = self._known.of_job(job_id)
         if found is None:
             raise Absent(f"job {job_id} is part of no upgrade that is known")
-        machine = self._open.get(found.upgrade.upgrade_id)
+        machine = self._known.machine(found.upgrade.upgrade_id)
         (machine or UpgradeMachine(found.upgrade)).cancel(by)
         answer: asyncio.Future[UpgradeView] = self._answers.new()
         if found.upgrade.canceled_by:  # durable: the reply to an earlier request may have been lost
             answer.set_result(found)
             return answer
         self._cancelling.setdefault(found.upgrade.upgrade_id, []).append(answer)
-        self._look()
+        self._steps.look()
         return answer
 
     def _answer_cancelled(self, upgrade: Upgrade) -> None:
@@ -323,101 +212,6 @@ class Upgrades(ActorPart):
             if answer.done():
                 continue
             if upgrade.canceled_by:
-                answer.set_result(self._shown(upgrade))
+                answer.set_result(self._known.view(upgrade))
             else:
                 answer.set_exception(too_late(upgrade))
-
-    # --- steps --------------------------------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        creating = frozenset(graph.job_id for graph in self._submissions.creating())
-        for machine in list(self._open.values()):
-            upgrade = machine.upgrade
-            pointers = pointers_of(upgrade.job_id, self._machines.table)
-            stop = self._requests.end_of(upgrade.job_id, upgrade.upgrade_id, pointers)
-            facts = facts_of(upgrade, self._machines.table, creating, stop)
-            for effect in machine.looked(facts, self._clock.now_ms()):
-                self._carry_out(machine, effect)
-
-    def _carry_out(self, machine: UpgradeMachine, effect: Effect) -> None:
-        name, start = machine.upgrade.upgrade_id, partial(self._owner.start_effect, deadline=None)
-        match effect:
-            case WriteUpgrade(upgrade):
-                start(f"record upgrade {name}", self._write(machine, upgrade))
-            case AskStop():
-                self._ask_stop(machine)
-            case SubmitJob(graph):
-                start(f"submit {graph.job_id} for upgrade {name}", self._submit(machine, graph))
-            case CancelJob(job_id):
-                start(f"cancel {job_id} for upgrade {name}", self._cancel_job(machine, job_id))
-
-    async def _write(self, machine: UpgradeMachine, upgrade: Upgrade) -> None:
-        """Raises Conflict, which ends the actor, if this JobManager is no longer the leader."""
-        await self._writes.record_upgrade(upgrade)
-        self.tell(partial(self._written, machine))
-
-    def _written(self, machine: UpgradeMachine) -> None:
-        before = machine.upgrade.phase
-        machine.written()
-        upgrade = machine.upgrade
-        self._answer_cancelled(upgrade)
-        if upgrade.phase is not before:
-            log.info("upgrade", upgrade=upgrade.upgrade_id, phase=upgrade.phase.value, reason=upgrade.reason)
-            for occurrence in upgrade_entered(upgrade):
-                self._machines.chronicle.note(occurrence)
-        if upgrade.phase.is_final:
-            self._end(upgrade)
-        self._look()
-
-    def _end(self, upgrade: Upgrade) -> None:
-        del self._open[upgrade.upgrade_id]
-        self._ended[upgrade.upgrade_id] = upgrade
-        for job_id in (upgrade.new_id, upgrade.back_id):
-            if self._machines.table.key_of(job_id) is None:  # it was never accepted, and never will be
-                self._blobs.job_ended(job_id)
-        surplus = list(self._ended)[: max(0, len(self._ended) - ENDED_KEPT)]
-        if surplus:
-            for each in surplus:
-                self._forget(each)
-            self._owner.start_effect("forget upgrades", self._writes.remove_upgrades(surplus), deadline=None)
-
-    def _ask_stop(self, machine: UpgradeMachine) -> None:
-        upgrade = machine.upgrade
-        job = self._machines.table.active.get(upgrade.job_id)
-        if job is None or job.graph is None:
-            return  # its graph cannot be read now
-        # The time for the stop begins now: copying files and waiting for other requests may have taken long.
-        now, limit_ms = self._clock.now_ms(), upgrade.stop_deadline_ms - upgrade.began_ms
-        request = self._stop_request(job, upgrade.upgrade_id, now, upgrade.target_directory, now + limit_ms)
-        try:
-            self._requests.give(job, request)
-        except RetryLater:
-            return  # a periodic savepoint is being made
-        except Conflict as error:
-            newest = job.requests.newest
-            if newest is not None and newest.procedure is Procedure.MOVE:
-                return  # it is asked again when the move has ended
-            machine.stop_refused(str(error))
-
-    async def _submit(self, machine: UpgradeMachine, graph: JobGraph) -> None:
-        rejection = ""
-        try:
-            await self._submissions.submit(graph, is_kept=True)
-        except (InvalidInput, Conflict) as error:
-            rejection = str(error)
-        except EmberkeepError as error:  # such as a job store without space
-            log.warning("cannot submit a job of an upgrade yet", job=graph.job_id, reason=str(error))
-            await asyncio.sleep(_PAUSE)
-        self.tell(partial(self._submitted, machine, rejection))
-
-    def _submitted(self, machine: UpgradeMachine, rejection: str) -> None:
-        machine.submitted(rejection)
-        self._look()
-
-    async def _cancel_job(self, machine: UpgradeMachine, job_id: JobId) -> None:
-        try:
-            await self._cancellations.cancel(job_id)
-        except EmberkeepError as error:  # it has just ended, or the store does not answer
-            log.info("cannot cancel a job of an upgrade", job=job_id, reason=str(error))
-            await asyncio.sleep(_PAUSE)
-        self.tell(machine.cancel_recorded)
