@@ -1,4 +1,4 @@
-"""Upgrade a job on a cluster whose leader may change meanwhile: upload, ask, follow.
+"""Upgrade a job on a cluster whose leader may change in between: upload, ask, follow.
 
 The JobManager carries the upgrade out. A client may leave at any time after it has asked.
 """
@@ -13,18 +13,17 @@ import msgspec
 
 from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.errors import Unanswered, Unreachable
 from emberkeep.client.log_copy import ProblemClock
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.blob_upload import UploadProgress
 from emberkeep.client.submission.preparation import PreparedJob, upload
+from emberkeep.client.submission.uploaded_request import SILENCE, UploadedRequest
 from emberkeep.jobs.upgrades.ports import UPGRADE_BYTES
+from emberkeep.protocol.rest_submission import JobSubmission
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo, UpgradeRequest
 
 _POLL = 0.5  # seconds
-_LOSSES = 10  # how often the uploads may be lost
-_SILENCE = 60.0  # seconds for which a request that is not accepted is repeated
 _UNREACHABLE_LIMIT = 300.0
 
 
@@ -50,33 +49,28 @@ async def begun(
 ) -> UpgradeInfo:
     """Upload the new job's files and begin the upgrade. Return once it is durable.
 
-    Raises InvalidInput (NotUploaded: the uploads were lost too often), Conflict, Absent, and what RestClient raises.
+    Raises InvalidInput (NotUploaded: the uploads were lost too often), Conflict, Absent, what RestClient raises, and
+    RetryLater if there is no progress.
     """
     # What is asked for is small, so it is never off-loaded.
     job = dataclasses.replace(job, offload_min_size=UPGRADE_BYTES)
-    losses, trouble, is_asked = 0, ProblemClock(_SILENCE), False
-    while True:
-        try:
-            known = await _begun_before(client, job_id, choice) if is_asked else None
-            if known is not None:
-                return known
-            submission = await upload(client, job, progress)
-            is_asked = True
-            return await client.upgrades.begin(job_id, _request(submission, choice))
-        except NotUploaded as error:
-            losses += 1
-            if losses > _LOSSES:
-                raise
-            notice(f"the JobManager has lost uploaded files: uploading them again ({error.message})")
-        except RetryLater as error:
-            told = trouble.is_running
-            if not client.has_met or trouble.is_over():
-                if is_asked:
-                    error.hint = f"the upgrade may still begin: `emberkeep upgrade {job_id[:8]}` shows it"
-                raise
-            if not told:
-                notice(f"{error.message}; trying again for {_SILENCE:.0f} s")
-            await asyncio.sleep(_POLL)
+    is_asked = False
+
+    async def upload_and_ask(progress: UploadProgress) -> UpgradeInfo:
+        nonlocal is_asked
+        known = await _begun_before(client, job_id, choice) if is_asked else None
+        if known is not None:
+            return known
+        submission = await upload(client, job, progress)
+        is_asked = True
+        return await client.upgrades.begin(job_id, _request(submission, choice))
+
+    try:
+        return await UploadedRequest(client, progress, notice, silence=SILENCE).send(upload_and_ask)
+    except RetryLater as error:
+        if is_asked:
+            error.hint = f"the upgrade may still begin: `emberkeep upgrade {job_id[:8]}` shows it"
+        raise
 
 
 async def _begun_before(client: RestClient, job_id: JobId, choice: UpgradeChoice) -> UpgradeInfo | None:
@@ -89,8 +83,6 @@ async def _begun_before(client: RestClient, job_id: JobId, choice: UpgradeChoice
 
 
 def _request(submission: msgspec.Struct, choice: UpgradeChoice) -> UpgradeRequest:
-    from emberkeep.protocol.rest_submission import JobSubmission
-
     if not isinstance(submission, JobSubmission):
         raise InvalidInput(
             f"the job's arguments and settings have more than {UPGRADE_BYTES} bytes, too many for an upgrade",

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from emberkeep.base.errors import Conflict
+from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
+from emberkeep.client import log_copy
 from emberkeep.client.errors import Unanswered
+from emberkeep.client.rest_client import RestClient
+from emberkeep.client.submission import uploaded_request
+from emberkeep.client.submission.blob_upload import UploadProgress
+from emberkeep.client.submission.preparation import PreparedJob, upload
 from emberkeep.client.upgrade_calls import UpgradeCalls
 from emberkeep.client.upgrades import upgrading
 from emberkeep.jobmanager.views.upgrades import UpgradeView
@@ -185,6 +193,26 @@ def test_the_last_error_says_that_the_upgrade_may_still_begin(
         raise Unanswered("no reply")
 
     monkeypatch.setattr(UpgradeCalls, "begin", silent)
-    monkeypatch.setattr(upgrading, "_SILENCE", 0.0)
+    monkeypatch.setattr(upgrading, "SILENCE", 0.0)
     assert main(["upgrade", "flights", script]) != 0
     assert f"the upgrade may still begin: `emberkeep upgrade {OLD[:8]}` shows it" in capfd.readouterr().err
+
+
+def test_an_upload_that_is_interrupted_again_and_again_goes_on_while_it_moves(
+    gateway: Scripted, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.upgrade_steps = [{**WATCHING, "phase": UpgradePhase.DONE}]
+    interruptions = iter(range(4))
+    seconds = itertools.count(0.0, 40.0)  # between two interruptions
+    monkeypatch.setattr(uploaded_request, "_PAUSE", 0.0)
+    monkeypatch.setattr(log_copy, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+
+    async def interrupted(client: RestClient, job: PreparedJob, progress: UploadProgress) -> msgspec.Struct:
+        if next(interruptions, None) is None:
+            return await upload(client, job, progress)
+        progress.sent(1)
+        raise RetryLater("the JobManager is being replaced")
+
+    monkeypatch.setattr(upgrading, "upload", interrupted)
+    assert main(["upgrade", "flights", script]) == 0
+    assert len(gateway.wishes) == 1
