@@ -58,7 +58,7 @@ class StoreWrites:
         try:
             await self._store.confirm()
         except EmberkeepError as error:
-            return RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again")
+            return _no_longer_leader(error)
         return None
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> bool:
@@ -110,19 +110,18 @@ class StoreWrites:
 
         Raises Conflict if another JobManager is the leader.
         """
-
-        async def write() -> bool:
-            await self._store.record_procedure(job_id, request)
-            return True
-
         try:
-            what = f"the request about job {job_id} is not stored"
-            return await self._offer(what, _SAME_TRIGGER, write, give_up) is not None
+            return await self._offer_record(
+                f"the request about job {job_id} is not stored",
+                _SAME_TRIGGER,
+                lambda: self._store.record_procedure(job_id, request),
+                give_up,
+            )
         except Absent:
             give_up(Conflict(f"job {job_id} has just ended"))
             return False
         except Conflict as error:
-            give_up(RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again"))
+            give_up(_no_longer_leader(error))
             raise
 
     async def forget_procedure(self, job_id: JobId) -> bool:
@@ -189,29 +188,19 @@ class StoreWrites:
 
         Raises Conflict if another JobManager is the leader.
         """
-
-        async def write() -> bool:
-            await self._store.record_blocklist(blocklist)
-            return True
-
         what = f"revision {blocklist.revision} of the blocklist is not stored"
-        return await self._offer(what, _LOOK, write, give_up) is not None
+        return await self._offer_record(what, _LOOK, lambda: self._store.record_blocklist(blocklist), give_up)
 
     async def begin_upgrade(self, upgrade: Upgrade, give_up: GiveUp) -> bool:
         """Write the first record of an upgrade. Return True if it was written. ``give_up``: see ``_offer``.
 
         Raises Conflict if another JobManager is the leader.
         """
-
-        async def write() -> bool:
-            await self._store.record_upgrade(upgrade)
-            return True
-
         what = f"the upgrade of job {upgrade.job_id} is not stored"
         try:
-            return await self._offer(what, _SAME_UPGRADE, write, give_up) is not None
+            return await self._offer_record(what, _SAME_UPGRADE, lambda: self._store.record_upgrade(upgrade), give_up)
         except Conflict as error:
-            give_up(RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again"))
+            give_up(_no_longer_leader(error))
             raise
 
     async def record_upgrade(self, upgrade: Upgrade) -> None:
@@ -250,6 +239,15 @@ class StoreWrites:
                 tries += 1
                 await self._pause(what, tries, error)
 
+    async def _offer_record(self, what: str, hint: str, write: Callable[[], Awaitable[None]], give_up: GiveUp) -> bool:
+        """Write a record for a caller that waits. Return True if it was written. See ``_offer``."""
+
+        async def written() -> bool:
+            await write()
+            return True
+
+        return await self._offer(what, hint, written, give_up) is not None
+
     async def _offer(self, what: str, hint: str, write: Callable[[], Awaitable[T]], give_up: GiveUp) -> T | None:
         """Write a record for a caller that waits.
 
@@ -277,6 +275,10 @@ class StoreWrites:
         self._failed()
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, 20))
         await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
+
+
+def _no_longer_leader(error: EmberkeepError) -> RetryLater:
+    return RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again")
 
 
 _LOOK = "the change may still take effect: check the blocklist before you try again"
