@@ -71,15 +71,20 @@ class Submissions(ActorPart):
 
     def check(self, graph: JobGraph) -> None:
         """Raise InvalidInput unless the job can be accepted later; Conflict if its id is taken."""
+        self._check_graph(graph)
+        if self._is_taken(graph.job_id):
+            raise _taken(graph.job_id)
+
+    def _check_graph(self, graph: JobGraph) -> None:
         check_graph(graph)
         job_configuration(self._configuration, graph)
-        if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
-            raise Conflict(f"job id {graph.job_id} is taken by another submission", hint="submit with a new job id")
+
+    def _is_taken(self, job_id: JobId) -> bool:
+        return job_id in self._creating or self._table.key_of(job_id) is not None
 
     def _submit(self, graph: JobGraph, is_kept: bool) -> asyncio.Future[Submission]:
-        check_graph(graph)
-        job_configuration(self._configuration, graph)
-        if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
+        self._check_graph(graph)
+        if self._is_taken(graph.job_id):
             before = self._submitted_before(graph)
             known: asyncio.Future[Submission] = self._answers.new()
             known.set_result(before)
@@ -128,7 +133,7 @@ class Submissions(ActorPart):
         creating = self._creating.get(graph.job_id)
         key = creating.idempotency_key if creating else self._table.key_of(graph.job_id)
         if key != graph.idempotency_key:
-            raise Conflict(f"job id {graph.job_id} is taken by another submission", hint="submit with a new job id")
+            raise _taken(graph.job_id)
         if creating is not None:
             raise RetryLater(f"job {graph.job_id} is being submitted", hint="try again in a second")
         return Submission(job_id=graph.job_id, created=False)
@@ -162,3 +167,7 @@ class Submissions(ActorPart):
             self._add(written)
         if not answer.done():
             answer.set_result(Submission(job_id=job_id, created=created))
+
+
+def _taken(job_id: JobId) -> Conflict:
+    return Conflict(f"job id {job_id} is taken by another submission", hint="submit with a new job id")

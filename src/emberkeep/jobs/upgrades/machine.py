@@ -121,7 +121,7 @@ class UpgradeMachine:
                 return self._go_back(ms, self._canceled(), savepoint=stop.savepoint)
             return self._enter(UpgradePhase.STARTING, ms, savepoint=stop.savepoint)
         if old.has_ended:
-            return self._enter(UpgradePhase.FAILED, ms, f"the job has ended before it was stopped: {_end(old)}")
+            return self._enter(UpgradePhase.FAILED, ms, f"the job has ended before it was stopped: {_state(old)}")
         if old.status in (JobStatus.CANCELLING, JobStatus.FAILING):
             return []  # it is not known yet whether the job continues
         if stop.state is StopState.FAILED:
@@ -193,8 +193,7 @@ class UpgradeMachine:
 
     def _lacks(self, new: VersionFacts, missing: list[QueryFacts]) -> str:
         if new.status is not JobStatus.RUNNING:
-            status = new.status.value if new.status is not None else "unknown"
-            return f"it is {status}{': ' + new.cause if new.cause else ''}"
+            return _state(new)
         if not new.queries:
             return "it runs no streaming query"
         worst = min(missing, key=lambda each: good_batches(self.upgrade, each))
@@ -291,6 +290,6 @@ def _base(query: QueryFacts) -> int:
     return query.batch - 1 if query.has_rows else query.batch
 
 
-def _end(job: VersionFacts) -> str:
+def _state(job: VersionFacts) -> str:
     status = job.status.value if job.status is not None else "unknown"
     return f"it is {status}{': ' + job.cause if job.cause else ''}"

@@ -29,10 +29,11 @@ class UpgradeBeginning:
         new, back = upgrade.new, upgrade.back
         assert new is not None  # noqa: S101 - it begins
         assert back is not None  # noqa: S101
-        if record_size(upgrade) > UPGRADE_BYTES:
+        size = record_size(upgrade)
+        if size > UPGRADE_BYTES:
             refuse(
                 InvalidInput(
-                    f"the graphs of both versions have {record_size(upgrade)} bytes: {UPGRADE_BYTES} are allowed",
+                    f"the graphs of both versions have {size} bytes: {UPGRADE_BYTES} are allowed",
                     hint="put long arguments and settings into files of the job",
                 )
             )

@@ -114,17 +114,18 @@ class Upgrades(ActorPart):
         return await answer
 
     def _begin(self, job_id: JobId, wish: UpgradeWish, by: str) -> asyncio.Future[UpgradeView]:
-        answer: asyncio.Future[UpgradeView] = self._answers.new()
         before = self._known.find(wish.upgrade_id)
         if before is not None:
             if before.job_id != job_id:
                 raise Conflict(f"the upgrade id {wish.upgrade_id} was used for another upgrade")
-            answer.set_result(self._known.view(before))
-            return answer
+            repeated: asyncio.Future[UpgradeView] = self._answers.new()
+            repeated.set_result(self._known.view(before))
+            return repeated
         old = self._upgradable(job_id, wish)
         self._submissions.check(wish.new)
         upgrade = first_record(old, wish, self._clock.now_ms(), self._configuration, self._root)
         self._known.add_asked(upgrade)
+        answer: asyncio.Future[UpgradeView] = self._answers.new()
         work = self._record_begin(upgrade, by, answer)
         self._owner.start_effect(f"begin upgrade {upgrade.upgrade_id}", work, deadline=None)
         return answer
