@@ -104,7 +104,7 @@ def checked_timeout(given: int, field: str = "timeout") -> int:
     """Return ``given``, in milliseconds. Raises InvalidInput unless it is more than 0 and at most MAX_TIMEOUT."""
     if not 0 < given <= MAX_TIMEOUT:
         raise InvalidInput(
-            f"{given} ms is not a {field} time", field=field, hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
+            f"{field} cannot be {given} ms", field=field, hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
         )
     return given
 
