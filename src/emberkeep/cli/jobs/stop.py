@@ -61,15 +61,18 @@ def stop(
 
 def milliseconds(text: str | None) -> int | None:
     """Return the duration of ``--timeout`` in milliseconds; None without ``--timeout``. Raises InvalidInput."""
+    return None if text is None else milliseconds_of("--timeout", text)
+
+
+def milliseconds_of(option: str, text: str) -> int:
+    """Return the duration that an option has, in milliseconds. Raises InvalidInput."""
     from emberkeep.base.configuration.option_types import duration
     from emberkeep.base.errors import InvalidInput
 
-    if text is None:
-        return None
     try:
         return int(duration(text) * 1000)
     except ValueError as error:
-        raise InvalidInput(f"--timeout: {text!r} is not valid: {error}", field="--timeout") from None
+        raise InvalidInput(f"{option}: {text!r} is not valid: {error}", field=option) from None
 
 
 def with_client_waiting(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.stop import Timeout, milliseconds
+from emberkeep.cli.jobs.stop import Timeout, milliseconds, milliseconds_of
 from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, SubmitOptions, Words
 from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay
 from emberkeep.cli.messages import print_line, say, say_error
@@ -17,11 +18,12 @@ from emberkeep.cli.parameters import Module, Output, SavepointTarget, Secrets
 from emberkeep.cli.tables import OutputFormat, print_data
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from emberkeep.base.ids import JobId
     from emberkeep.client.rest_client import RestClient
     from emberkeep.client.submission.preparation import PreparedJob
     from emberkeep.client.upgrades.upgrading import UpgradeChoice
-    from emberkeep.protocol.rest_jobs import JobDetailsInfo
     from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 
 
@@ -75,12 +77,14 @@ def upgrade(
     if cancel and (len(words) > 1 or module is not None):
         raise InvalidInput("--cancel takes a job and no script", field="--cancel")
     if len(words) == 1 and module is None:
-        return _run(job, None, None, cancel=cancel, detach=detach, output=output, cluster=cluster)
+        ask = _cancel if cancel else _show
+        return _run(job, ask, cancel=cancel, detach=detach, output=output, cluster=cluster)
     if spark.name is None:
         spark = dataclasses.replace(spark, name=with_client(cluster.require(), lambda client: _name(client, job)))
     choice = _choice(batches, within, restarts, savepoint_path, timeout)
     prepared = _prepared(words[1:], JobOptions(module=module, secret=secret), spark, cluster)
-    return _run(job, prepared, choice, cancel=False, detach=detach, output=output, cluster=cluster)
+    ask = functools.partial(_begin, prepared=prepared, choice=choice)
+    return _run(job, ask, cancel=False, detach=detach, output=output, cluster=cluster)
 
 
 async def _name(client: RestClient, job: str) -> str:
@@ -92,19 +96,13 @@ async def _name(client: RestClient, job: str) -> str:
 def _choice(batches: int, within: str, restarts: int, savepoint_path: str | None, timeout: str | None) -> UpgradeChoice:
     from secrets import token_hex
 
-    from emberkeep.base.configuration.option_types import duration
-    from emberkeep.base.errors import InvalidInput
     from emberkeep.client.savepoint_calls import savepoint_location
     from emberkeep.client.upgrades.upgrading import UpgradeChoice
 
-    try:
-        within_ms = int(duration(within) * 1000)
-    except ValueError as error:
-        raise InvalidInput(f"--within: {within!r} is not valid: {error}", field="--within") from None
     return UpgradeChoice(
         upgrade_id=token_hex(16),
         batches=batches,
-        within_ms=within_ms,
+        within_ms=milliseconds_of("--within", within),
         restarts=restarts,
         target=None if savepoint_path is None else savepoint_location(savepoint_path),
         limit_ms=milliseconds(timeout),
@@ -121,8 +119,7 @@ def _prepared(words: tuple[str, ...], job: JobOptions, spark: SubmitOptions, clu
 
 def _run(
     job: str,
-    prepared: PreparedJob | None,
-    choice: UpgradeChoice | None,
+    ask: Callable[[RestClient, JobId], Awaitable[UpgradeInfo]],
     *,
     cancel: bool,
     detach: bool,
@@ -134,11 +131,7 @@ def _run(
     known: list[str] = []
 
     async def work(client: RestClient) -> UpgradeInfo:
-        job_id = await resolve_job(client, job)
-        if prepared is not None and choice is not None:
-            state = await _begin(client, job_id, prepared, choice)
-        else:
-            state = await (client.upgrades.cancel(job_id) if cancel else client.upgrades.of_job(job_id))
+        state = await ask(client, await resolve_job(client, job))
         known[:] = [state.old_job[:8]]
         if detach or state.phase.is_final:
             return state
@@ -156,22 +149,23 @@ def _run(
     return _told_cancelled(state, output) if cancel else _told(state, output)
 
 
+async def _show(client: RestClient, job_id: JobId) -> UpgradeInfo:
+    return await client.upgrades.of_job(job_id)
+
+
+async def _cancel(client: RestClient, job_id: JobId) -> UpgradeInfo:
+    return await client.upgrades.cancel(job_id)
+
+
 async def _begin(client: RestClient, job_id: JobId, prepared: PreparedJob, choice: UpgradeChoice) -> UpgradeInfo:
     from emberkeep.cli.jobs.upload_display import UploadDisplay
     from emberkeep.client.upgrades.upgrading import begun
 
-    for warning in _warnings(await client.job(job_id)):
-        say(f"warning: {warning}")
+    if not (await client.job(job_id)).emberkeep.queries:
+        say(f"warning: job {job_id[:8]} runs no streaming query that could be saved")
     state = await begun(client, job_id, prepared, choice, UploadDisplay(say, quiet=False), say)
     say(f"upgrade {state.upgrade_id[:8]} of job {job_id[:8]} begins; Ctrl-C ends only the waiting")
     return state
-
-
-def _warnings(job: JobDetailsInfo) -> list[str]:
-    """Return what may prevent the way back."""
-    if not job.emberkeep.queries:
-        return [f"job {job.jid[:8]} runs no streaming query that could be saved"]
-    return []
 
 
 def _told(state: UpgradeInfo, output: OutputFormat) -> int:

@@ -84,9 +84,9 @@ class Applying:
 
     async def _upgraded(self, known: Known, plan: Plan, display: ApplyDisplay) -> JobId:
         """Upgrade the job, or follow the upgrade that goes on; return the id of the job that runs as declared."""
-        job_id, followed = JobId(known.job_id), JobId(known.job_id)
+        job_id = JobId(known.job_id)
         if plan.step is Step.UPGRADE:
-            state = await begun(
+            await begun(
                 self._client,
                 job_id,
                 keyed(self._wanted, self._wanted.job.submission.idempotency_key, ""),
@@ -94,8 +94,7 @@ class Applying:
                 display.upload,
                 display.notice,
             )
-            followed = state.old_job
-        state = await until_ended(self._client, followed, display.upgrading, display.notice)
+        state = await until_ended(self._client, job_id, display.upgrading, display.notice)
         if state.phase is not UpgradePhase.DONE:
             raise Fatal(
                 f"the declared job does not run: {state.text}",
@@ -154,7 +153,7 @@ async def find_known(client: RestClient, namespace: str, name: str) -> Known | N
 
 
 async def _known(client: RestClient, job: JobDetailsInfo) -> Known:
-    config = (await client.config(job.jid)).emberkeep
+    config, upgrade = (await client.config(job.jid)).emberkeep, job.emberkeep.upgrade
     if job.state.is_globally_terminal:
         stop = await _stop_of_ended(client, job.jid)
     else:
@@ -165,9 +164,9 @@ async def _known(client: RestClient, job: JobDetailsInfo) -> Known:
         is_readable=config is not None,
         record=None if config is None else record_in(config.spark_conf),
         stop=stop,
-        upgrade_id="" if job.emberkeep.upgrade is None else job.emberkeep.upgrade.upgrade_id,
-        is_upgrading=job.emberkeep.upgrade is not None and not job.emberkeep.upgrade.phase.is_final,
-        replaced_by=replaced_by(job.jid, job.emberkeep.upgrade),
+        upgrade_id="" if upgrade is None else upgrade.upgrade_id,
+        is_upgrading=upgrade is not None and not upgrade.phase.is_final,
+        replaced_by=replaced_by(job.jid, upgrade),
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from emberkeep.base.configuration.option_types import duration
 from emberkeep.base.configuration.options import SAVEPOINT_INTERVAL, SAVEPOINT_MAX_AGE, SAVEPOINTS_RETAINED
 from emberkeep.base.errors import InvalidInput
-from emberkeep.protocol.upgrades.rest_upgrades import BATCHES, RESTARTS
+from emberkeep.protocol.upgrades.rest_upgrades import BATCHES, MOST_BATCHES, MOST_RESTARTS, RESTARTS
 
 
 class UpgradePolicy(
@@ -19,12 +19,12 @@ class UpgradePolicy(
     """When changed code is good, see `emberkeep upgrade`. Else the old code is started again."""
 
     batches: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Micro-batches that each streaming query must commit.")
+        int, Meta(ge=1, le=MOST_BATCHES, description="Micro-batches that each streaming query must commit.")
     ] = BATCHES
     within: Annotated[str, Meta(description="Time in which the queries must do so, such as 90s or 1h.")] = "10min"
-    restarts: Annotated[int, Meta(ge=0, le=1000, description="How often the driver may be restarted in this time.")] = (
-        RESTARTS
-    )
+    restarts: Annotated[
+        int, Meta(ge=0, le=MOST_RESTARTS, description="How often the driver may be restarted in this time.")
+    ] = RESTARTS
 
     def within_ms(self) -> int:
         """Return the time in milliseconds. Raises InvalidInput."""

@@ -14,6 +14,8 @@ from emberkeep.protocol.rest_submission import JobSubmission
 BATCHES: Final = 3  # that each streaming query must commit
 WITHIN_MS: Final = 600_000
 RESTARTS: Final = 2
+MOST_BATCHES: Final = 1_000_000
+MOST_RESTARTS: Final = 1000
 
 
 class UpgradeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):

@@ -15,7 +15,7 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import JobGraph
 from emberkeep.protocol.rest_submission import JobSubmission
-from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo, UpgradeRequest
+from emberkeep.protocol.upgrades.rest_upgrades import MOST_BATCHES, MOST_RESTARTS, UpgradeInfo, UpgradeRequest
 from emberkeep.rest.jobs.savepoints import checked_target, checked_timeout
 from emberkeep.rest.jobs.submission import job_graph
 from emberkeep.rest.jobs.submission_checks import check_submission
@@ -24,8 +24,6 @@ from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.job_access import no_such_job
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
-MOST_BATCHES = 1_000_000
-MOST_RESTARTS = 1000
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
