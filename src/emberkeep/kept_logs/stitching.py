@@ -75,7 +75,7 @@ class Stitched(msgspec.Struct, frozen=True):
 
 
 def stitch(headers: Sequence[PieceHeader], write_note: WriteNote) -> Stitched:
-    """Return the log that these pieces are. They may come in any order, twice, and with others missing."""
+    """Return the log that consists of these pieces, in any order. They may overlap, and others may be missing."""
     order = sorted(range(len(headers)), key=lambda number: (headers[number].offset, -headers[number].end))
     extents: list[Extent] = []
     run: list[tuple[int, int]] = []  # offset from which a piece counts, and its number
@@ -119,7 +119,7 @@ class View(msgspec.Struct, frozen=True):
     local_time: LocalTime
 
     def search(self, wanted: scan.Search) -> scan.Found:
-        """Search within one extent. The step says that it has examined a gap when it reaches one."""
+        """Search within one extent. A step that reaches a gap counts the gap as examined."""
         log, offset = self.log, min(wanted.offset, self.log.size)
         extent = log.extent_before(offset) if wanted.backwards else log.extent_at(offset)
         if extent is None:

@@ -12,7 +12,10 @@ from emberkeep.web.paging import page_address
 
 @dataclass(frozen=True)
 class JobFilter:
-    """``name``: text that the job's name contains, in any case, or with which its id begins. "" and None select all."""
+    """Which jobs are listed: "" and None select all.
+
+    ``name``: text that the job's name contains, in any case, or with which its id begins.
+    """
 
     status: JobStatus | None = None
     owner: str = ""

@@ -58,7 +58,7 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         other.get_by_text("count 1", exact=True).first.wait_for()
         opened.page.bring_to_front()
         with opened.page.expect_response(lambda answer: "emberkeep-session-pass" in answer.headers):
-            """Wait until the page has a pass."""
+            pass  # until the page has a pass
         os.kill(old.identity.pid, signal.SIGKILL)
 
         opened.page.wait_for_url(f"{new_url}/jobs/{job_id}?view=all", timeout=120_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emberkeep.adapters.kept_logs.files import StitchedLog
 from emberkeep.adapters.kept_logs.segments import compress, digest_of
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.kept_logs.model import KeptLogKey, LogPiece, PieceHeader
@@ -20,6 +21,12 @@ def piece(offset: int, data: bytes, *, is_last: bool = False, until_ms: int = 5,
         is_last=is_last,
     )
     return LogPiece(header=header, data=compress(data) if data else b"")
+
+
+def content_of(opened: StitchedLog) -> bytes:
+    """Return all that is stored of a log, with the notes about gaps."""
+    log = opened.stitched
+    return b"".join(log.read(extent, extent.start, 10**9, opened.load) for extent in log.extents)
 
 
 def key(

@@ -99,8 +99,8 @@ class KeptLogFiles:
                 tail = _Tail(Position() if last is None else last.position, epoch)
             remember(self._tails, key, tail, _MOST_POSITIONS)
             header = piece.header
-            says_something = header.size > 0 or (header.is_last and not tail.position.is_whole)
-            if says_something and header.offset >= tail.position.end:
+            adds_something = header.size > 0 or (header.is_last and not tail.position.is_whole)
+            if adds_something and header.offset >= tail.position.end:
                 self._append(key, tail, piece)
                 if self._sizes.get(key.job_id, 0) > self._limits.most_bytes:
                     self._prune(key.job_id, now_ms)

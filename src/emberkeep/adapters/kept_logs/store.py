@@ -32,8 +32,8 @@ ResultT = TypeVar("ResultT")
 class KeptLogStore:
     """Implements LogStore, and reads what is stored.
 
-    ``root``: the directory for the logs of all jobs. ``problem``: returns why the storage is not this cluster's now,
-    such as an empty directory where it is not mounted; None if it is. It blocks.
+    ``root``: the directory for the logs of all jobs. ``problem`` returns why the storage is not known to be this
+    cluster's now, for example because it is not mounted; None if it is. It blocks.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ async def show_job_logs(
         await JobFollower(client, job_id, JobTerminal(quiet=True), first_attempt=first).run()
         return
     found = await client.job_logs(job_id)
-    tell_what_is_missing(found)
+    _tell_what_is_missing(found)
     if reading.names:
         _print_job_logs(found.logs)
         return
@@ -106,7 +106,7 @@ def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> l
     return sorted((log for log in own if log.attempt == newest), key=lambda log: log.kind)
 
 
-def tell_what_is_missing(found: LogList) -> None:
+def _tell_what_is_missing(found: LogList) -> None:
     """Say which task managers do not answer, and whether logs in the shared storage cannot be read."""
     for task_manager in found.unreachable:
         say(f"task manager {task_manager} does not answer: its logs are missing here")

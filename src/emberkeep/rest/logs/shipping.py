@@ -47,7 +47,10 @@ class LeaderLink(Protocol):
 
 
 class ShippingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds between two rounds, for a reply, and for which logs are kept (0: without an end)."""
+    """``interval``: seconds between two rounds. ``timeout``: seconds to wait for a reply.
+
+    ``keep``: seconds for which logs are kept; 0: without an end.
+    """
 
     interval: float
     timeout: float
@@ -55,9 +58,9 @@ class ShippingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sent(msgspec.Struct):
-    """What the JobManager has of a log; ``position`` is None until it has said so. ``refused``: it wants none of it.
+    """How far a log is stored, as the leader last replied; ``position`` is None before its first reply.
 
-    ``was_whole``: an earlier leader had all of it.
+    ``refused``: nothing more of this log is sent to this leader. ``was_whole``: an earlier leader had stored all of it.
     """
 
     position: Position | None = None
@@ -125,7 +128,7 @@ class LogShipping:
     async def send_all(self) -> bool:
         """Send what is new of all logs. Return False if a problem, which is logged, has ended this round early."""
         async with self._turn:
-            if self._linked() != self._leader:  # another leader says itself what it has
+            if self._linked() != self._leader:  # another leader replies how far it has stored each log
                 self._leader = self._linked()
                 self._sent = {log_id: sent.at_next_leader() for log_id, sent in self._sent.items()}
             try:
@@ -182,7 +185,7 @@ class LogShipping:
                 before, sent.position = sent.position, await self._send(entry, packed)
                 sent.read_ms = now_ms
                 if sent.position == before:
-                    return  # it is stored already, or not wanted: never send the same again in one round
+                    return  # the leader did not need this piece: never send it twice in one round
                 await asyncio.sleep(len(data) / _BYTES_PER_SECOND)
         except Absent:
             sent.refused = True  # the job is no longer known, or the log was removed

@@ -14,7 +14,7 @@ from emberkeep.base.errors import Damaged, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.model import KeptLogKey, Position
 from emberkeep.kept_logs.retention import FILE_COST
-from tests.support.kept_logs.pieces import JOB, key, piece
+from tests.support.kept_logs.pieces import JOB, content_of, key, piece
 
 LIMITS = KeepLimits(most_bytes=64 * 1024**2, keep_ms=1_000_000)
 NOW = 2_000_000_000_000
@@ -34,9 +34,7 @@ def files(root: Path) -> KeptLogFiles:
 def content(files: KeptLogFiles, log: KeptLogKey) -> bytes:
     opened = files.open(log)
     assert opened is not None
-    return b"".join(
-        opened.stitched.read(extent, extent.start, 10**9, opened.load) for extent in opened.stitched.extents
-    )
+    return content_of(opened)
 
 
 def test_pieces_are_stored_one_after_the_other(files: KeptLogFiles, root: Path) -> None:

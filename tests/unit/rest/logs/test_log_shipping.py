@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from emberkeep.adapters.kept_logs.files import KeepLimits, StitchedLog
+from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.segments import compress, digest_of
 from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.base.configuration.layout import WorkingDirectory
@@ -23,7 +23,7 @@ from emberkeep.protocol.messages import KeepLog, LogKept, Message
 from emberkeep.rest.logs import shipping as module
 from emberkeep.rest.logs.shipping import LogShipping, ShippingSettings
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
-from tests.support.kept_logs.pieces import JOB, key
+from tests.support.kept_logs.pieces import JOB, content_of, key
 from tests.support.memory_rpc import MemoryNetwork
 from tests.unit.rest.server import eventually
 
@@ -58,12 +58,7 @@ class Leader:
         return LogKept(position=position)
 
     async def kept(self, log: KeptLogKey) -> bytes:
-        return await self.store.examine(log, _content)
-
-
-def _content(opened: StitchedLog) -> bytes:
-    log = opened.stitched
-    return b"".join(log.read(extent, extent.start, 10**9, opened.load) for extent in log.extents)
+        return await self.store.examine(log, content_of)
 
 
 class Link:
