@@ -12,7 +12,7 @@ import pytest
 
 from emberkeep.adapters.processes.log_retention import prune_once
 from emberkeep.adapters.processes.start import StartRequest, launch, new_marker
-from emberkeep.adapters.shared_storage.cluster import _remove_tree as remove_checkpoints
+from emberkeep.adapters.shared_storage.job_data import _remove_tree as remove_checkpoints
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Damaged, Fatal, InvalidInput, NewerFormat
