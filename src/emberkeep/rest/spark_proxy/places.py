@@ -6,9 +6,8 @@ A page is in memory from its reading until its client has taken it, and a client
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import structlog
 from aiohttp import hdrs, web
@@ -17,6 +16,7 @@ from emberkeep.base.errors import OverQuota
 from emberkeep.rest.serving.transfers import TransferPlaces
 
 PLACES = 16
+TICKET_PLACES = 6  # of one ticket: as many as a browser asks for at once, so that the others find a place
 MOST_WAITING = 32  # of one ticket
 SECONDS = 120.0  # for a client to take its page, and for a request to wait for a place
 _PIECE = 128 * 1024
@@ -30,25 +30,24 @@ class PagePlaces:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._places = TransferPlaces(PLACES, patience=SECONDS)
-        self._waiting = Counter[str]()
+        self._of_tickets: dict[str, TransferPlaces] = {}  # while they are used
 
     @asynccontextmanager
     async def place(self, ticket: str) -> AsyncIterator[None]:
         """Hold a place for a page of a ticket: from before it is read until it has been sent.
 
-        Raises OverQuota if too many requests of the ticket wait already, RetryLater if no place becomes free in time.
+        A ticket holds at most TICKET_PLACES. Raises OverQuota if too many requests of the ticket wait already,
+        RetryLater if no place becomes free in time.
         """
-        if self._waiting[ticket] >= MOST_WAITING:
+        own = self._of_tickets.setdefault(ticket, TransferPlaces(TICKET_PLACES, line=MOST_WAITING, patience=SECONDS))
+        if own.waiting >= MOST_WAITING:
             raise OverQuota("too many pages of this link are asked for at once", seconds=1.0)
-        async with AsyncExitStack() as held:
-            self._waiting[ticket] += 1
-            try:
-                await held.enter_async_context(self._places.place())
-            finally:
-                self._waiting[ticket] -= 1
-                if not self._waiting[ticket]:
-                    del self._waiting[ticket]
-            yield
+        try:
+            async with own.place(), self._places.place():
+                yield
+        finally:
+            if not own.taken and not own.waiting:
+                self._of_tickets.pop(ticket, None)
 
     async def send(self, request: web.Request, answer: web.Response) -> None:
         """Send an answer completely, or abort the connection of a client that does not take it."""

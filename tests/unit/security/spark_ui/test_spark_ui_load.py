@@ -21,7 +21,7 @@ from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.quotas.quotas import BURST_SECONDS, CallerLimits, Quotas
 from emberkeep.rest.serving.spark_ui_links import SparkUiLinks, SparkUiView
 from emberkeep.rest.spark_proxy.application import build_spark_proxy
-from emberkeep.rest.spark_proxy.places import MOST_WAITING, PLACES, PagePlaces
+from emberkeep.rest.spark_proxy.places import MOST_WAITING, PLACES, TICKET_PLACES, PagePlaces
 from tests.support.certificates import cluster_tls
 from tests.unit.rest.fake_gateway import job_id
 from tests.unit.rest.server import eventually
@@ -110,24 +110,26 @@ async def test_pages_that_nobody_reads_take_a_bounded_number_of_places(tmp_path:
     async with running(PagePlaces(), tls=cluster_tls(tmp_path) if encrypted else None) as proxy:
         link, cookie = await proxy.opened("mallory")
         other, own = await proxy.opened("alice")
-        readers = [await proxy.stall(link, cookie) for _ in range(PLACES + MOST_WAITING + 1)]
+        readers = [await proxy.stall(link, cookie) for _ in range(TICKET_PLACES + MOST_WAITING + 1)]
         heads = [asyncio.create_task(reader.readline()) for reader in readers]
-        await eventually(lambda: sum(head.done() for head in heads) > PLACES)
+        await eventually(lambda: sum(head.done() for head in heads) > TICKET_PLACES)
         lines = sorted(head.result() for head in heads if head.done())
-        assert lines == [b"HTTP/1.1 200 OK\r\n"] * PLACES + [b"HTTP/1.1 429 Too Many Requests\r\n"]
+        assert lines == [b"HTTP/1.1 200 OK\r\n"] * TICKET_PLACES + [b"HTTP/1.1 429 Too Many Requests\r\n"]
         refused = next(
             reader for reader, head in zip(readers, heads, strict=True) if head.done() and b"429" in head.result()
         )
         answer = await refused.readuntil(b"at once\n")
         assert b"Retry-After: 1" in answer
         assert b"too many pages of this link are asked for at once" in answer
-        assert proxy.asked == ["/large"] * PLACES, "those that wait are not read yet"
+        assert proxy.asked == ["/large"] * TICKET_PLACES, "those that wait are not read yet"
 
-        shown = asyncio.create_task(proxy.show(other, own))
+        assert await proxy.show(other, own) == (200, "small"), "a link leaves places for the others"
         for writer in proxy.stalled:
             writer.transport.abort()
-        assert await shown == (200, "small")
-        assert proxy.asked == ["/large"] * PLACES + ["/jobs/"], "nothing is read for clients that have gone"
+        await eventually(lambda: proxy.bound.connections.proven <= 1)  # only the client that reads is left
+        assert await proxy.show(link, cookie) == (200, "small")
+        read = ["/large"] * TICKET_PLACES + ["/jobs/"] * 2
+        assert proxy.asked == read, "nothing is read for clients that have gone"
         await asyncio.gather(*heads, return_exceptions=True)
 
 
@@ -136,8 +138,8 @@ async def test_a_page_that_is_not_read_in_time_is_aborted_and_its_place_is_free(
     tmp_path: Path, encrypted: bool
 ) -> None:
     async with running(PagePlaces(seconds=1.0), tls=cluster_tls(tmp_path) if encrypted else None) as proxy:
-        link, cookie = await proxy.opened("mallory")
-        readers = [await proxy.stall(link, cookie) for _ in range(PLACES)]
+        links = [await proxy.opened(f"mallory-{number}") for number in range(PLACES)]
+        readers = [await proxy.stall(link, cookie) for link, cookie in links]
         await eventually(lambda: len(proxy.asked) == PLACES)
         assert await proxy.show(*await proxy.opened("alice")) == (200, "small")
         await eventually(lambda: proxy.bound.connections.proven <= 1)  # only the client that reads is left
