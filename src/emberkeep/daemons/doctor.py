@@ -30,6 +30,7 @@ from emberkeep.base.configuration.options import (
     REST_BIND_ADDRESS,
     REST_PORT,
     SAVEPOINT_DIRECTORY,
+    SPARK_UI_PORT,
     TASK_MANAGER_HOST,
     WORKING_DIRECTORY,
 )
@@ -96,7 +97,7 @@ async def _examine(configuration: Configuration, layout: StateLayout, url: str |
     if endpoint is not None:
         # An address in the configuration file is that of a cluster that may not have been started yet.
         expected = bool(url or os.environ.get(URL_VARIABLE) or endpoint.source == str(layout.cluster_file))
-        runs, found = await _running(endpoint, clocks, expected=expected)
+        runs, found = await _running(endpoint, configuration[SPARK_UI_PORT], clocks, expected=expected)
         findings += found
     if not problem and not runs and not expected:
         findings += _future_ports(configuration)
@@ -196,17 +197,22 @@ def _cluster(configuration: Configuration, url: str | None) -> tuple[Endpoint | 
 
 def _future_ports(configuration: Configuration) -> list[Finding]:
     """Return whether a JobManager and a task manager could listen where they are configured to. None runs yet."""
-    findings = []
-    if configuration[REST_PORT]:
-        host, port = configuration[REST_BIND_ADDRESS], configuration[REST_PORT]
-        findings += port_findings(look_at_free_port(host, port, "the JobManager: rest.bind-address, rest.port"))
+    findings, host = [], configuration[REST_BIND_ADDRESS]
+    for option in (REST_PORT, SPARK_UI_PORT):
+        if port := configuration[option]:
+            findings += port_findings(look_at_free_port(host, port, f"the JobManager: rest.bind-address, {option.key}"))
     if configuration.origin(TASK_MANAGER_HOST) != "default":
         findings += port_findings(look_at_free_port(configuration[TASK_MANAGER_HOST], 0, TASK_MANAGER_HOST.key))
     return findings
 
 
-async def _running(endpoint: Endpoint, clocks: list[ClockReading], *, expected: bool) -> tuple[bool, list[Finding]]:
-    """Return whether a JobManager answers, and the findings about the cluster as seen from this machine."""
+async def _running(
+    endpoint: Endpoint, spark_ui_port: int, clocks: list[ClockReading], *, expected: bool
+) -> tuple[bool, list[Finding]]:
+    """Return whether a JobManager answers, and the findings about the cluster as seen from this machine.
+
+    ``spark_ui_port``: the configured port of the Spark UIs; 0 if any free port is taken, which is not known here.
+    """
     ca = endpoint.ca if endpoint.url.startswith("https:") else None
     turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -222,6 +228,10 @@ async def _running(endpoint: Endpoint, clocks: list[ClockReading], *, expected: 
             for url in urls
         )
     )
+    if spark_ui_port:
+        answering = [url for url, sight in zip(urls, sights, strict=True) if sight.port.state is PortState.ANSWERS]
+        owner = f"JobManager: {SPARK_UI_PORT.key}"
+        sights += await asyncio.gather(*(see(url.hostname or "", spark_ui_port, owner) for url in answering))
     findings = _seen(sights, clocks)
     if not any(sight.port.state is PortState.ANSWERS for sight in sights):
         return False, findings

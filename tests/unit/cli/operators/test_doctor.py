@@ -107,6 +107,20 @@ def test_a_cluster_in_the_configuration_may_not_be_started_yet(capfd: Output) ->
     assert findings(capfd)["port"] == ["warning", "ok"]
 
 
+def test_the_port_of_the_spark_uis_is_tried_as_well(
+    fake: FakeJobManager, monkeypatch: pytest.MonkeyPatch, capfd: Output
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        words = ["doctor", "-D", f"rest.spark-ui.port={taken.getsockname()[1]}", "-o", "json"]
+        assert main(words) == 1, "a firewall, say: the JobManager answers, and nothing at this port"
+        assert findings(capfd)["port"] == ["ok", "error"]
+
+        monkeypatch.delenv("EMBERKEEP_URL")
+        assert main([*words, "-D", "rest.port=0"]) == 1
+        assert findings(capfd)["port"] == ["error"]
+
+
 @pytest.mark.usefixtures("alone")
 def test_a_wrong_setting_is_a_usage_error(capfd: Output) -> None:
     assert main(["doctor", "-D", "taskmanager.numberOfTaskSlots=many"]) == 2
