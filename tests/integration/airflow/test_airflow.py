@@ -16,6 +16,7 @@ from tests.integration.airflow.airflow_site import AirflowSite, airflow_python, 
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.integration.streams import SCRIPT, Stream
 from tools import airflow_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -35,6 +36,7 @@ TASKS = """
 from datetime import datetime, timedelta
 from airflow.sdk import DAG
 from emberkeep_airflow.operator import EmberkeepSubmitOperator
+from emberkeep_airflow.sensor import EmberkeepSavepointSensor
 
 with DAG(
     "etl",
@@ -50,6 +52,7 @@ with DAG(
             deferrable=name != "waits",
             poll_interval=0.5,
         )
+    EmberkeepSavepointSensor(task_id="saved", job="counts", poke_interval=0.5, deferrable=True)
 """
 
 
@@ -73,7 +76,7 @@ def test_the_providers_own_tests(tmp_path: Path) -> None:
 def cluster(shell: Shell) -> Iterator[Cluster]:
     cluster = Cluster(shell)
     try:
-        cluster.up(*QUICK, "--slots", "3", "-D", "taskmanager.driver-places=3")
+        cluster.up(*QUICK, "--slots", "3", "-D", "taskmanager.driver-places=4")
         yield cluster
         cluster.cancel_all()
     finally:
@@ -81,7 +84,16 @@ def cluster(shell: Shell) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def airflow(cluster: Cluster, tmp_path: Path) -> Iterator[AirflowSite]:
+def stream(cluster: Cluster, tmp_path: Path) -> JobId:
+    """The streaming job that the sensor looks at."""
+    script = tmp_path / "counts.py"
+    script.write_text(SCRIPT)
+    return cluster.submit(script, "--name", "counts", arguments=(str(Stream(tmp_path / "counts").place),))
+
+
+@pytest.fixture
+def airflow(cluster: Cluster, stream: JobId, tmp_path: Path) -> Iterator[AirflowSite]:
+    assert cluster.wait_for_executors(stream)
     endpoint = local_endpoint(cluster.record, cluster.shell.state)
     connection = {
         "conn_type": "emberkeep",
@@ -100,12 +112,13 @@ def airflow(cluster: Cluster, tmp_path: Path) -> Iterator[AirflowSite]:
 
 
 def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
-    cluster: Cluster, airflow: AirflowSite, tmp_path: Path
+    cluster: Cluster, stream: JobId, airflow: AirflowSite, tmp_path: Path
 ) -> None:
-    """SIGKILL to the scheduler with its worker processes, and to the triggerer, while three jobs run."""
+    """SIGKILL to the scheduler with its worker processes, and to the triggerer, while three jobs and a sensor wait."""
     names = ("waits", "defers", "ended")
     until(lambda: all((tmp_path / f"{name}.starts").exists() for name in names), airflow.story)
     until(lambda: {airflow.tasks()[name]["state"] for name in names} == {"running", "deferred"}, airflow.story)
+    until(lambda: airflow.tasks()["saved"]["state"] == "deferred", airflow.story)
     # On a busy machine Airflow may have taken a try for lost already.
     before = airflow.tasks()["waits"]["try_number"]
     for part in ("scheduler", "triggerer"):
@@ -115,18 +128,22 @@ def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
     until(lambda: airflow.tasks()["waits"]["try_number"] > before, airflow.story)
     until(lambda: airflow.tasks()["waits"]["state"] == "running", airflow.story)
     job_of = {name: JobId(until(partial(airflow.job_id, name), airflow.story)) for name in names}
-    assert {job.jid for job in cluster.ask(lambda client: client.jobs())} == set(job_of.values())
+    assert {job.jid for job in cluster.ask(lambda client: client.jobs())} == {stream, *job_of.values()}
 
     # A person ends the deferred task: the new triggerer cancels its job.
     airflow.mark_failed("ended")
     cluster.wait_for_end(job_of["ended"], JobStatus.CANCELED)
+
+    savepoint = cluster.shell.done("savepoint", "create", stream).out.strip()
+    until(lambda: airflow.tasks()["saved"]["state"] == "success", airflow.story)
+    assert airflow.of_task("saved", "xcomEntries/return_value")["value"] == savepoint
 
     (tmp_path / "gate").touch()
     for name in ("waits", "defers"):
         cluster.wait_for_end(job_of[name])
     until(lambda: {airflow.tasks()[name]["state"] for name in ("waits", "defers")} == {"success"}, airflow.story)
     assert {name: (tmp_path / f"{name}.starts").read_text() for name in names} == dict.fromkeys(names, "started\n")
-    assert len(cluster.ask(lambda client: client.jobs())) == 3
+    assert len(cluster.ask(lambda client: client.jobs())) == 4
 
     for name in ("waits", "defers"):
         last = airflow.tasks()[name]["try_number"]
