@@ -6,6 +6,7 @@
 import { elsewhere, followLeader, heard } from "./follow.js";
 
 const POLL_MS = 3000;
+const HEARING_MS = 5000; // between two fetches while events tell what has changed: only ages and histories grow
 const AT_MOST_EVERY_MS = 500;
 const PATIENCE_MS = 10000; // a connection that is cut off says nothing
 const LOST_TITLE = "No connection · ";
@@ -113,9 +114,13 @@ export async function refresh() {
     await followLeader(false);
   } finally {
     busy = false;
-    timer = setTimeout(tick, again ? AT_MOST_EVERY_MS : POLL_MS);
+    timer = setTimeout(tick, again ? AT_MOST_EVERY_MS : pause());
     again = false;
   }
+}
+
+function pause() {
+  return events?.readyState === EventSource.OPEN ? HEARING_MS : POLL_MS;
 }
 
 function tick() {
