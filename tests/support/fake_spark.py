@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.jobmaster.ports import BlocksLeft, SparkQuestions, SparkView
+from emberkeep.jobmaster.ports import BlocksLeft, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.work import NOTHING_DONE
 
@@ -23,6 +23,7 @@ class FakeSpark:
         self.left: dict[ExecutorId, BlocksLeft] = {}  # blocks on executors; unknown for others
         self.work = NOTHING_DONE
         self.reports: list[ProgressRecord] = []  # of streaming queries
+        self.demanded: ExecutorDemand | None = None  # what dynamic allocation wants
         self.removed: list[tuple[ExecutorId, str]] = []
         self.failures: list[str] = []
         self.abandonments: list[str] = []
@@ -43,6 +44,10 @@ class FakeSpark:
             work=self.work,
             reports=tuple(one for one in self.reports if one.triggered_ms > asked.reported.get(one.run_id, -1)),
         )
+
+    async def demand(self) -> ExecutorDemand | None:
+        await self._cross()
+        return self.demanded if self.is_up else None
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         self.removed.append((executor_id, reason))

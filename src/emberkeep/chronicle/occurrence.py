@@ -33,6 +33,7 @@ class What(StrEnum):
     SLOTS_COMPLETE = "slots-complete"
     EXECUTORS_REGISTERED = "executors-registered"
     EXECUTORS_ENDED = "executors-ended"
+    EXECUTORS_SCALED = "executors-scaled"  # dynamic allocation has changed their number
     EXCEPTION = "exception"  # a failure that the attempt has survived
     REQUESTED = "requested"  # a savepoint, a stop or a move
     SAVEPOINT = "savepoint"
@@ -74,6 +75,7 @@ MINOR: Final = frozenset(
         What.SLOTS_COMPLETE,
         What.EXECUTORS_REGISTERED,
         What.EXECUTORS_ENDED,
+        What.EXECUTORS_SCALED,
         What.PERIODIC_SAVEPOINT,
         What.PERIODIC_SAVEPOINT_FAILED,
         What.SAVEPOINT_RETIRED,

@@ -29,6 +29,7 @@ from emberkeep.base.system import System
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.beats import Beats
+from emberkeep.jobmaster.demand_watch import DemandWatch
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.jobmaster.executor_orders import ExecutorOrders
@@ -37,7 +38,7 @@ from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
 from emberkeep.jobmaster.pool_settings import pool_limits
-from emberkeep.jobmaster.ports import NO_TIMES, Application, FirstTimes, SparkDriver, SparkView
+from emberkeep.jobmaster.ports import NO_TIMES, Application, ExecutorDemand, FirstTimes, SparkDriver, SparkView
 from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.progress_keeper import ProgressKeeper
 from emberkeep.jobmaster.spark_watch import SparkWatch
@@ -109,6 +110,7 @@ class JobMaster(Actor):
         self._watch = SparkWatch(
             spark, self.pool, self._status.trace, self.progress, system.clock, patience=rpc_timeout
         )
+        self._demands = DemandWatch(spark, self._demanded, patience=rpc_timeout)
         self._ending = False
         self._abandoned = False
         self.procedures = Procedures(
@@ -121,6 +123,7 @@ class JobMaster(Actor):
         self.start_effect("beats", self._every(self._interval, self._beats.send_due), deadline=None)
         self.start_effect("ticks", self._every(self._interval / TICKS_PER_HEARTBEAT, self._tick), deadline=None)
         self.start_effect("spark-views", self._watch.run(self._interval, self._spark_viewed), deadline=None)
+        self.start_effect("executor demand", self._demands.run(), deadline=None)
         self.start_effect("progress history", self.progress.run(), deadline=None)
         await super().run()
 
@@ -173,9 +176,12 @@ class JobMaster(Actor):
     @told
     def application_started(self, application: Application) -> None:
         """Ask for executors: a SparkContext is up."""
-        self._status.application = application
+        self._status.application_started(application, self._system.clock.now_ms())
         self._note(Milestone.CONTEXT_UP)
-        self._decide(pool.ApplicationStarted(application.requirement, application.decommissions))
+        dynamic = application.dynamic
+        idle_timeout = None if dynamic is None else dynamic.idle_timeout
+        self._decide(pool.ApplicationStarted(application.requirement, application.decommissions, idle_timeout))
+        self._demands.follow(application)
 
     @told
     def application_stopping(self, times: FirstTimes = NO_TIMES, work: AttemptWork | None = None) -> None:
@@ -193,6 +199,7 @@ class JobMaster(Actor):
     @told
     def application_stopped(self) -> None:
         """Return all slots: the SparkContext has stopped."""
+        self._demands.follow(None)
         self._decide(pool.ApplicationStopped())
 
     @told
@@ -209,6 +216,15 @@ class JobMaster(Actor):
             idle = frozenset(key for key, left in view.blocks.items() if left.nothing)
             self._decide(pool.SparkSaw(view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned))
             self._report_excluded(view)
+
+    @asked
+    def _demanded(self, demand: ExecutorDemand) -> None:
+        """Follow Spark's dynamic allocation. Ignore what an earlier application wanted."""
+        application = self._status.application
+        if application is not None and application.app_id == demand.app_id:
+            wants = pool.ExecutorsDemanded(demand.count, demand.decommissioned, demand.killed, demand.others)
+            self._decide(wants)
+            self._status.note_wanted(demand.count, self._system.clock.now_ms())
 
     def _note(self, milestone: Milestone) -> None:
         """Note that the attempt reaches a milestone now."""

@@ -16,8 +16,22 @@ from emberkeep.protocol.messages import QueryProgress
 from emberkeep.slots.model import SlotRequirement
 
 
+class DynamicAllocation(msgspec.Struct, frozen=True, kw_only=True):
+    """Spark changes the number of executors within these bounds. ``maximum``: None for no limit.
+
+    ``idle_timeout``: seconds after which it removes an idle executor.
+    """
+
+    minimum: int
+    maximum: int | None
+    idle_timeout: float
+
+
 class Application(msgspec.Struct, frozen=True, kw_only=True):
-    """A running SparkContext: how to start its executors, and how many it requires."""
+    """A running SparkContext: how to start its executors, and how many it requires.
+
+    ``dynamic``: None if it always requires the same number; otherwise ``requirement`` holds the initial number.
+    """
 
     app_id: str
     driver_url: str
@@ -35,6 +49,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     secrets: dict[str, str] = msgspec.field(default_factory=dict)  # of the job graph, encrypted
     namespace_claim: str = ""  # proves the job's namespace to task managers
     decommissions: bool = False  # on SIGPWR an executor hands over its blocks and ends by itself
+    dynamic: DynamicAllocation | None = None
 
 
 class BlocksLeft(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,11 +122,24 @@ class SparkQuestions(msgspec.Struct, frozen=True, kw_only=True):
     reported: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+class ExecutorDemand(msgspec.Struct, frozen=True, kw_only=True):
+    """What the dynamic allocation of one application wants at one moment, see ``ExecutorsDemanded``."""
+
+    app_id: str
+    count: int
+    decommissioned: frozenset[ExecutorId] = frozenset()
+    killed: frozenset[ExecutorId] = frozenset()
+    others: int = 0
+
+
 class SparkDriver(Protocol):
     """The driver's JVM. Calls can be slow, as they cross into the JVM; the adapter runs them in a thread."""
 
     async def view(self, asked: SparkQuestions) -> SparkView | None:
         """Cordon exactly ``asked.cordoned``, then return Spark's state; None while no SparkContext is up."""
+
+    async def demand(self) -> ExecutorDemand | None:
+        """Return what dynamic allocation wants; None while no SparkContext is up."""
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         """Report to Spark that an executor is lost. Unknown ids are ignored."""

@@ -12,7 +12,7 @@ from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.jobs.progress.trend import TaskCounts, Trend
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork, ended
 from emberkeep.lifecycle.model import ProcedureProgress
-from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
+from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState, Scaling
 from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
@@ -38,6 +38,7 @@ class AttemptStatus:
         self._work = NOTHING_DONE
         self._tasks = TaskCounts()
         self._sequence = 0
+        self._scaling: Scaling | None = None
 
     def see(self, view: SparkView | None) -> None:
         """Note Spark's newest state. ``view``: None while no SparkContext is up."""
@@ -47,6 +48,19 @@ class AttemptStatus:
         else:
             self._work = view.work
             self._checkpoints.see(view.commits)
+
+    def application_started(self, application: Application, now_ms: int) -> None:
+        """Note a new application, and the number of executors that it wants at first."""
+        self.application = application
+        self._scaling = None
+        self.note_wanted(application.requirement.count, now_ms)
+
+    def note_wanted(self, wanted: int, now_ms: int) -> None:
+        """Note how many executors Spark's dynamic allocation wants; nothing if the number is fixed."""
+        dynamic = None if self.application is None else self.application.dynamic
+        if dynamic is None or (self._scaling is not None and self._scaling.wanted == wanted):
+            return
+        self._scaling = Scaling(wanted=wanted, minimum=dynamic.minimum, maximum=dynamic.maximum, changed_ms=now_ms)
 
     def application_stopping(self, work: AttemptWork) -> None:
         """Note what the attempt has done until now. Nothing new begins before another application."""
@@ -108,6 +122,7 @@ class AttemptStatus:
             trace=self.trace.report(now),
             work=work,
             trend=rows or self._tasks.trend(),
+            scaling=self._scaling if pool.is_elastic else None,
         )
 
 
@@ -125,6 +140,7 @@ def _executor_view(slot: HeldSlot, application: Application | None, seen: SparkV
         away=away,
         departure=_departure(slot, seen.blocks.get(slot.executor.id, BlocksLeft())) if slot.is_leaving else None,
         outgoing=slot.is_outgoing,
+        dismissed=slot.is_dismissed,
         cordoned=slot.executor.cordoned,
         start=slot.executor.start,
         why_cold=slot.executor.why_cold,

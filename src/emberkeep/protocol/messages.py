@@ -569,6 +569,19 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     cordoned: bool = False  # it gets no new tasks, because its replacement runs
     start: ProcessStart | None = None  # how its task manager got its process; None if unknown
     why_cold: str = ""
+    dismissed: bool = False  # Spark needs fewer executors: it hands over its blocks and ends, and counts no more
+
+
+class Scaling(Message, frozen=True, kw_only=True):
+    """What Spark's dynamic allocation wants: ``wanted`` executors since ``changed_ms`` (Unix time).
+
+    ``maximum``: None for no limit.
+    """
+
+    wanted: int
+    minimum: int
+    maximum: int | None
+    changed_ms: int
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):
@@ -595,6 +608,14 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     trace: TraceReport | None = None  # of the attempt's start, with what replies have added to it
     work: AttemptWork | None = None  # from the attempt's start on; None from release 0.1.0, which counts active stages
     trend: Trend | None = None  # of the last minutes; None while there is none
+    scaling: Scaling | None = None  # None if the number of executors is fixed
+
+    @property
+    def executors_wanted(self) -> int:
+        """Number of executors that the job wants. With dynamic allocation it may hold more for a while."""
+        if self.scaling is not None:
+            return self.scaling.wanted
+        return sum(requirement.count for requirement in self.requirements)
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):

@@ -126,6 +126,7 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     cordoned: bool = False  # its replacement runs: it gets no new tasks, and keeps its blocks and running tasks
     start: ProcessStart | None = None  # hot: from a standby process; null if unknown
     why_cold: str = ""  # why it did not take a standby process
+    dismissed: bool = False  # dynamic allocation removes it: it hands over its blocks and ends
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
@@ -220,6 +221,15 @@ class AlarmInfo(Kebab, frozen=True, kw_only=True):
     message: str
 
 
+class DynamicAllocationInfo(Kebab, frozen=True, kw_only=True):
+    """The number of executors that Spark's dynamic allocation wants. ``maximum``: null for no limit."""
+
+    wanted: int
+    minimum: int
+    maximum: int | None
+    changed: Millis  # when it last wanted another number
+
+
 class JobExtension(Kebab, frozen=True, kw_only=True):
     attempt: int  # 0 before the first start
     driver: DriverInfo | None
@@ -240,6 +250,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     periodic_savepoints: PeriodicSavepointsInfo | None = None  # null if it has none, and once it has ended
     upgrade: UpgradeInfo | None = None  # the newest that it is part of; null if it is part of none
     work: WorkInfo | None = None  # null before the first report, and after the end under an earlier leader
+    dynamic_allocation: DynamicAllocationInfo | None = None  # null if the number of executors is fixed
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

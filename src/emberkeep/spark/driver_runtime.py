@@ -18,6 +18,7 @@ from emberkeep.local_state.gateway_paths import gateway_address
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executors import blocks as executor_blocks
 from emberkeep.spark.executors import scheduler_control
+from emberkeep.spark.executors.allocation import DemandReader, ExecutorDemand
 from emberkeep.spark.executors.blocks import ExecutorBlocks
 from emberkeep.spark.executors.cordon import Cordon
 from emberkeep.spark.executors.scheduler_control import call
@@ -90,6 +91,7 @@ class DriverRuntime:
         self.procedures = procedures
         self.functions = functions
         self._cordon = Cordon()
+        self._demand: DemandReader | None = None  # of the newest SparkContext
         self._work = WorkReader()
         self._status: StatusStore | None = None  # of the newest SparkContext
         self._contexts = contexts
@@ -122,6 +124,16 @@ class DriverRuntime:
     def cordon(self, executor_ids: Collection[str]) -> frozenset[str]:
         """Keep new tasks from exactly these executors; return the ones now cordoned. Raises SparkUnavailable."""
         return self._cordon.change(self._context(), executor_ids)
+
+    def executor_demand(self) -> ExecutorDemand:
+        """Return how many executors dynamic allocation wants, and which it removes. Raises SparkUnavailable.
+
+        Executors that are only cordoned are not among the decommissioned ones.
+        """
+        context = self._context()
+        if self._demand is None or not self._demand.is_of(context):
+            self._demand = DemandReader(context)
+        return self._demand.read(self._cordon.touched)
 
     def remove_executor(self, executor_id: str, reason: str, *, caused_by_app: bool = False) -> None:
         """Make Spark drop an executor, and stop it if it still runs; unknown ids are ignored.

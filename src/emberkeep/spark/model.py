@@ -11,6 +11,7 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark.executors.allocation import DynamicAllocation
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.openlineage import LineageParent
 
@@ -88,7 +89,8 @@ class SparkApplication:
     ``executor_heap_set``: true if the value comes from the configuration, false if it is Spark's default.
     ``executor_overhead_mb``: memory of an executor beyond its heap (native memory, Python workers, off-heap), by
     Spark's rule. ``python``: interpreter of the Python workers, as the application names it. ``decommissions``: true if
-    an executor that receives SIGPWR hands over its blocks and ends.
+    an executor that receives SIGPWR hands over its blocks and ends. ``dynamic``: None if the number of executors is
+    fixed.
     """
 
     app_id: str
@@ -106,6 +108,7 @@ class SparkApplication:
     executor_cores_set: bool = False
     executor_heap_set: bool = False
     decommissions: bool = False
+    dynamic: DynamicAllocation | None = None
 
 
 class ApplicationListener(Protocol):

@@ -36,6 +36,7 @@ _OF_JOBS: Final = frozenset(
         What.SLOTS_COMPLETE,
         What.EXECUTORS_REGISTERED,
         What.EXECUTORS_ENDED,
+        What.EXECUTORS_SCALED,
         What.EXCEPTION,
         What.REQUESTED,
         What.SAVEPOINT,

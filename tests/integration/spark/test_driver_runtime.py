@@ -39,7 +39,6 @@ spark = (
     SparkSession.builder.master("local[*]").appName("batch")
     .config("spark.sql.warehouse.dir", "/tmp/from-code")
     .config("spark.driver.memory", "600m")
-    .config("spark.dynamicAllocation.enabled", "true")
     .getOrCreate()
 )
 context = spark.sparkContext
@@ -146,9 +145,8 @@ def test_batch_script_runs_unmodified_with_all_kinds_of_artefacts(drivers: Drive
 
 def _check_notices_and_events(stderr: str, report: dict[str, object]) -> None:
     notices = [line for line in stderr.splitlines() if line.startswith("emberkeep: ")]
-    assert len(notices) == 2
+    assert len(notices) == 1
     assert "spark.master=local[*] is overridden" in notices[0]
-    assert "spark.dynamicAllocation.enabled=true is overridden" in notices[1]
     # On a slow machine Spark says that it waits for its executors.
     waiting = "Initial job has not accepted any resources"
     others = [line for line in stderr.splitlines() if line not in notices and waiting not in line]

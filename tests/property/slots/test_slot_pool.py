@@ -20,6 +20,7 @@ from emberkeep.slots.pool.events import (
     BeatAnswered,
     ExecutorExited,
     ExecutorRuns,
+    ExecutorsDemanded,
     FailAttempt,
     FoundExecutor,
     PlacesBlocked,
@@ -38,6 +39,7 @@ from emberkeep.slots.pool.events import (
 from emberkeep.slots.pool.held_slot import ExecutorState, HeldSlot
 from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.machine import SlotPool
+from emberkeep.slots.pool.state import PoolState
 from tests.campaign import examples
 
 LIMITS = PoolLimits(
@@ -138,16 +140,53 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(
         lambda self: self.pool.state.requirement is None or self.pool.state.failed or len(self.pool.state.held) >= 3
     )
-    @rule(count=st.sampled_from([4, 3, 1, 0]), profile=st.sampled_from([SMALL, LARGE]), decommissions=st.booleans())
-    def application_starts(self, count: int, profile: ResourceProfile, decommissions: bool) -> None:
+    @rule(
+        count=st.sampled_from([4, 3, 1, 0]),
+        profile=st.sampled_from([SMALL, LARGE]),
+        decommissions=st.booleans(),
+        idle_timeout=st.sampled_from([None, 5.0]),
+    )
+    def application_starts(
+        self, count: int, profile: ResourceProfile, decommissions: bool, idle_timeout: float | None
+    ) -> None:
         requirement = SlotRequirement(count=count, profile=profile, runtime=RUNTIME)
-        self.give(ApplicationStarted(requirement, decommissions))
+        self.give(ApplicationStarted(requirement, decommissions, idle_timeout))
+
+    @rule(count=st.integers(0, 4), data=st.data())
+    def spark_demands(self, count: int, data: st.DataObject) -> None:
+        """Dynamic allocation wants another number, and removes executors that it knows."""
+        before = copy.deepcopy(self.pool.state)
+        known = sorted(slot.executor.id for slot in before.held.values() if slot.executor.is_registered)
+        ended = data.draw(st.lists(st.sampled_from(known), unique=True)) if known else []
+        split = data.draw(st.integers(0, len(ended)))
+        killed, decommissioned = frozenset(ended[:split]), frozenset(ended[split:])
+        effects = self.give(ExecutorsDemanded(count, decommissioned, killed))
+        after = self.pool.state
+        follows = before.is_elastic and not (before.failed or before.stopping)
+        if not follows:
+            assert after.requirement == before.requirement, "a fixed number stays"
+            return
+        assert after.requirement is not None
+        assert after.requirement.count == count
+        held = {slot.executor.id for slot in after.held.values()}
+        assert not held & killed, "what Spark has killed is given back"
+        lost = [effect for effect in effects if isinstance(effect, RemoveExecutor) and not effect.orderly]
+        assert all(
+            slot.is_leaving for slot in before.held.values() if slot.executor.id in {e.executor_id for e in lost}
+        )
+        assert list(after.replacements.failures) == list(before.replacements.failures), "no removal is a failure"
+        assert not any(
+            slot.stays and slot.executor.id in decommissioned - _cordoned(after) for slot in after.held.values()
+        )
 
     @rule(blocked=st.frozensets(st.sampled_from(["tm0", "tm1", "tm2"]), max_size=2), evacuates=st.booleans())
     def places_are_blocked(self, blocked: frozenset[str], evacuates: bool) -> None:
         before, target = copy.deepcopy(self.pool.state.held), self.pool.state.target
+        requires_none = self.pool.state.requirement is not None and self.pool.state.requirement.count == 0
         self.give(PlacesBlocked(Places(blocked, blocked if evacuates else frozenset())))
-        assert self.pool.state.target == target, "what leaves a blocked place is no failure: it is wanted again at once"
+        assert requires_none or self.pool.state.target == target, (
+            "what leaves a blocked place is no failure: it is wanted again at once"
+        )
         for slot in self.pool.state.held.values():
             if slot.task_manager.id in blocked and evacuates:
                 assert slot.is_leaving, "what is held on an evacuated task manager leaves"
@@ -218,7 +257,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert not set(answer.later) & self.pool.state.held.keys(), "what is wanted later is not held now"
             requirement = self.pool.state.requirement
             stops = self.pool.state.stopping or requirement is None
-            missing = requirement is not None and self.pool.state.staying < requirement.count
+            missing = requirement is not None and self.pool.state.staying < self.pool.state.wanted
             assert stops or missing or not answer.later, "a job that has all its slots wants more later"
 
     @precondition(lambda self: self.pool.state.requirement is not None)
@@ -240,6 +279,7 @@ class PoolMachine(RuleBasedStateMachine):
         executor_id = slot.executor.id if right else ExecutorId("other")
         found = () if absent else (FoundExecutor(allocation_id, executor_id, state, 77, None, "gone"),)
         late = self.pool.state.lives.is_over(InstanceId(instance), self.now)
+        surplus = self.pool.state.staying > self.pool.state.wanted
         self.offer_slots(instance, [int(allocation_id[2:])], slot.allocation.profile, found)
         now = self.pool.state.held.get(allocation_id)
         if late or instance == slot.task_manager.instance:
@@ -248,6 +288,8 @@ class PoolMachine(RuleBasedStateMachine):
             assert now is None, "a slot with a stranger in it is given back"
         elif (not slot.stays or self.pool.state.stopping) and (absent or state is None):
             assert now is None, "a slot that leaves, or whose application stops, gets no other executor"
+        elif surplus and now is None:
+            assert absent or state is None or not slot.executor.is_registered, "only what works is kept in any case"
         else:
             assert now is not None
             assert now.task_manager.instance == instance
@@ -264,9 +306,7 @@ class PoolMachine(RuleBasedStateMachine):
         later = copy.deepcopy(self.pool)
         later.handle(Tick(), self.now + LIMITS.backoff_max)
         if later.state.requirement is not None and not later.state.failed and not later.state.stopping:
-            assert later.state.target == later.state.requirement.count, (
-                "after the longest pause everything is wanted again"
-            )
+            assert later.state.target == later.state.wanted, "after the longest pause everything is wanted again"
 
     @precondition(lambda self: self.pool.state.held)
     @rule(data=st.data(), known=st.booleans())
@@ -332,9 +372,18 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def wants_no_more_than_is_required(self) -> None:
-        wanted = 0 if self.pool.state.requirement is None else self.pool.state.requirement.count
-        assert self.pool.state.staying <= wanted
-        assert sum(requirement.count for requirement in self.pool.state.declared()) <= wanted
+        state = self.pool.state
+        assert state.is_elastic or state.staying <= state.wanted
+        declared = sum(requirement.count for requirement in state.declared())
+        assert declared <= max(state.wanted, state.staying) + sum(slot.is_dismissed for slot in state.held.values())
+
+    @invariant()
+    def nothing_unregistered_stays_that_is_not_wanted(self) -> None:
+        state = self.pool.state
+        since, limit = state.surplus_since, state.idle_timeout
+        if since is not None and limit is not None and self.now - since >= limit and not state.stopping:
+            surplus = [slot for slot in state.held.values() if slot.stays and not slot.executor.is_registered]
+            assert not surplus or state.staying <= state.wanted
 
     @invariant()
     def only_who_is_replaced_takes_no_new_task(self) -> None:
@@ -371,6 +420,10 @@ class PoolMachine(RuleBasedStateMachine):
             self.give(ReleaseDone(allocation_id))
         assert not self.pool.state.held
         assert not self.pool.state.lives.views
+
+
+def _cordoned(pool: PoolState) -> frozenset[ExecutorId]:
+    return frozenset(slot.executor.id for slot in pool.held.values() if slot.executor.cordoned)
 
 
 TestSlotPool = PoolMachine.TestCase

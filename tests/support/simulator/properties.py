@@ -21,6 +21,8 @@ Violations name the letter of the property:
     have ended nothing is left in either store;
 (l) the script of a stopped job continues after its await only when the stop is durable; from then on no attempt of the
     job is started;
+(q) executors that Spark's dynamic allocation removes end within a bound, and are not reported as lost: the latter is
+    checked only in clusters without other faults than those of (p);
 (i) after a block is acknowledged, no slot is allocated and no driver placed on the node, until it is unblocked or the
     block times out.
 """
@@ -50,6 +52,7 @@ from emberkeep.protocol.messages import AllocateSlot, Message, StartDriver, Stop
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
+from tests.support.simulator.elastic.properties import Dismissals
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Party
 from tests.support.simulator.scripts import script_of
@@ -106,6 +109,7 @@ class Properties:
         self._driver_bound = self._lease + self._orphan_bound + configuration[CANCELLATION_TIMEOUT]
         # A recovered slot waits again for its JobMaster, as long as a new one.
         self._orphan_bound += configuration[SLOT_TIMEOUT]
+        self._dismissals = Dismissals(cluster, self._orphan_bound)
         cluster.machines.on_start.append(self._started)
         cluster.machines.on_end.append(self._ended)
         cluster.room.on_kill.append(self._killed)
@@ -148,7 +152,7 @@ class Properties:
         self.executors_started[key.job_id, key.attempt] += 1
         if self.executors_started[key.job_id, key.attempt] > script.executors * script.sessions:
             self.cluster.history.count("executor replaced")
-            if self.cluster.plan.only_agents:
+            if self.cluster.plan.only_agents and not script.dynamic:
                 self._violate("p", f"{process.name} starts in place of another one that has worked")
         owner = self.allocations.setdefault(key.allocation_id, (key.job_id, key.attempt))
         if owner != (key.job_id, key.attempt):
@@ -197,7 +201,8 @@ class Properties:
             return
         if isinstance(process.key, ExecutorKey):
             sparks = self.cluster.sparks.values()
-            if any(process in spark.executors.values() for spark in sparks if spark.process.alive):
+            working = (spark for spark in sparks if spark.process.alive and not spark.has_dismissed(process))
+            if any(process in spark.executors.values() for spark in working):
                 self._violate("p", f"{process.name} is ended while it works")
         elif isinstance(process.key, DriverKey):
             job = next((job for job in self.cluster.jobs if job.job_id == process.key.job_id), None)
@@ -313,6 +318,7 @@ class Properties:
         self._check_side_by_side()
         self._check_useless_drivers()
         self._check_orphans()
+        self._dismissals.tick(TICK)
         self._check_blobs()
         self._check_pointers()
 
@@ -421,6 +427,7 @@ class Properties:
         listed = {view.job_id for view in jobs}
         for view in jobs:
             self._check_shown(view)
+            self._dismissals.look(view)
         for job in self.cluster.jobs:
             if job.job_id is not None and job.job_id not in listed:
                 self._violate("a", f"{job.name} was accepted, and is not known any more")

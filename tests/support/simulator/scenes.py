@@ -9,6 +9,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, ClusterPlan
 from tests.support.simulator.faults import Menace
 from tests.support.simulator.scripts import Script
@@ -47,6 +49,7 @@ class Theme:
     standbys: bool = False  # task managers keep standby processes
     reserved: bool = False  # all streams have reserved standbys
     only_standbys: bool = False  # see ClusterPlan
+    dynamic: bool = False  # jobs use dynamic allocation
 
 
 _SPLIT = (
@@ -265,6 +268,30 @@ THEMES: dict[str, Theme] = {
         standbys=True,
         reserved=True,
     ),
+    # Jobs with dynamic allocation that compete for slots, while nodes are blocked and processes lost; only if named.
+    "elastic": Theme(
+        0,
+        (Menace(2.0, 0.2, 8.0, _BLOCK), Menace(4.0, 0.2, 20.0, _CRASH), Menace(5.0, 1.0, 30.0, _AGENTS)),
+        task_managers=(2, 3),
+        slots=(2, 3),
+        jobs=(2, 3, 4),
+        work=40.0,
+        chaos=(40.0, 70.0),
+        files=False,
+        dynamic=True,
+    ),
+    # The same, while nothing but agents and JobManagers is lost: no executor may be reported as lost; only if named.
+    "steady": Theme(
+        0,
+        (Menace(4.0, 0.1, 10.0, _AGENTS),),
+        task_managers=(1, 2, 3),
+        jobs=(1, 2, 3),
+        work=40.0,
+        chaos=(40.0, 70.0),
+        files=False,
+        only_agents=True,
+        dynamic=True,
+    ),
     "calm": Theme(10, (Menace(1000.0),), chaos=(5.0, 15.0)),
 }
 
@@ -296,13 +323,15 @@ def scene_of(seed: str) -> Scene:
         only_standbys=theme.only_standbys,
         **_reserved(seed, theme),
     )
+    dynamic = seeded_random(seed, "dynamic allocation")
+    is_dynamic = dynamic.random() < 0.25 or theme.dynamic
     # Streams never end: they must leave a slot and a driver place for jobs that do.
     left = min(managers * slots, managers * places) - 1
     scripts = []
     for _ in range(rng.choice(theme.jobs)):
         script = draw_script(rng, theme, may_stream=left > 0)
         left -= script.executors if script.seconds is None else 0
-        scripts.append(script)
+        scripts.append(_elastic(dynamic, script) if is_dynamic else script)
     return Scene(plan, tuple(scripts), rng.uniform(*theme.chaos), rng.choice(theme.menace))
 
 
@@ -325,6 +354,13 @@ def draw_script(rng: random.Random, theme: Theme, *, may_stream: bool) -> Script
         "cores": rng.choice((1, 2)),
     }
     return Script(**{**drawn, **rng.choice(_HARMLESS if theme.only_agents else _PECULIARITIES)})
+
+
+def _elastic(rng: random.Random, script: Script) -> Script:
+    """Give every other job dynamic allocation, with one to four executors."""
+    if rng.random() < 0.5:
+        return script
+    return msgspec.structs.replace(script, dynamic=True, executors=rng.randint(script.executors, 4))
 
 
 _HARMLESS: tuple[dict[str, Any], ...] = ({}, {"exit_code": 3}, {"stops_spark": False}, {"session_after": 8.0})

@@ -20,7 +20,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
-from emberkeep.jobmaster.ports import Application, SparkQuestions, SparkView
+from emberkeep.jobmaster.ports import Application, DynamicAllocation, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -30,6 +30,7 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import QueryProgress, StartDriver
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from tests.support.simulator.elastic.allocation import IDLE_TIMEOUT, SimAllocation
 from tests.support.simulator.machines import Machines, Process
 
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
@@ -63,7 +64,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     session_after: float = 0.5
     stops_spark: bool = True
     ignores_sigterm: bool = False
-    executors: int = 1
+    executors: int = 1  # with dynamic allocation the most
+    dynamic: bool = False  # Spark changes the number of executors
     cores: int = 1
     memory_mb: int = 1024
     lost_attempts: int = 0  # number of first attempts that are killed in the middle (out of memory)
@@ -121,6 +123,7 @@ class SimSpark:
         self.application: Application | None = None
         self.failure: AttemptOutcome | None = None
         self.cordoned: frozenset[ExecutorId] = frozenset()
+        self.allocation: SimAllocation | None = None  # of the application, if its number of executors changes
         self.streams = False  # each view commits a micro-batch, while there is an executor
         self.stopped = False  # the stream is stopped between two micro-batches
         self._machines = machines
@@ -152,8 +155,18 @@ class SimSpark:
         """True if micro-batches are being committed."""
         return self.streams and bool(self.executors.keys() - self.cordoned) and not self.stopped
 
+    def has_dismissed(self, executor: Process) -> bool:
+        """True if dynamic allocation removes this executor."""
+        return self.allocation is not None and self.allocation.has_dismissed(executor)
+
     def _hears(self, executor: Process) -> bool:
         return not executor.frozen and self._machines.network.passes(executor.party, self.process.party)
+
+    async def demand(self) -> ExecutorDemand | None:
+        await asyncio.sleep(0.005)
+        if self.application is None or self.allocation is None:
+            return None
+        return self.allocation.demand(self.application.app_id)
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         await asyncio.sleep(0.005)
@@ -281,6 +294,7 @@ class DriverWork:
         self.script = script_of(self.request.graph.arguments)
         self.spark = SimSpark(self.process, self.machines, self.configuration, self.truth)
         self.spark.streams = self.script.seconds is None
+        self._allocating: asyncio.Task[None] | None = None
         self.key = (self.request.graph.job_id, self.request.attempt)
         identity = Identity(
             job_id=self.request.graph.job_id,
@@ -376,7 +390,7 @@ class DriverWork:
     def _start_application(self, number: int) -> None:
         url = f"spark://CoarseGrainedScheduler@{self.address}/{number}"
         requirement = SlotRequirement(
-            count=self.script.executors,
+            count=1 if self.script.dynamic else self.script.executors,
             profile=ResourceProfile(cores=self.script.cores, memory_mb=self.script.memory_mb),
             runtime=RUNTIME,
         )
@@ -392,10 +406,30 @@ class DriverWork:
             auth_secret="",
             python_path=(),
             decommissions=self.script.decommissions,
+            dynamic=self._dynamic(),
         )
+        self._allocate()
         self.service.master.application_started(self.spark.application)
 
+    def _dynamic(self) -> DynamicAllocation | None:
+        if not self.script.dynamic:
+            return None
+        return DynamicAllocation(minimum=0, maximum=self.script.executors, idle_timeout=IDLE_TIMEOUT)
+
+    def _allocate(self) -> None:
+        """Let Spark change the number of executors until the application stops."""
+        if self.script.dynamic:
+            least = 1 if self.script.seconds is None else 0
+            spark = self.spark
+            spark.allocation = SimAllocation(
+                least, self.script.executors, spark.executors, lambda: spark.cordoned, self.machines, self.system.rng
+            )
+            self._allocating = asyncio.create_task(spark.allocation.run(), name="allocation")
+
     def _stop_application(self) -> None:
+        if self._allocating is not None:
+            self._allocating.cancel()
+            self._allocating = self.spark.allocation = None
         if self.spark.application is None:
             return
         self.sparks.pop(self.spark.application.driver_url, None)

@@ -19,7 +19,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol import rest_logs
-from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, ReservedStandbyInfo
+from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, DynamicAllocationInfo, ReservedStandbyInfo
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob
 from emberkeep.slots.model import ProcessStart
@@ -257,6 +257,18 @@ def test_info_shows_the_jobs_reserved_standby(
     assert main(["info", "etl"]) == 0
     lines = [line.split(maxsplit=1)[1] for line in capfd.readouterr().out.splitlines() if line.startswith("Standby")]
     assert lines == ([shown] if shown else [])
+
+
+@pytest.mark.parametrize(("most", "shown"), [(4, "at most 4"), (None, "without a limit")])
+def test_info_shows_what_dynamic_allocation_wants(
+    fake: FakeJobManager, capfd: Output, most: int | None, shown: str
+) -> None:
+    scaling = DynamicAllocationInfo(wanted=3, minimum=1, maximum=most, changed=0)
+    fake.jobs = {A: job_info(A, "etl", dynamic_allocation=scaling)}
+    assert main(["info", "etl"]) == 0
+    (line,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("Dynamic allocation"))
+    assert "wants 3 since" in line
+    assert line.endswith(f"(at least 1, {shown})")
 
 
 @pytest.mark.req("LOC-11")

@@ -21,6 +21,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.jobs.periodic.model import PeriodicSettings, PeriodicView
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+from emberkeep.protocol.messages import Scaling
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.chronicle.memory import MemoryChronicle
@@ -330,6 +331,19 @@ async def test_a_job_says_what_its_upgrade_does(site: Site) -> None:
     page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
     assert "<dt>Upgrade</dt>" in page
     assert f"stopping job {job_id(1)[:8]} with a savepoint" in page
+
+
+async def test_a_job_shows_what_dynamic_allocation_wants_and_who_leaves(site: Site) -> None:
+    status = site.gateway.views[job_id(1)].status_report
+    assert status is not None
+    leaving, *others = status.executors
+    executors = (msgspec.structs.replace(leaving, dismissed=True), *others)
+    scaling = Scaling(wanted=1, minimum=0, maximum=4, changed_ms=1_700_000_000_000)
+    site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, executors=executors, scaling=scaling))
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "dynamic allocation wants 1 since" in page
+    assert "between 0 and 4" in page
+    assert page.count("leaving: Spark needs fewer") == 1
 
 
 async def test_a_job_shows_its_periodic_savepoints(site: Site) -> None:

@@ -11,6 +11,7 @@ from emberkeep.cli.wording import byte_count, duration, executors_registered, ow
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
+    DynamicAllocationInfo,
     ExecutorInfo,
     JobDetailsInfo,
     JobExceptions,
@@ -22,6 +23,13 @@ from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 _SHOWN_EXCEPTIONS = 5
 _SHOWN_LINES = 12  # of the newest exception's traceback or log
+
+
+def _dynamic_allocation(info: DynamicAllocationInfo | None) -> str:
+    if info is None:
+        return ""
+    most = "without a limit" if info.maximum is None else f"at most {info.maximum}"
+    return f"wants {info.wanted} since {timestamp(info.changed)} (at least {info.minimum}, {most})"
 
 
 def print_job(
@@ -55,6 +63,7 @@ def print_job(
             ("Driver", driver),
             ("Standby", _standby(own.reserved_standby)),
             ("Executors", executors),
+            ("Dynamic allocation", _dynamic_allocation(own.dynamic_allocation)),
             ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
             ("Spark application", own.app_id),
             ("Exit code", "" if own.exit_code is None else str(own.exit_code)),
@@ -173,6 +182,8 @@ def _start(executor: ExecutorInfo) -> str:
 def _executor_state(executor: ExecutorInfo) -> str:
     state = f"{executor.state.value}, task manager away" if executor.away else executor.state.value
     departure = executor.departure
+    if executor.dismissed:
+        return f"{state}, leaving: Spark needs fewer"
     if departure is None and executor.outgoing:
         return f"{state}, {'takes no new task' if executor.cordoned else 'will be replaced'}: its node is blocked"
     if departure is None:

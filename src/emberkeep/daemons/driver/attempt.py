@@ -39,7 +39,7 @@ from emberkeep.daemons.driver.program import DriverProgram, find_program
 from emberkeep.daemons.driver.secret_text import SecretText
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
-from emberkeep.jobmaster.ports import Application
+from emberkeep.jobmaster.ports import Application, DynamicAllocation
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, FailureKind
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
@@ -233,7 +233,10 @@ class _Driver:
             memory_mb=application.executor_heap_mb + application.executor_overhead_mb,
         )
         runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
+        dynamic = application.dynamic
         wanted = application.executor_instances or self._spec.graph.resources.executors
+        if dynamic is not None:
+            wanted = dynamic.initial
         return Application(
             app_id=application.app_id,
             driver_url=application.driver_url,
@@ -249,6 +252,9 @@ class _Driver:
             python=application.python,
             jars_first=application.user_class_path_first,
             decommissions=application.decommissions,
+            dynamic=None
+            if dynamic is None
+            else DynamicAllocation(minimum=dynamic.minimum, maximum=dynamic.maximum, idle_timeout=dynamic.idle_seconds),
             secrets=self._spec.graph.secrets,
             namespace_claim=self._spec.namespace_claim,
         )

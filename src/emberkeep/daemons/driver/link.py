@@ -48,7 +48,7 @@ from emberkeep.daemons.driver.first_times import first_times
 from emberkeep.daemons.driver.procedures import DriverProcedures
 from emberkeep.daemons.driver.progress_store import DriverProgressStore
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
-from emberkeep.daemons.driver.spark_view import spark_view
+from emberkeep.daemons.driver.spark_view import executor_demand, spark_view
 from emberkeep.daemons.driver.stop_watch import StopWatch
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
@@ -57,7 +57,14 @@ from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobmaster.lease import AttemptLease
-from emberkeep.jobmaster.ports import NO_TIMES, Application, FirstTimes, SparkQuestions, SparkView
+from emberkeep.jobmaster.ports import (
+    NO_TIMES,
+    Application,
+    ExecutorDemand,
+    FirstTimes,
+    SparkQuestions,
+    SparkView,
+)
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.jobs.progress.work import AttemptWork
@@ -130,6 +137,15 @@ class SparkBridge:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self.runtime.ui_address)
         except SparkUnavailable as error:
             raise RetryLater(f"Spark does not answer: {error}") from error
+
+    async def demand(self) -> ExecutorDemand | None:
+        if self.runtime is None or not self.runtime.application_up():
+            return None
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, executor_demand, self.runtime)
+        except SparkUnavailable as error:
+            log.debug("Spark does not answer", reason=str(error))
+            return None
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         if self.runtime is None:

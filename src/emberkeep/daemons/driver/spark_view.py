@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from emberkeep.base.ids import ExecutorId
 from emberkeep.daemons.driver.first_times import first_times
-from emberkeep.jobmaster.ports import BlocksLeft, SparkQuestions, SparkView
+from emberkeep.jobmaster.ports import BlocksLeft, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.spark import model as spark_model
@@ -55,6 +55,18 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
         times=times,
         reports=tuple(report for query in seen for report in query.reports),
         commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
+    )
+
+
+def executor_demand(runtime: DriverRuntime) -> ExecutorDemand:
+    """Return what Spark's dynamic allocation wants. Calls into the JVM. Raises SparkUnavailable."""
+    demand = runtime.executor_demand()
+    return ExecutorDemand(
+        app_id=demand.app_id,
+        count=demand.count,
+        decommissioned=frozenset(ExecutorId(executor) for executor in demand.decommissioned),
+        killed=frozenset(ExecutorId(executor) for executor in demand.killed),
+        others=demand.others,
     )
 
 

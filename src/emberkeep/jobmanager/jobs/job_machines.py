@@ -73,7 +73,7 @@ class JobMachines:
     def reported(self, job: ManagedJob, attempt: int) -> None:
         """Note in the chronicle what is new in the JobMaster's report."""
         if job.report is not None:
-            for occurrence in job.notes.reported(attempt, job.report):
+            for occurrence in job.notes.reported(attempt, job.report, self._term.clock.now_ms()):
                 self.chronicle.note(occurrence)
 
     def attempt_seen(self, job_id: JobId, attempt: int) -> None:

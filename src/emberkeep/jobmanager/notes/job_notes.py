@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.jobmanager.notes.scaling_notes import ScalingNotes
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, FailureKind, JobStatus
 from emberkeep.jobs.state import JobState
@@ -38,6 +39,7 @@ class JobNotes:
         self._reported = 0  # attempt whose executors are known
         self._executors: dict[str, str] = {}  # registered ones, and where they run
         self._lacks = False
+        self._scaling = ScalingNotes(job_id, recovered)
 
     def changed(self, state: JobState, event: ev.Event) -> Iterator[Occurrence]:
         """Yield what the job's event adds to the chronicle. Call this after each event."""
@@ -164,12 +166,15 @@ class JobNotes:
 
     # --- what the JobMaster reports -----------------------------------------------------------------------------------
 
-    def reported(self, attempt: int, report: JobMasterStatus) -> Iterator[Occurrence]:
-        """Yield what a JobMaster's report adds to the chronicle."""
+    def reported(self, attempt: int, report: JobMasterStatus, now_ms: int) -> Iterator[Occurrence]:
+        """Yield what a JobMaster's report adds to the chronicle. ``now_ms``: Unix milliseconds."""
+        if report.scaling is not None:
+            yield from self._scaling.reported(attempt, report, report.scaling, now_ms)
+            return
         now: dict[str, str] = {each.executor_id: each.task_manager for each in report.executors if each.registered}
         before, is_first = self._executors, attempt != self._reported
         self._executors, self._reported = now, attempt
-        wanted = sum(requirement.count for requirement in report.requirements)
+        wanted = report.executors_wanted
         lacks = bool(report.waiting) or (wanted > 0 and not now)
         if is_first:
             before = now if attempt == self._recovered else {}

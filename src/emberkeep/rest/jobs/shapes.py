@@ -10,12 +10,13 @@ from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
-from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress
+from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress, Scaling
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
     DepartureInfo,
     DriverInfo,
+    DynamicAllocationInfo,
     ExceptionHistory,
     ExceptionInfo,
     ExecutionConfig,
@@ -157,6 +158,13 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         periodic_savepoints=None if view.periodic is None else periodic_info(view.periodic),
         upgrade=None if view.upgrade is None else upgrade_info(view.upgrade),
         work=None if report is None or report.work is None else work_info(report.work),
+        dynamic_allocation=None if report is None or report.scaling is None else _dynamic_allocation(report.scaling),
+    )
+
+
+def _dynamic_allocation(scaling: Scaling) -> DynamicAllocationInfo:
+    return DynamicAllocationInfo(
+        wanted=scaling.wanted, minimum=scaling.minimum, maximum=scaling.maximum, changed=scaling.changed_ms
     )
 
 
@@ -205,6 +213,7 @@ def _executor(executor: ExecutorView) -> ExecutorInfo:
         away=executor.away,
         departure=_departure(executor.departure),
         outgoing=executor.outgoing,
+        dismissed=executor.dismissed,
         cordoned=executor.cordoned,
         start=executor.start,
         why_cold=executor.why_cold,
@@ -265,7 +274,7 @@ def _executors(view: JobView) -> tuple[ExecutorView, ...]:
 def _executors_wanted(view: JobView) -> int:
     if view.status_report is None:
         return 0 if view.graph is None else view.graph.resources.executors
-    return sum(requirement.count for requirement in view.status_report.requirements)
+    return view.status_report.executors_wanted
 
 
 def _duration(view: JobView, now_ms: int) -> int:

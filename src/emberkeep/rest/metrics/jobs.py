@@ -64,7 +64,7 @@ _JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
     (
         "executors_wanted",
         "Executors that the job has asked for.",
-        lambda _, report: 0 if report is None else sum(need.count for need in report.requirements),
+        lambda _, report: 0 if report is None else report.executors_wanted,
     ),
     ("active_stages", "Stages that Spark runs now.", lambda _, report: 0 if report is None else report.active_stages),
     ("active_tasks", "Tasks that Spark runs now.", lambda _, report: 0 if report is None else report.active_tasks),

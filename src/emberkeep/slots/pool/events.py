@@ -32,11 +32,27 @@ class FoundExecutor(msgspec.Struct, frozen=True):
 class ApplicationStarted(msgspec.Struct, frozen=True):
     """A SparkContext is up and requires these slots; an earlier one has ended.
 
-    ``decommissions``: its executors can hand over what they keep to others before they end.
+    ``decommissions``: its executors can hand over what they keep to others before they end. ``idle_timeout``: Spark
+    changes the number of executors, and removes those that are idle for so many seconds; None: the number is fixed.
     """
 
     requirement: SlotRequirement
     decommissions: bool = False
+    idle_timeout: float | None = None
+
+
+class ExecutorsDemanded(msgspec.Struct, frozen=True):
+    """What the dynamic allocation of the application wants now.
+
+    ``count``: number of executors. ``decommissioned``: executors that Spark has asked to hand over what they keep and
+    to end. ``killed``: executors that Spark uses no more, and which nobody else ends. ``others``: number of executors
+    with another resource profile.
+    """
+
+    count: int
+    decommissioned: frozenset[ExecutorId] = frozenset()
+    killed: frozenset[ExecutorId] = frozenset()
+    others: int = 0
 
 
 class ApplicationStopping(msgspec.Struct, frozen=True):
@@ -149,6 +165,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 PoolEvent = (
     ApplicationStarted
+    | ExecutorsDemanded
     | ApplicationStopping
     | ApplicationStopped
     | SlotsOffered

@@ -99,7 +99,7 @@ class ExecutorWatch:
         if now - executor.unseen_since <= limit:
             return []
         if self._pool.must_end(slot):
-            return self._slot_end.executor_left(slot, what, orderly=slot.is_decommissioned)
+            return self._slot_end.executor_left(slot, what, orderly=slot.is_decommissioned or slot.is_dismissed)
         return self._ended(slot, what, now, failure=True)
 
 

@@ -25,12 +25,16 @@ class ExecutorLiveness(enum.Enum):
 
 
 class DepartureState(enum.Enum):
-    """How far a slot is on its way out of a closed place. Only a slot that stays counts towards the requirement."""
+    """How far a slot is on its way out: of a closed place, or because Spark needs fewer executors.
+
+    Only a slot that stays counts towards the requirement.
+    """
 
     STAYS = "stays"
     OUTGOING = "outgoing"  # its place is blocked: the executor is cordoned once a replacement runs
     LEAVING = "leaving"  # its place is evacuated: the executor waits for another one that can take its blocks
     DECOMMISSIONED = "decommissioned"  # heartbeats ask the task manager to make the executor hand over and end
+    DISMISSED = "dismissed"  # Spark has asked the executor itself to hand over and end
 
 
 @dataclass
@@ -92,6 +96,11 @@ class HeldSlot:
     def is_decommissioned(self) -> bool:
         """True if the executor must hand over now."""
         return self.departure is DepartureState.DECOMMISSIONED
+
+    @property
+    def is_dismissed(self) -> bool:
+        """True if Spark removes the executor, which ends by itself."""
+        return self.departure is DepartureState.DISMISSED
 
     def leave(self, now: float) -> None:
         """Begin to leave. The evacuation timeout runs from ``now``."""

@@ -12,7 +12,9 @@ def check(pool: PoolState) -> None:
     _hold(len(executors) == len(set(executors)), "one executor lives in two slots")
     _hold(not (pool.held.keys() & pool.releasing.keys()), "a slot is held and being released")
     pauses = pool.replacements.pauses
-    _hold(pool.staying + len(pauses) <= pool.wanted, "more is held or about to be wanted than required")
+    _hold(pool.is_elastic or pool.staying <= pool.wanted, "more is held than required")
+    _hold(len(pauses) <= max(0, pool.wanted - pool.staying), "more is about to be wanted than required")
+    _hold(pool.is_elastic or not any(slot.is_dismissed for slot in pool.held.values()), "dismissed, but none may be")
     _hold(pool.requirement is not None or not pauses, "a pause without an application")
     instances = {slot.task_manager.instance for slot in pool.held.values()}
     _hold(instances == set(pool.lives.views), "task managers watched are not those that hold slots")

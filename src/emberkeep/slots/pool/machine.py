@@ -9,7 +9,8 @@ for the orphan timeout at most. A restarted task manager offers the slot again, 
 instance: with its executor if that still runs, else with a new one. A slot that this attempt has released is refused
 unless its executor is known to have ended.
 
-Slots on blocked and evacuated places leave when others have taken over; see ``departures``.
+Slots on blocked and evacuated places leave when others have taken over; see ``departures``. The number of executors may
+change while the application runs; see ``elastic``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from emberkeep.slots.pool import events as ev
 from emberkeep.slots.pool import invariants
 from emberkeep.slots.pool.beats import BeatReplies
 from emberkeep.slots.pool.departures import Departures
+from emberkeep.slots.pool.elastic import Elastic
 from emberkeep.slots.pool.events import PoolEffect, PoolEvent
 from emberkeep.slots.pool.executor_watch import ExecutorWatch
 from emberkeep.slots.pool.limits import PoolLimits
@@ -35,8 +37,8 @@ class SlotPool:
     """The slots of one attempt and their executors; see the module. ``state`` changes only in ``handle``.
 
     The parts of the state machine share it. Each part makes one kind of decision, and may use the parts that come
-    before it in this list: the end of a slot, silent task managers, departures from closed places, executors, offers,
-    replies to heartbeats.
+    before it in this list: the end of a slot, silent task managers, departures from closed places, changes of the
+    number of executors, executors, offers, replies to heartbeats.
     """
 
     def __init__(self, limits: PoolLimits) -> None:
@@ -45,11 +47,13 @@ class SlotPool:
         self._silence = Silence(self.state, self._slot_end)
         self._unmet_need = UnmetNeed(self.state)
         self._departures = Departures(self.state, self._slot_end)
+        self._elastic = Elastic(self.state, self._slot_end)
         watch = ExecutorWatch(self.state, self._slot_end, self._departures, self._silence)
         offers = Offers(self.state, self._slot_end, self._departures)
         beats = BeatReplies(self.state, self._slot_end, offers, watch)
         self._handlers: dict[type[Any], Callable[[Any, float], list[PoolEffect]]] = {
             ev.ApplicationStarted: self._application_started,
+            ev.ExecutorsDemanded: self._elastic.demanded,
             ev.ApplicationStopping: self._application_stopping,
             ev.ApplicationStopped: self._application_stopped,
             ev.SlotsOffered: offers.slots_offered,
@@ -67,13 +71,19 @@ class SlotPool:
 
     def handle(self, event: PoolEvent, now: float) -> list[PoolEffect]:
         """Apply one event at ``now`` (seconds) and return the effects."""
-        effects = [*self._handlers[type(event)](event, now), *self._departures.review(now)]
+        effects = [
+            *self._handlers[type(event)](event, now),
+            *self._departures.review(now),
+            *self._elastic.review(now),
+        ]
+        self.state.replacements.keep(max(0, self.state.wanted - self.state.staying))
         self._unmet_need.note(now)
         return effects
 
     def _application_started(self, event: ev.ApplicationStarted, now: float) -> list[PoolEffect]:
         effects = self._application_stopped(ev.ApplicationStopped(), now)
         self.state.requirement, self.state.decommissions = event.requirement, event.decommissions
+        self.state.idle_timeout = event.idle_timeout
         return [*effects, ev.StatusChanged()]
 
     def _application_stopping(self, _: ev.ApplicationStopping, now: float) -> list[PoolEffect]:
@@ -90,7 +100,7 @@ class SlotPool:
         pool = self.state
         pool.stopping = True
         effects = [effect for slot in list(pool.held.values()) for effect in self._slot_end.give_back(slot)]
-        pool.requirement, pool.stopping = None, False
+        pool.requirement, pool.stopping, pool.idle_timeout = None, False, None
         pool.replacements.clear()
         pool.missing, pool.missing_blocked = "", False
         return [*effects, ev.StatusChanged()]

@@ -91,6 +91,9 @@ class Offers:
         if found is None or found.state is None:
             if pool.must_end(slot) or pool.places.is_closed(info):
                 return self._slot_end.vacate(slot)  # no new executor may start there
+            if pool.staying > pool.wanted:
+                reason = f"executor {slot.executor.id} ended while its task manager {info.id} was away"
+                return self._slot_end.remove(slot, f"{reason}, and needs no replacement", orderly=True)
             if found is None and not slot.executor.is_known_to_run:
                 return self._start_again(slot, now)
             return self._start_replacement(slot, found, now)

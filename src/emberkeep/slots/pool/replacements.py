@@ -47,6 +47,11 @@ class Replacements:
         self.pauses = [until for until in self.pauses if until > now]
         return len(self.pauses) < before
 
+    def keep(self, most: int) -> None:
+        """Keep only the ``most`` longest pauses, because no more executors are missing."""
+        if len(self.pauses) > most:
+            self.pauses = sorted(self.pauses, reverse=True)[:most]
+
     def clear(self) -> None:
         """Forget what happened to an application that has stopped."""
         self.pauses.clear()

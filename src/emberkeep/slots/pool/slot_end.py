@@ -45,12 +45,14 @@ class SlotEnd:
         return [*self.give_back(slot), gone, StatusChanged()]
 
     def drop(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
-        """Forget a slot that was lost through no fault of its executor. Notify only Spark; no pause follows."""
+        """Forget a slot that was lost through no fault of its executor. Notify only Spark; no pause follows.
+
+        An executor that had to end, and whose end nobody could report, is not reported as lost.
+        """
         self._forget(slot)
         where = f"executor {slot.executor.id} on {slot.task_manager.id}"
-        gone = RemoveExecutor(
-            slot.executor.id, slot.task_manager.id, f"{where} is lost: {reason}", orderly=self._pool.stopping
-        )
+        expected = self._pool.stopping or slot.is_dismissed
+        gone = RemoveExecutor(slot.executor.id, slot.task_manager.id, f"{where} is lost: {reason}", orderly=expected)
         return [gone, StatusChanged()]
 
     def abandon(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:

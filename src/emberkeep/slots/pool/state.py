@@ -41,6 +41,8 @@ class PoolState:
         self.limits = limits
         self.requirement: SlotRequirement | None = None
         self.decommissions = False  # True if executors can hand over what they keep
+        self.idle_timeout: float | None = None  # after which Spark removes idle executors; None: it removes none
+        self.surplus_since: float | None = None  # since when more is held than the application requires
         self.stopping = False  # True once the application begins to stop
         self.failed = False
         self.held: dict[AllocationId, HeldSlot] = {}
@@ -52,14 +54,26 @@ class PoolState:
         self.missing = ""  # what the cluster cannot provide now
         self.missing_blocked = False  # unblocking nodes may provide what is missing
         self.without_slot_since: float | None = None
+        self.was_served = False  # the application has had a slot
         self._next_executor = 0
 
     # --- what the attempt needs ---------------------------------------------------------------------------------------
 
     @property
     def wanted(self) -> int:
-        """Number of slots that the application requires."""
-        return 0 if self.requirement is None else self.requirement.count
+        """Number of slots that the application requires.
+
+        With dynamic allocation it may require none, but leaving executors need one that takes over what they keep.
+        """
+        if self.requirement is None:
+            return 0
+        count = self.requirement.count
+        return 1 if count == 0 and any(slot.is_leaving for slot in self.held.values()) else count
+
+    @property
+    def is_elastic(self) -> bool:
+        """True if Spark changes the number of executors while the application runs."""
+        return self.idle_timeout is not None
 
     @property
     def staying(self) -> int:
@@ -72,10 +86,13 @@ class PoolState:
         return 0 if self.failed or self.stopping else max(0, self.wanted - len(self.replacements.pauses))
 
     def declared(self) -> tuple[SlotRequirement, ...]:
-        """Return the requirements that are sent to the ResourceManager."""
+        """Return the requirements that are sent to the ResourceManager.
+
+        Slots whose executors Spark dismisses are taken until these end, so they are requested in addition.
+        """
         if self.requirement is None:
             return ()
-        count = max(self.target, self.staying)
+        count = max(self.target, self.staying) + sum(slot.is_dismissed for slot in self.held.values())
         return (SlotRequirement(count=count, profile=self.requirement.profile, runtime=self.requirement.runtime),)
 
     def waiting(self, now: float) -> str:

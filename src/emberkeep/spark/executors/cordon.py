@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.executors.locked_tables import locked_table
 from emberkeep.spark.executors.scheduler_control import call
 
 _TABLE = "executorsPendingDecommission"
-_LOCKED_MAP = "java.util.Collections$SynchronizedMap"
 
 
 def probe(context: Any) -> None:
@@ -82,6 +82,11 @@ class Cordon:
         self._cordoned: frozenset[str] = frozenset()
         self._doubtful: frozenset[str] = frozenset()  # a call to close them failed, with unknown effect
 
+    @property
+    def touched(self) -> frozenset[str]:
+        """Return the executors that are in Spark's tables because of a cordon, or may be."""
+        return self._cordoned | self._doubtful
+
     def change(self, context: Any, executor_ids: Collection[str]) -> frozenset[str]:
         """Cordon exactly these executors: keep new tasks from them, and from no others.
 
@@ -127,23 +132,4 @@ def _owners(context: Any) -> tuple[Any, Any]:
 
 def _locked(context: Any, owner: Any) -> Any:
     """Return the owner's table as a Java map whose methods each hold the owner's lock."""
-    jvm = context._jvm
-    table = jvm.scala.jdk.javaapi.CollectionConverters.asJava(_field(owner, _TABLE))
-    arguments = context._gateway.new_array(jvm.java.lang.Object, 2)
-    arguments[0], arguments[1] = table, owner
-    constructors = jvm.java.lang.Class.forName(_LOCKED_MAP).getDeclaredConstructors()
-    constructor = next(one for one in constructors if one.getParameterCount() == 2)
-    constructor.setAccessible(True)
-    return constructor.newInstance(arguments)
-
-
-def _field(owner: Any, name: str) -> Any:
-    """Return the value of a field that the object's class or a superclass declares. Raises LookupError."""
-    kind = owner.getClass()
-    while kind is not None:
-        for field in kind.getDeclaredFields():
-            if field.getName().rpartition("$")[2] == name:
-                field.setAccessible(True)
-                return field.get(owner)
-        kind = kind.getSuperclass()
-    raise LookupError(f"{owner.getClass().getName()} has no field {name}")
+    return locked_table(context, owner, _TABLE)

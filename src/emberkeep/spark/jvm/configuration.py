@@ -32,6 +32,10 @@ DEFAULT_EXECUTOR_HEAP_MB = 1024
 MINIMUM_OVERHEAD_MB = 384
 OFF_HEAP_SWITCH = "spark.memory.offHeap.enabled"
 DECOMMISSION_SWITCH = "spark.decommission.enabled"
+EXECUTOR_CORES = "spark.executor.cores"
+DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
+SHUFFLE_TRACKING = "spark.dynamicAllocation.shuffleTracking.enabled"
+SHUFFLE_SERVICE = "spark.shuffle.service.enabled"
 _DECOMMISSION_SIGNAL = "spark.executor.decommission.signal"
 _MEMORY = re.compile(r"^\s*(\d+)\s*([kmgtp]?)b?\s*$", re.IGNORECASE)
 _KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
@@ -56,13 +60,23 @@ def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str)
     master = present.get("spark.master")
     if master is not None and master != master_url:
         warnings.append(f"spark.master={master} is overridden: this job runs on the executors of its Emberkeep cluster")
-    if present.get("spark.dynamicAllocation.enabled", "").lower() == "true":
+    dynamic = _dynamic_allocation(present)
+    if dynamic and is_true(present, SHUFFLE_SERVICE):
         warnings.append(
-            "spark.dynamicAllocation.enabled=true is overridden with false: spark.executor.instances sets the "
-            "number of executors"
+            f"{SHUFFLE_SERVICE}=true is overridden with false: there is no external shuffle service; dynamic "
+            f"allocation keeps executors with shuffle files ({SHUFFLE_TRACKING}), or lets them hand the files over"
         )
     lineage = {} if settings.lineage is None else settings.lineage.settings(present)
-    return MergedConfiguration(lineage | _required(settings, master_url), tuple(warnings))
+    return MergedConfiguration(lineage | dynamic | _required(settings, master_url), tuple(warnings))
+
+
+def _dynamic_allocation(present: Mapping[str, str]) -> dict[str, str]:
+    """Return what dynamic allocation needs here; nothing if it is off."""
+    if not is_true(present, DYNAMIC_ALLOCATION):
+        return {}
+    # Without a number of cores, Spark warns that it cannot tell how many executors it needs.
+    defaults = {SHUFFLE_TRACKING: "true", EXECUTOR_CORES: str(DEFAULT_EXECUTOR_CORES)}
+    return {SHUFFLE_SERVICE: "false"} | {key: value for key, value in defaults.items() if key not in present}
 
 
 def with_defaults(chosen: Mapping[str, str], file: Mapping[str, str], settings: DriverSettings) -> dict[str, str]:
@@ -102,7 +116,6 @@ def _required(settings: DriverSettings, master_url: str) -> dict[str, str]:
         "spark.submit.deployMode": "client",
         "spark.driver.host": settings.host,
         "spark.driver.bindAddress": settings.host,
-        "spark.dynamicAllocation.enabled": "false",
     }
 
 
@@ -125,7 +138,7 @@ def application(
     merged: Mapping[str, str], app_id: str, driver_port: int, settings: DriverSettings, spark_user: str, python: str
 ) -> SparkApplication:
     """Return the settings with which the application's executors start. Raises InvalidSparkConfiguration."""
-    cores = _positive(merged, "spark.executor.cores", DEFAULT_EXECUTOR_CORES)
+    cores = _positive(merged, EXECUTOR_CORES, DEFAULT_EXECUTOR_CORES)
     heap = merged.get("spark.executor.memory")
     heap_mb = DEFAULT_EXECUTOR_HEAP_MB if heap is None else memory_mb("spark.executor.memory", heap)
     environment = {
@@ -151,7 +164,7 @@ def application(
         python=python,
         user_class_path_first=is_true(merged, "spark.executor.userClassPathFirst"),
         executor_instances=_instances(merged, cores),
-        executor_cores_set="spark.executor.cores" in merged,
+        executor_cores_set=EXECUTOR_CORES in merged,
         executor_heap_set=heap is not None,
         decommissions=is_true(merged, DECOMMISSION_SWITCH) and merged.get(_DECOMMISSION_SIGNAL, "PWR") == "PWR",
     )

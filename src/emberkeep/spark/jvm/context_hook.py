@@ -6,6 +6,7 @@ has set by then, including static configuration.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.executors import cordon, scheduler_control
+from emberkeep.spark.executors.allocation import dynamic_allocation
 from emberkeep.spark.executors.encrypted_spills import encrypt_spills
 from emberkeep.spark.files.job_files import attach
 from emberkeep.spark.jvm.configuration import MergedConfiguration, application, is_true, master_configuration, merge
@@ -149,6 +151,7 @@ class ContextHook:
         started = application(
             configuration, context.applicationId, port, self._settings, context.sparkUser(), context.pythonExec
         )
+        started = dataclasses.replace(started, dynamic=dynamic_allocation(context))
         if is_true(configuration, FILE_ENCRYPTION):
             encrypt_spills()  # of lists that this process receives
         self.context = context

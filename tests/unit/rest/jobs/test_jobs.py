@@ -9,6 +9,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
+from emberkeep.protocol.messages import Scaling
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
@@ -45,6 +46,17 @@ async def test_the_overview_tells_what_a_job_waits_for(site: Site) -> None:
 
     assert jobs[0].emberkeep.waiting == "no task manager is registered"
     assert (jobs[0].emberkeep.executors, jobs[0].emberkeep.executors_wanted) == (2, 3)
+
+
+async def test_details_have_what_dynamic_allocation_wants(site: Site) -> None:
+    assert (await site.get(J1)).json()["emberkeep"]["dynamic-allocation"] is None
+    status = site.gateway.views[job_id(1)].status_report
+    assert status is not None
+    scaling = Scaling(wanted=1, minimum=0, maximum=None, changed_ms=NOW_MS)
+    site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, scaling=scaling))
+    own = (await site.get(J1)).json()["emberkeep"]
+    assert own["dynamic-allocation"] == {"wanted": 1, "minimum": 0, "maximum": None, "changed": NOW_MS}
+    assert own["executors-wanted"] == 1, "not the slots that it still holds"
 
 
 async def test_details_have_the_alarms_of_the_watchdog(site: Site) -> None:

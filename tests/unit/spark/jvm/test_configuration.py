@@ -58,10 +58,27 @@ def test_an_event_log_is_written_where_it_can_be_and_the_users_settings_win() ->
     assert "spark.eventLog.dir" not in chosen
 
 
-def test_dynamic_allocation_is_overridden_with_one_warning() -> None:
-    merged = merge({"spark.dynamicAllocation.enabled": "TRUE"}, SETTINGS, _MASTER)
-    assert merged.values["spark.dynamicAllocation.enabled"] == "false"
-    assert len(merged.warnings) == 1
+@pytest.mark.req("ELASTIC-2")
+def test_dynamic_allocation_needs_no_shuffle_service_and_tracks_shuffles_unless_the_user_says_otherwise() -> None:
+    switch = {"spark.dynamicAllocation.enabled": "TRUE"}
+    merged = merge(switch, SETTINGS, _MASTER)
+    assert "spark.dynamicAllocation.enabled" not in merged.values, "it stays on"
+    assert merged.values["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
+    assert merged.values["spark.executor.cores"] == "1", "otherwise Spark warns"
+    assert merged.warnings == ()
+    assert "spark.executor.cores" not in merge(switch | {"spark.executor.cores": "2"}, SETTINGS, _MASTER).values
+
+    chosen = merge(switch | {"spark.dynamicAllocation.shuffleTracking.enabled": "false"}, SETTINGS, _MASTER)
+    assert "spark.dynamicAllocation.shuffleTracking.enabled" not in chosen.values
+
+    of_yarn = merge(switch | {"spark.shuffle.service.enabled": "true"}, SETTINGS, _MASTER)
+    assert of_yarn.values["spark.shuffle.service.enabled"] == "false"
+    [warning] = of_yarn.warnings
+    assert "there is no external shuffle service" in warning
+
+    fixed = merge({"spark.shuffle.service.enabled": "true"}, SETTINGS, _MASTER)
+    assert fixed.warnings == ()
+    assert "spark.shuffle.service.enabled" not in fixed.values
 
 
 def test_the_job_is_the_parent_of_what_openlineage_reports() -> None:

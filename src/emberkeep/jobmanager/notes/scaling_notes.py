@@ -1,0 +1,86 @@
+"""Notices how dynamic allocation changes the number of a job's executors. Pure.
+
+Spark may change the number several times a second, and a job may do that for days. So what happens within a minute
+becomes one entry, and a short lack of executors none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.protocol.messages import JobMasterStatus, Scaling
+
+PAUSE_MS: Final = 60_000  # between two entries about the number of executors
+LACK_MS: Final = 30_000  # for which a job that wants executors must have none
+
+
+class ScalingNotes:
+    """What was noted of one job. ``recovered``: the attempt that an earlier leader has begun; 0 if there is none."""
+
+    def __init__(self, job_id: str, recovered: int) -> None:
+        self._note = partial(Occurrence, job_id=job_id)
+        self._recovered = recovered
+        self._attempt = 0
+        self._noted = 0  # executors in the newest entry
+        self._noted_ms = -PAUSE_MS
+        self._fewest = self._most = 0  # since then
+        self._lacks_since: int | None = None
+        self._lack_noted = False
+
+    def reported(self, attempt: int, report: JobMasterStatus, scaling: Scaling, now_ms: int) -> Iterator[Occurrence]:
+        """Yield what a JobMaster's report adds to the chronicle."""
+        present = sum(each.registered for each in report.executors)
+        if attempt != self._attempt:
+            self._begin(attempt, present)
+        self._fewest, self._most = min(self._fewest, present), max(self._most, present)
+        moved = (self._fewest, self._most) != (self._noted, self._noted)
+        if moved and now_ms - self._noted_ms >= PAUSE_MS:
+            yield self._scaled(present, scaling)
+            self._noted, self._noted_ms = present, now_ms
+            self._fewest = self._most = present
+        yield from self._lack(report, scaling, present, now_ms)
+
+    def _begin(self, attempt: int, present: int) -> None:
+        """Begin with an attempt: a new one has no executor yet; one that was found has those that it has."""
+        self._attempt = attempt
+        self._noted = self._fewest = self._most = present if attempt == self._recovered else 0
+        self._noted_ms = -PAUSE_MS
+        self._lacks_since, self._lack_noted = None, False
+
+    def _scaled(self, present: int, scaling: Scaling) -> Occurrence:
+        meanwhile = ""
+        if self._fewest < min(present, self._noted) or self._most > max(present, self._noted):
+            meanwhile = f", and between {self._fewest} and {self._most} in the meantime"
+        return self._note(
+            what=What.EXECUTORS_SCALED,
+            message=f"dynamic allocation: {self._noted} → {present} executors{meanwhile}; Spark wants {scaling.wanted}",
+            attempt=self._attempt,
+            details={
+                "before": str(self._noted),
+                "present": str(present),
+                "wanted": str(scaling.wanted),
+                "fewest": str(self._fewest),
+                "most": str(self._most),
+            },
+        )
+
+    def _lack(self, report: JobMasterStatus, scaling: Scaling, present: int, now_ms: int) -> Iterator[Occurrence]:
+        if present or not scaling.wanted:
+            if self._lack_noted and present:
+                yield self._note(
+                    what=What.SLOTS_COMPLETE,
+                    message=f"the attempt has {present} of {scaling.wanted} executors, and continues",
+                    attempt=self._attempt,
+                )
+                self._lack_noted = False
+            self._lacks_since = None
+            return
+        if self._lacks_since is None:
+            self._lacks_since = now_ms
+        if now_ms - self._lacks_since >= LACK_MS and not self._lack_noted:
+            self._lack_noted = True
+            missing = report.waiting or f"none of {scaling.wanted} executors has registered"
+            yield self._note(what=What.SLOTS_MISSING, message=f"the attempt waits: {missing}", attempt=self._attempt)
