@@ -13,8 +13,11 @@ STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml | s
 # Errors only: who waits for a test or the demonstration has no use for what pip says.
 # Modules are compiled when they are first imported; most never are. PySpark comes as source: its 430 MB of jars need not
 # be compressed for the wheel that pip makes of it and unpacks at once. Both save a third of the time.
+# It takes about as long as all the others, so it is installed beside them. The lock is complete: nothing is resolved.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --no-compile \
 	--config-settings=--build-option=--compression=stored
+# Print the lock's entries that this condition of awk on their first line chooses.
+LOCKED = awk '/^[^ \#]/ { chosen = $(1) } chosen' requirements-dev.lock
 # Folders that are checked as Python; some come and go with the features they belong to.
 TYPED := src airflow_provider tests tools examples $(wildcard bench demo)
 # The tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
@@ -37,7 +40,10 @@ $(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit("Emberkeep needs Python 3.11 or newer, this is %s: set PYTHON=/path/to/python3" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	echo "making the Python environment in $(VENV) (about 2 minutes) …"
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	$(PIP_INSTALL) --no-deps --require-hashes -r <($(call LOCKED,/^(pip|setuptools|wheel)==/))
+	$(PIP_INSTALL) --no-deps --require-hashes -r <($(call LOCKED,/^pyspark==/)) & beside=$$!
+	$(PIP_INSTALL) --no-deps --require-hashes -r <($(call LOCKED,!/^(pyspark|pip|setuptools|wheel)==/))
+	wait $$beside
 	$(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	rm -f $(VENV)/.made-from-*
 	touch $@

@@ -115,7 +115,7 @@ def test_a_release_is_locked_listed_and_checked() -> None:
     assert {name.lower().replace("_", "-") for name in named} <= locked
     recipes = re.sub(r"\\\n\s*", "", (ROOT / "Makefile").read_text())
     installs = re.findall(r".*pip[_ ]install.* -r .*", recipes, re.IGNORECASE)
-    assert len(installs) == 2
+    assert len(installs) == 4
     assert all("--require-hashes" in line for line in installs)
     listing = next(line for line in recipes.splitlines() if "cyclonedx_py requirements" in line)
     check = next(line for line in recipes.splitlines() if "/pip-audit " in line).partition(";")[0]
