@@ -15,6 +15,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.files.errors import names_if_there
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.base.processes.process_identity import ProcessIdentity, identify, is_alive, read_stat
 
@@ -53,7 +54,10 @@ def write_started(directory: Path, record: StartedRecord) -> None:
 def read_started(directory: Path) -> list[StartedRecord]:
     """Return all records, by id. Raises Unavailable, Fatal (damaged, or of another release)."""
     found = []
-    for path in sorted(directory.glob(f"*{_SUFFIX}")):
+    for name in names_if_there(directory):
+        if not name.endswith(_SUFFIX):
+            continue
+        path = directory / name
         try:
             found.append(from_json(read_record(path, _KIND, _VERSION), StartedRecord))
         except Absent:

@@ -39,11 +39,11 @@ from emberkeep.daemons.jobmanager.leader_parts import (
     open_resources,
     open_spark_uis,
 )
-from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.metrics_push import open_pusher
 from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings
 from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
+from emberkeep.daemons.jobmanager.resource_drivers.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.spark_history import SparkHistory
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper
 from emberkeep.daemons.jobmanager.stored_logs import StoredLogs

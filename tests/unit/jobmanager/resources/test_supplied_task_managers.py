@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from collections.abc import Set as AbstractSet
 
 import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.base.configuration import options
 from emberkeep.base.errors import RetryLater
-from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.slots.blocked import BlocklistView
-from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
+from emberkeep.slots.resource_driver import StartedTaskManager
+from tests.support.resource_drivers.memory_nodes import MemoryNodes
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import RUNTIME, graph
+from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 pytestmark = pytest.mark.req("BLK-9")
@@ -26,45 +23,15 @@ JOB = graph(1).job_id
 SETTINGS = {options.IDLE_TIMEOUT.key: "30s", options.START_RETRY_INTERVAL.key: "5s"}
 
 
-class ScriptedNodes:
-    """A resource driver whose task managers register at once. ``refusal``: why none can be started now."""
-
-    def __init__(self) -> None:
-        self.cluster: SmallCluster | None = None
-        self.listed: dict[TaskManagerId, StartedTaskManager] = {}
-        self.revived: list[TaskManagerId] = []
-        self.refusal: RetryLater | None = None
-
-    @property
-    def spec(self) -> TaskManagerSpec:
-        return TaskManagerSpec(
-            slots=4, driver_places=4, total=ResourceProfile(cores=4, memory_mb=16_384), runtime=RUNTIME
-        )
-
-    async def survey(self) -> tuple[StartedTaskManager, ...]:
-        return tuple(self.listed.values())
-
-    async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
-        if self.refusal is not None:
-            raise self.refusal
-        started = StartedTaskManager(TaskManagerId(f"tm-{len(taken)}"), f"node-{len(taken)}")
-        self.listed[started.id] = started
-        assert self.cluster is not None
-        await self.cluster.add(started.id, node_id=started.node_id)
-        return started
-
-    async def revive(self, task_manager: TaskManagerId) -> None:
-        self.revived.append(task_manager)
-        self.listed[task_manager] = StartedTaskManager(task_manager, "node-0")
-
-    async def end(self, task_manager: TaskManagerId) -> None:
-        self.listed.pop(task_manager, None)
-
-
-def supplied(scenario: Callable[[SmallCluster, ScriptedNodes], Awaitable[None]]) -> None:
+def supplied(scenario: Callable[[SmallCluster, MemoryNodes], Awaitable[None]]) -> None:
     async def run() -> None:
-        nodes = ScriptedNodes()
-        cluster = nodes.cluster = SmallCluster(FailingStore(), SETTINGS, resource_driver=nodes)
+        nodes = MemoryNodes()
+        cluster = SmallCluster(FailingStore(), SETTINGS, resource_driver=nodes)
+
+        async def registers(started: StartedTaskManager) -> None:
+            await cluster.add(started.id, node_id=started.node_id)
+
+        nodes.on_start = registers
         async with cluster.leading():
             await scenario(cluster, nodes)
 
@@ -72,7 +39,7 @@ def supplied(scenario: Callable[[SmallCluster, ScriptedNodes], Awaitable[None]])
 
 
 def test_one_is_started_for_a_job_and_told_to_end_when_it_has_been_idle_for_long() -> None:
-    async def scenario(cluster: SmallCluster, nodes: ScriptedNodes) -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
         master = await cluster.run_job()
         (task_manager,) = cluster.task_managers
         await asyncio.sleep(60.0)
@@ -90,10 +57,10 @@ def test_one_is_started_for_a_job_and_told_to_end_when_it_has_been_idle_for_long
 
 
 def test_one_whose_process_has_ended_is_started_again_while_a_job_uses_it() -> None:
-    async def scenario(cluster: SmallCluster, nodes: ScriptedNodes) -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
         await cluster.run_job()
         (known,) = nodes.listed.values()
-        nodes.listed[known.id] = StartedTaskManager(known.id, known.node_id, alive=False)
+        nodes.dies(known.id)
         await asyncio.sleep(2.0)
         assert nodes.revived == [known.id]
 
@@ -101,7 +68,7 @@ def test_one_whose_process_has_ended_is_started_again_while_a_job_uses_it() -> N
 
 
 def test_people_are_warned_once_of_what_cannot_be_started_and_the_job_waits() -> None:
-    async def scenario(cluster: SmallCluster, nodes: ScriptedNodes) -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
         nodes.refusal = RetryLater("no such image")
         with capture_logs() as said:
             await cluster.service.gateway.submit(graph(1))

@@ -21,7 +21,7 @@ from emberkeep.base.processes.process_identity import ProcessIdentity, is_alive,
 from emberkeep.base.started_task_managers import read_started, write_started
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.blocklist.places import BlockedPlaces
-from emberkeep.daemons.jobmanager.local_processes import LocalNode, LocalProcesses, parse_nodes
+from emberkeep.daemons.jobmanager.resource_drivers.local_processes import LocalNode, LocalProcesses, parse_nodes
 from emberkeep.daemons.records.agent_files import AgentLife, write_agent_life
 from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager
 from tests.integration.conditions import until

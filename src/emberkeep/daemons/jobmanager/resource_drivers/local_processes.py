@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +22,12 @@ from pathlib import Path
 import msgspec
 import psutil
 import structlog
-import yaml
 
 from emberkeep.adapters.processes.table import send_signal
-from emberkeep.adapters.zookeeper.access.signatures import UnsignedRecords
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.sources import CONFIG_FILE_VARIABLE, environment_variable
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.configuration.values import options as all_options
 from emberkeep.base.errors import Fatal, InvalidInput, NewerFormat, RetryLater
-from emberkeep.base.files.durable import write_file
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
 from emberkeep.base.log_tail import last_lines, private_output
 from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, is_alive, read_stat
@@ -45,6 +39,7 @@ from emberkeep.base.started_task_managers import (
     write_started,
 )
 from emberkeep.blocklist.model import parse_node_id
+from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import environment_handed_on, write_settings
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.agent_files import read_agent_life
 from emberkeep.slots.blocked import BlocklistView
@@ -59,21 +54,6 @@ _MIB = 1024**2
 _KILL_SECONDS = 5.0
 _POLL = 0.05
 _CHILDREN: set[int] = set()  # pids of all task managers that this process started and has not reaped
-
-# Options of the JobManager itself, or of a single task manager.
-_NOT_HANDED_ON = (
-    options.BLOB_DIRECTORY,
-    options.JOB_MANAGER_ADDRESS,
-    options.JOB_MANAGER_ID,
-    options.LOCAL_STATE_DIRECTORY,
-    options.STATE_DIRECTORY,
-    options.TASK_MANAGER_HOST,
-    options.TASK_MANAGER_ID,
-    options.TASK_MANAGER_NODE,
-    options.TASK_MANAGER_PORT,
-    options.TOKEN_FILE,
-    options.WORKING_DIRECTORY,
-)
 
 
 @dataclass(frozen=True)
@@ -116,13 +96,8 @@ class LocalProcesses:
         self._nodes = parse_nodes(configuration[options.LOCAL_NODES])
         self._directory = layout.started_task_managers
         self._starts: dict[TaskManagerId, int] = {}  # number of starts by this driver
-        self._settings = self._directory / "taskmanager.yaml"
         self._spec = self._new_spec()
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise Fatal(f"cannot use {self._directory}: {error.strerror}", hint="check its permissions") from error
-        self._write_settings()
+        self._settings = write_settings(self._directory, configuration)
 
     @property
     def spec(self) -> TaskManagerSpec:
@@ -178,7 +153,7 @@ class LocalProcesses:
             with private_output(_output(directory, "out")) as out, private_output(_output(directory, "err")) as err:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager", *self._arguments(node, directory)],
-                    env={**_environment(os.environ), MARK_VARIABLE: mark},
+                    env={**environment_handed_on(os.environ), MARK_VARIABLE: mark},
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
@@ -256,14 +231,6 @@ class LocalProcesses:
             runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
         )
 
-    def _write_settings(self) -> None:
-        """Write this JobManager's settings to a file, because other users can read the arguments of a process."""
-        private = {option.key for option in _NOT_HANDED_ON}
-        texts = {key: text for key, text in self._configuration.texts().items() if key not in private}
-        if texts.get(options.ZOOKEEPER_RECORDS.key) == UnsignedRecords.SIGN.value:
-            del texts[options.ZOOKEEPER_RECORDS.key]  # only leaders sign; others must not trust what is unsigned
-        write_file(self._settings, yaml.safe_dump(texts, default_style='"').encode())
-
 
 def _processes(record: StartedRecord) -> list[ProcessIdentity]:
     """Return the processes that run as this task manager: the one that was started, and a later one in its directory.
@@ -276,12 +243,6 @@ def _processes(record: StartedRecord) -> list[ProcessIdentity]:
         life = None
     since = None if life is None or not is_alive(life.process) else life.process
     return list(dict.fromkeys(filter(None, (record.process(), since))))
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without Emberkeep's settings, which are in the settings file."""
-    settings = {CONFIG_FILE_VARIABLE, *(environment_variable(option.key) for option in all_options())}
-    return {name: value for name, value in environ.items() if name not in settings}
 
 
 def _output(directory: WorkingDirectory, stream: str) -> Path:

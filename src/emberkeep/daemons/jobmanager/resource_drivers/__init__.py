@@ -1,0 +1,1 @@
+"""The ResourceManagerDrivers: each starts task managers on another kind of platform."""

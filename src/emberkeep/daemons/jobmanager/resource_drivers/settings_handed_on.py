@@ -1,0 +1,55 @@
+"""What started task managers get from their JobManager: its settings in a file, and its environment without them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from emberkeep.adapters.zookeeper.access.signatures import UnsignedRecords
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.sources import CONFIG_FILE_VARIABLE, environment_variable
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.configuration.values import options as all_options
+from emberkeep.base.errors import Fatal
+from emberkeep.base.files.durable import write_file
+
+# Options of the JobManager itself, or of a single task manager.
+_NOT_HANDED_ON = (
+    options.BLOB_DIRECTORY,
+    options.JOB_MANAGER_ADDRESS,
+    options.JOB_MANAGER_ID,
+    options.LOCAL_STATE_DIRECTORY,
+    options.STATE_DIRECTORY,
+    options.TASK_MANAGER_HOST,
+    options.TASK_MANAGER_ID,
+    options.TASK_MANAGER_NODE,
+    options.TASK_MANAGER_PORT,
+    options.TOKEN_FILE,
+    options.WORKING_DIRECTORY,
+)
+
+
+def write_settings(directory: Path, configuration: Configuration) -> Path:
+    """Write the settings of the task managers to ``directory``, and return the file. Blocks.
+
+    They are in a file because other users can read the arguments of a process. Raises Fatal.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Fatal(f"cannot use {directory}: {error.strerror}", hint="check its permissions") from error
+    private = {option.key for option in _NOT_HANDED_ON}
+    texts = {key: text for key, text in configuration.texts().items() if key not in private}
+    if texts.get(options.ZOOKEEPER_RECORDS.key) == UnsignedRecords.SIGN.value:
+        del texts[options.ZOOKEEPER_RECORDS.key]  # only leaders sign; others must not trust what is unsigned
+    path = directory / "taskmanager.yaml"
+    write_file(path, yaml.safe_dump(texts, default_style='"').encode())
+    return path
+
+
+def environment_handed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without Emberkeep's settings, which are in the settings file."""
+    settings = {CONFIG_FILE_VARIABLE, *(environment_variable(option.key) for option in all_options())}
+    return {name: value for name, value in environ.items() if name not in settings}

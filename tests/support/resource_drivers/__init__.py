@@ -1,0 +1,1 @@
+"""Resource drivers for tests, and what platforms look like to them."""

@@ -1,0 +1,120 @@
+"""The resource drivers, and the fake that other tests use, keep one contract."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import LOCAL_NODES, MEMORY
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Unavailable
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.base.processes.process_identity import is_alive
+from emberkeep.base.started_task_managers import read_started, write_started
+from emberkeep.daemons.jobmanager.resource_drivers.local_processes import LocalProcesses
+from emberkeep.slots.resource_driver import ResourceManagerDriver, StartedTaskManager
+from tests.integration.conditions import until
+from tests.support.contracts.resource_driver import Platform, ResourceDriverContract
+from tests.support.resource_drivers.memory_nodes import MemoryNodes
+
+
+class MemoryPlatform:
+    def __init__(self) -> None:
+        self._driver = MemoryNodes()
+        self.nodes = ("node-0", "node-1")
+
+    def leader(self) -> ResourceManagerDriver:
+        return self._driver
+
+    def ends(self, task_manager: TaskManagerId) -> None:
+        self._driver.dies(task_manager)
+
+    def node_of(self, task_manager: TaskManagerId) -> str:
+        return self._driver.listed[task_manager].node_id
+
+    def running(self, task_manager: TaskManagerId) -> int:
+        return int(task_manager in self._driver.listed)
+
+    async def interrupted_start(self) -> TaskManagerId:
+        started = StartedTaskManager(TaskManagerId("tm-0"), "node-0")
+        self._driver.listed[started.id] = started
+        return started.id
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        self._driver.outage = Unavailable("the nodes do not answer")
+        yield
+        self._driver.outage = None
+
+
+class LocalPlatform:
+    """This machine, with a program that does nothing in place of the task manager."""
+
+    def __init__(self, root: Path) -> None:
+        self.nodes = ("127.0.0.2", "spare")
+        texts = {LOCAL_NODES.key: "127.0.0.2,spare=127.0.0.3", MEMORY.key: "2g"}
+        self._configuration = Configuration().with_texts(texts, "test")
+        self._layout = StateLayout(root, self._configuration)
+        self._records = self._layout.started_task_managers
+
+    def leader(self) -> LocalProcesses:
+        return LocalProcesses(self._configuration, self._layout, "127.0.0.1:9999")
+
+    def ends(self, task_manager: TaskManagerId) -> None:
+        for record in read_started(self._records):
+            process = record.process()
+            if record.task_manager == task_manager and process is not None:
+                os.kill(process.pid, signal.SIGKILL)
+                until(lambda process=process: not is_alive(process), "the process ends")  # type: ignore[misc]
+
+    def node_of(self, task_manager: TaskManagerId) -> str:
+        (node,) = [each.node_id for each in read_started(self._records) if each.task_manager == task_manager]
+        return node
+
+    def running(self, task_manager: TaskManagerId) -> int:
+        records = [each for each in read_started(self._records) if each.task_manager == task_manager]
+        return sum(each.process() is not None for each in records)
+
+    async def interrupted_start(self) -> TaskManagerId:
+        driver = self.leader()
+        driver._start(driver._nodes[0])
+        (record,) = read_started(self._records)
+        write_started(self._records, msgspec.structs.replace(record, identity=None))
+        return record.task_manager
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        aside = self._records.with_name("aside")
+        self._records.rename(aside)
+        self._records.write_text("not a directory")
+        yield
+        self._records.unlink()
+        aside.rename(self._records)
+
+
+class TestMemoryNodes(ResourceDriverContract):
+    @pytest.fixture
+    def platform(self) -> Platform:
+        return MemoryPlatform()
+
+
+class TestLocalProcesses(ResourceDriverContract):
+    @pytest.fixture
+    async def platform(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Platform]:
+        program = tmp_path / "program"
+        program.write_text("#!/bin/sh\nexec sleep 1000\n")
+        program.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(program))
+        platform = LocalPlatform(tmp_path / "state")
+        yield platform
+        driver = platform.leader()
+        for each in await driver.survey():
+            await driver.end(each.id)
