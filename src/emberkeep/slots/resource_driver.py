@@ -1,4 +1,4 @@
-"""The port to a platform that can start task managers: processes on this machine, pods, virtual machines.
+"""The port to a platform that can start task managers: processes on this machine, jobs of Slurm, pods.
 
 The JobManager decides how many task managers to run (``slots.task_manager_supply``). A *resource driver* (Flink's
 ResourceManagerDriver) knows how and where to start one. Each ``survey`` lists everything that the resource driver has
@@ -42,12 +42,17 @@ class TaskManagerSpec:
 class StartedTaskManager:
     """A task manager started by the resource driver of this leader or an earlier one, and not ended since.
 
-    ``alive`` False: its process ended by itself or never ran. The resource driver lists it until ``end`` or ``revive``.
+    - ``node_id``: "" while the platform has not chosen the node.
+    - ``alive`` False: its process ended by itself or never ran. The resource driver lists it until ``end`` or
+      ``revive``.
+    - ``queued``: the platform will start it once there is room, which may take hours. It is ``alive``, and the time
+      that it may take to register has not begun.
     """
 
     id: TaskManagerId
     node_id: str
     alive: bool = True
+    queued: bool = False
 
 
 class NoFreeNode(RetryLater):

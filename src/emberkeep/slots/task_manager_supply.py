@@ -40,8 +40,8 @@ class SupplyPlan:
     """The next actions of the resource driver and the JobManager.
 
     ``starts``: number of new task managers. ``revives``: task managers whose process ended while jobs hold something
-    there. ``stops``: idle ones, which are asked to stop. ``ends``: dead or useless ones, which the resource driver
-    kills.
+    there. ``stops``: idle ones, which are asked to stop. ``ends``: dead or useless ones, and queued ones that no job
+    needs any longer, which the resource driver kills.
     """
 
     starts: int = 0
@@ -60,7 +60,7 @@ class TaskManagerSupply:
         self._limits = limits
         self._spec = spec
         self._coming: dict[TaskManagerId, float] = {}  # the time since which each has been alive but not registered
-        self._idle: dict[TaskManagerId, float] = {}  # the time since which each has been idle
+        self._idle: dict[TaskManagerId, float] = {}  # the time since which each has been idle, or queued without need
         self._stopping: dict[TaskManagerId, float] = {}  # asked to stop, and when
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
@@ -75,11 +75,15 @@ class TaskManagerSupply:
             known = standing.get(each.id)
             if not each.alive:
                 self._sort_out_dead(each.id, known, now, revives, ends)
+            elif known is None and each.queued:
+                self._coming[each.id] = now  # its time to register begins when the platform starts it
             elif known is None:
                 self._look_at_coming(each.id, now, ends)
             else:
                 self._look_at_registered(known, now, ends)
         left = [each for each in started if each.id not in ends]
+        ends += self._not_needed(left, supply, now)
+        left = [each for each in left if each.id not in ends]
         return SupplyPlan(
             starts=self._starts(left, supply, now),
             revives=tuple(revives),
@@ -145,6 +149,20 @@ class TaskManagerSupply:
         if now - self._stopping[key] >= self._limits.stop_timeout:
             ends.append(key)
 
+    def _not_needed(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> list[TaskManagerId]:
+        """Return the queued task managers that no job has needed for the idle timeout, the newest ones first."""
+        queued = [each.id for each in started if each.queued and each.id not in self._stopping]
+        if not queued:
+            return []
+        others = [each for each in started if each.id not in queued]
+        needed = self._wanted(others, supply, len(queued))
+        for key in queued[:needed]:
+            self._idle.pop(key, None)
+        surplus = queued[needed:]
+        for key in surplus:
+            self._idle.setdefault(key, now)
+        return [key for key in reversed(surplus) if now - self._idle[key] >= self._limits.idle_timeout]
+
     def _least(self, supply: Supply) -> int:
         """Return the number of slots to keep: at least one while a job has not ended.
 
@@ -178,19 +196,24 @@ class TaskManagerSupply:
     def _starts(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> int:
         if not self._may_start(now):
             return 0
-        registered = {each.id: each for each in supply.standing}
-        unregistered = [each.id for each in started if each.alive and each.id not in registered]
-        coming = [room_of(self._spec) for key in unregistered if key not in self._stopping]
-        staying = [each for each in supply.standing if each.id not in self._stopping]
-        usable = sum(each.usable_slots for each in staying) + len(coming) * self._spec.slots
+        registered = {each.id for each in supply.standing}
+        unregistered = sum(each.alive and each.id not in registered for each in started)
         # An idle task manager on a blocked node ends as soon as another one is registered, so it does not count.
         counted = sum(each.slots for each in supply.standing if not (each.blocked and each.idle))
-        total = counted + len(unregistered) * self._spec.slots
-        slots = max(1, self._spec.slots)
-        most = min(STARTS_AT_ONCE, max(0, self._limits.max_slots - total) // slots)
+        total = counted + unregistered * self._spec.slots
+        most = max(0, self._limits.max_slots - total) // max(1, self._spec.slots)
+        return self._wanted(started, supply, min(STARTS_AT_ONCE, most))
+
+    def _wanted(self, started: Sequence[StartedTaskManager], supply: Supply, most: int) -> int:
+        """Return how many task managers are needed besides the registered and ``started`` ones, at most ``most``."""
+        registered = {each.id for each in supply.standing}
+        expected = [each.id for each in started if each.alive and each.id not in registered | self._stopping.keys()]
+        coming = [room_of(self._spec) for _ in expected]
+        staying = [each for each in supply.standing if each.id not in self._stopping]
+        usable = sum(each.usable_slots for each in staying) + len(coming) * self._spec.slots
         spare: list[Room] = [each.spare for each in staying if each.spare is not None]
         asked = missing_task_managers(supply.demand, [*spare, *coming], self._spec, most)
-        for_minimum = -(-max(0, self._least(supply) - usable) // slots)
+        for_minimum = -(-max(0, self._least(supply) - usable) // max(1, self._spec.slots))
         return min(most, max(asked, for_minimum))
 
     def _may_start(self, now: float) -> bool:

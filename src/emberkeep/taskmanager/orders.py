@@ -90,10 +90,14 @@ class Orders:
             raise Conflict(
                 f"the order to end was for instance {order.instance}, but task manager {self._info.id} was restarted"
             )
-        self._kept.decide(ev.Drain(moves=order.drain > 0))
-        self.stop_by = self._clock.monotonic() + order.drain
-        self.stop_asked.set()
+        self.drain(order.drain)
         return Ack()
+
+    def drain(self, seconds: float) -> None:
+        """Take nothing new. ``seconds``: how long what is held here has to move elsewhere or to end."""
+        self._kept.decide(ev.Drain(moves=seconds > 0))
+        self.stop_by = self._clock.monotonic() + seconds
+        self.stop_asked.set()
 
     def _allocate_slot(self, order: AllocateSlot) -> Message:
         self._kept.decide(ev.EpochSeen(order.epoch, order.lineage))

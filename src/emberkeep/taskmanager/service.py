@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
@@ -112,11 +113,21 @@ class TaskManagerService:
             problem = self.executor.journal.problem or "the disk does not answer"
             raise RetryLater(f"the task manager cannot write its record: {problem}") from None
 
+    def drain(self, seconds: float) -> None:
+        """Accept nothing new, and let the work here move elsewhere for ``seconds``; then ``retired`` returns.
+
+        For a machine that is about to be taken away: the JobManager learns of it with the next report. Repeating it
+        changes nothing.
+        """
+        if not self.executor.orders.stop_asked.is_set():
+            log.info("this task manager is about to end, its work moves elsewhere", seconds=seconds)
+            self.executor.tell(partial(self.executor.orders.drain, seconds))
+
     async def retired(self) -> None:
         """Return once the caller must call ``shutdown``.
 
-        This is the case once the JobManager has ordered this task manager to stop, and all work here has ended or the
-        time allowed for it has passed.
+        This is the case once this task manager was ordered to stop, or told to drain, and all work here has ended or
+        the time allowed for it has passed.
         """
         executor, orders = self.executor, self.executor.orders
         await orders.stop_asked.wait()

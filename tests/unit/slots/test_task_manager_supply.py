@@ -248,6 +248,34 @@ def test_what_was_told_to_the_one_before_it_does_not_end_the_next_one() -> None:
     assert planner.decide(alive(1), supply(standing(1)), 1000.0) == SupplyPlan()
 
 
+def queued(*numbers: int) -> list[StartedTaskManager]:
+    return [StartedTaskManager(key(number), "", queued=True) for number in numbers]
+
+
+@pytest.mark.req("BLK-9")
+def test_one_that_waits_for_the_platform_counts_as_coming_and_may_wait_for_hours() -> None:
+    planner = made()
+    for now in (0.0, 3600.0, 7200.0):
+        assert planner.decide(queued(1), supply(demand=slots(2)), now) == SupplyPlan()
+    assert planner.decide(alive(1), supply(demand=slots(2)), 7201.0) == SupplyPlan()
+    assert planner.decide(alive(1), supply(demand=slots(2)), 7259.0) == SupplyPlan(), "it runs for less than a minute"
+    assert planner.decide(alive(1), supply(demand=slots(2)), 7260.0).ends == (key(1),)
+
+
+@pytest.mark.req("BLK-9")
+def test_those_that_wait_and_are_no_longer_needed_are_withdrawn_the_newest_first() -> None:
+    planner = made()
+    assert planner.decide(queued(1, 2, 3), supply(demand=slots(6)), 0.0) == SupplyPlan()
+    assert planner.decide(queued(1, 2, 3), supply(demand=slots(2)), 10.0) == SupplyPlan()
+    assert planner.decide(queued(1, 2, 3), supply(demand=slots(4)), 30.0) == SupplyPlan(), "the second is needed again"
+    assert planner.decide(queued(1, 2, 3), supply(demand=slots(2)), 39.0) == SupplyPlan()
+    assert planner.decide(queued(1, 2, 3), supply(demand=slots(2)), 40.0) == SupplyPlan(ends=(key(3),))
+    planner.ended(key(3))
+    assert planner.decide(queued(1, 2), supply(), 69.0) == SupplyPlan(ends=(key(2),))
+    waiting = replace(supply(), jobs=True)
+    assert planner.decide(queued(1), waiting, 500.0) == SupplyPlan(), "one stays while a job has not ended"
+
+
 # --- histories --------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 from emberkeep.base.ids import InstanceId, TaskManagerId
+from emberkeep.jobs.model import JobStatus
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.ports import TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
@@ -11,8 +12,10 @@ from tests.support.agent_store import MemoryAgentStore
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.simulator.virtual_loop import VirtualClock, seeded_system
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
+JOB = graph(1).job_id
 INFO = TaskManagerInfo(
     id=TaskManagerId("tm-1"),
     instance=InstanceId("life-1"),
@@ -46,6 +49,35 @@ def test_a_task_manager_that_has_shut_down_is_gone_at_once_and_does_not_come_bac
             await asyncio.sleep(60.0)
             assert await job_manager.gateway.task_managers() == []
             assert not running.done()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    in_virtual_time(scenario)
+
+
+def test_a_task_manager_whose_node_is_taken_away_says_so_and_ends_when_it_is_empty() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as job_manager:
+            cluster.network.attach("jm:1", job_manager)
+            system = seeded_system(VirtualClock(cluster.loop), 1, "tm")
+            ports = TaskManagerPorts(rpc=cluster.network, launcher=FakeLauncher(), store=MemoryAgentStore())
+            service = TaskManagerService(system, cluster.configuration, INFO, ports, "jm:1")
+            cluster.network.attach(INFO.address, service)
+            running = asyncio.create_task(service.run())
+            await cluster.holds(lambda: service.registered)
+            await cluster.service.gateway.submit(graph(1))
+            await cluster.reaches(JOB, JobStatus.INITIALIZING)
+            retired = asyncio.create_task(service.retired())
+            service.drain(100.0)
+            await asyncio.sleep(20.0)
+            (view,) = await job_manager.gateway.task_managers()
+            assert view.report.draining
+            service.drain(1000.0)  # repeated: it does not prolong the time
+            assert not retired.done(), "a driver is there"
+            await asyncio.sleep(85.0)
+            assert retired.done(), "its time is over"
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running

@@ -606,6 +606,27 @@ TASK_MANAGER_NODE = define(
         "Name of the machine on which the task manager runs. Empty: taskmanager.host.",
     )
 )
+DRAIN_TIMEOUT = define(
+    Option(
+        "taskmanager.drain.timeout",
+        300.0,
+        duration,
+        "duration",
+        "After a SIGUSR1, how long a task manager lets its work move to other task managers before it stops what is "
+        "left, and ends.",
+    )
+)
+SIGTERM_ENDS_WORK = define(
+    Option(
+        "taskmanager.sigterm-ends-work",
+        False,
+        boolean,
+        "boolean",
+        "What SIGTERM means to a task manager. `false`: only its own process ends, its drivers and executors continue "
+        "for the next one. `true`: it stops them first and leaves the cluster, because everything on the node is about "
+        "to end, as in a container or a Slurm job.",
+    )
+)
 TASK_MANAGER_PORT = define(
     Option("taskmanager.rpc.port", 0, PORT, "port", "RPC port of a task manager. 0: any free port.")
 )
@@ -882,10 +903,11 @@ RESOURCE_MANAGER_TYPE = define(
     Option(
         "resourcemanager.type",
         "standalone",
-        choice("standalone", "local-processes"),
+        choice("standalone", "local-processes", "slurm"),
         "choice",
         "What starts task managers. `standalone`: you, or `emberkeep cluster up`. `local-processes`: the "
-        "JobManager, as processes on its own machine, when jobs need more slots than are registered.",
+        "JobManager, as processes on its own machine, when jobs need more slots than are registered. `slurm`: the "
+        "JobManager, as jobs of the workload manager Slurm, likewise.",
     )
 )
 LOCAL_NODES = define(
@@ -896,6 +918,99 @@ LOCAL_NODES = define(
         "list",
         "Nodes of `local-processes`, separated by commas: addresses of this machine, or `name=address`. Each "
         "node has at most one task manager; its id is `tm-` and the node's name.",
+    )
+)
+SLURM_BIN = define(
+    Option(
+        "resourcemanager.slurm.bin-dir",
+        "",
+        text,
+        "path",
+        "Directory of Slurm's commands `sbatch`, `squeue`, `scancel` and `sinfo`. Empty: they are on the path.",
+    )
+)
+SLURM_PARTITION = define(
+    Option(
+        "resourcemanager.slurm.partition",
+        "",
+        text,
+        "name",
+        "Partition of the task managers' jobs, or several, separated by commas. Empty: Slurm's default partition.",
+    )
+)
+SLURM_ACCOUNT = define(
+    Option("resourcemanager.slurm.account", "", text, "name", "Account that the task managers' jobs are charged to.")
+)
+SLURM_QOS = define(
+    Option("resourcemanager.slurm.qos", "", text, "name", "Quality of service (QOS) of the task managers' jobs.")
+)
+SLURM_TIME_LIMIT = define(
+    Option(
+        "resourcemanager.slurm.time-limit",
+        "",
+        text,
+        "time",
+        "Time limit of a task manager's job as `sbatch --time` takes it, such as `24:00:00`. Before the time is over, "
+        "the work moves to other task managers. Empty: the partition's default.",
+    )
+)
+SLURM_GRES = define(
+    Option("resourcemanager.slurm.gres", "", text, "list", "Generic resources of each job, as for `sbatch --gres`.")
+)
+SLURM_CONSTRAINT = define(
+    Option(
+        "resourcemanager.slurm.constraint",
+        "",
+        text,
+        "expression",
+        "Features that a node must have, as for `sbatch --constraint`.",
+    )
+)
+SLURM_ARGUMENTS = define(
+    Option(
+        "resourcemanager.slurm.arguments",
+        "",
+        text,
+        "arguments",
+        "Further arguments of `sbatch`, quoted as in a shell. They win over those that Emberkeep passes.",
+    )
+)
+SLURM_INTERFACE = define(
+    Option(
+        "resourcemanager.slurm.interface",
+        "",
+        text,
+        "name",
+        "Network interface of the nodes, such as `ib0`, whose address task managers, drivers and executors use. "
+        "Empty: the address from which a node reaches the JobManager.",
+    )
+)
+SLURM_QUERY_INTERVAL = define(
+    Option(
+        "resourcemanager.slurm.query-interval",
+        5.0,
+        interval(1.0),
+        "duration",
+        "Shortest time between two `squeue` calls of the JobManager. Between them it uses what the last one printed.",
+    )
+)
+SLURM_COMMAND_TIMEOUT = define(
+    Option(
+        "resourcemanager.slurm.command-timeout",
+        15.0,
+        interval(1.0),
+        "duration",
+        "How long one command of Slurm may take. After that time it is killed.",
+    )
+)
+SLURM_DRAIN_TIME = define(
+    Option(
+        "resourcemanager.slurm.drain-time",
+        300.0,
+        interval(60.0),
+        "duration",
+        "How long before the end of its time limit a task manager begins to move its work elsewhere. Slurm counts in "
+        "minutes, so this may begin up to a minute earlier.",
     )
 )
 MIN_SLOTS = define(

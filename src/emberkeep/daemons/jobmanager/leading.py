@@ -44,6 +44,7 @@ from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings
 from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.jobmanager.resource_drivers.local_processes import LocalProcesses
+from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
 from emberkeep.daemons.jobmanager.spark_history import SparkHistory
 from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper
 from emberkeep.daemons.jobmanager.stored_logs import StoredLogs
@@ -73,8 +74,11 @@ from emberkeep.web.session_routes import session_routes
 
 def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
     """Return the driver that starts task managers; None if operators start them. Raises InvalidInput, Fatal."""
-    if settings.configuration[RESOURCE_MANAGER_TYPE] == "standalone":
+    kind = settings.configuration[RESOURCE_MANAGER_TYPE]
+    if kind == "standalone":
         return None
+    if kind == "slurm":
+        return SlurmJobs(settings.configuration, settings.layout, settings.address)
     return LocalProcesses(settings.configuration, settings.layout, settings.address)
 
 

@@ -2,6 +2,7 @@
 
 SIGTERM and SIGINT end only this process: its drivers and executors continue to run, and the next task manager in its
 working directory takes them over. SIGQUIT, or a request of the JobManager, ends them first and releases everything.
+SIGUSR1 lets them move to other task managers first. With ``taskmanager.sigterm-ends-work``, SIGTERM means SIGQUIT.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.cluster_identity import cluster_of_member
 from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import DRAIN_TIMEOUT, SIGTERM_ENDS_WORK
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
@@ -43,7 +45,11 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
                     process.retiring = True
                     stop.set()
 
-                asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, retire)
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGQUIT, retire)
+                if configuration[SIGTERM_ENDS_WORK]:
+                    loop.add_signal_handler(signal.SIGTERM, retire)
+                loop.add_signal_handler(signal.SIGUSR1, process.service.drain, configuration[DRAIN_TIMEOUT])
                 await services.run_until_done(_told_to_end(stop, process))
                 log.info("task manager ends on request", with_its_work=process.retiring)
         finally:

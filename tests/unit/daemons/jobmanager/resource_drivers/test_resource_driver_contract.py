@@ -15,15 +15,19 @@ import pytest
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import LOCAL_NODES, MEMORY
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Unavailable
+from emberkeep.base.errors import Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.base.processes.process_identity import is_alive
 from emberkeep.base.started_task_managers import read_started, write_started
+from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.daemons.jobmanager.resource_drivers.local_processes import LocalProcesses
+from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
 from emberkeep.slots.resource_driver import ResourceManagerDriver, StartedTaskManager
 from tests.integration.conditions import until
 from tests.support.contracts.resource_driver import Platform, ResourceDriverContract
+from tests.support.resource_drivers.fake_slurm import FakeSlurm
 from tests.support.resource_drivers.memory_nodes import MemoryNodes
+from tests.support.resource_drivers.slurm_driver import slurm_driver
 
 
 class MemoryPlatform:
@@ -100,6 +104,42 @@ class LocalPlatform:
         aside.rename(self._records)
 
 
+class SlurmPlatform:
+    def __init__(self, root: Path) -> None:
+        self.nodes = ("n1", "n2")
+        self._slurm = FakeSlurm(root / "slurm", self.nodes, os.getuid())
+        self._root = root / "state"
+
+    def leader(self) -> SlurmJobs:
+        return slurm_driver(self._root, self._slurm)
+
+    def ends(self, task_manager: TaskManagerId) -> None:
+        self._slurm.set_state(f"-{task_manager}", "FAILED")
+
+    def _running(self, task_manager: TaskManagerId) -> list[str]:
+        jobs = self._slurm.jobs(f"-{task_manager}")
+        return [job["nodes"] for job in jobs if job["job_state"] == "RUNNING"]
+
+    def node_of(self, task_manager: TaskManagerId) -> str:
+        (node,) = self._running(task_manager)
+        return node
+
+    def running(self, task_manager: TaskManagerId) -> int:
+        return len(self._running(task_manager))
+
+    async def interrupted_start(self) -> TaskManagerId:
+        self._slurm.switch("lose-reply", on=True)
+        with pytest.raises(UnknownOutcome):
+            await self.leader().start(BlockedPlaces(), frozenset())
+        return TaskManagerId("tm-0")
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        self._slurm.switch("down", on=True)
+        yield
+        self._slurm.switch("down", on=False)
+
+
 class TestMemoryNodes(ResourceDriverContract):
     @pytest.fixture
     def platform(self) -> Platform:
@@ -118,3 +158,9 @@ class TestLocalProcesses(ResourceDriverContract):
         driver = platform.leader()
         for each in await driver.survey():
             await driver.end(each.id)
+
+
+class TestSlurmJobs(ResourceDriverContract):
+    @pytest.fixture
+    def platform(self, tmp_path: Path) -> Platform:
+        return SlurmPlatform(tmp_path)

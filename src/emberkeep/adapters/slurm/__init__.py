@@ -1,0 +1,1 @@
+"""Slurm, as its commands show it."""

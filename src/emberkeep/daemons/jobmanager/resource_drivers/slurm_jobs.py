@@ -1,0 +1,278 @@
+"""The ResourceManagerDriver ``slurm``: one Slurm job per task manager.
+
+Slurm's queue is the durable record: a job's name says to which cluster and task manager it belongs, so the next leader
+finds all of them there, wherever it runs. A job named like a live one waits until that one has ended
+(``--dependency=singleton``), so a submission whose outcome is unknown never leads to two task managers under one id;
+``survey`` cancels the waiting one.
+
+All that a task manager has started ends with its job. So each job has a working directory of its own, and no task
+manager process claims to know what became of the processes of an earlier job, which may have run on another node.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+import structlog
+
+from emberkeep.adapters.http.security import is_loopback
+from emberkeep.adapters.slurm.commands import SlurmCommands
+from emberkeep.adapters.slurm.nodes import NODE_FORMAT, SlurmNode, parse_nodes
+from emberkeep.adapters.slurm.queue import Phase, QueuedJob, parse_queue
+from emberkeep.adapters.slurm.submission import Request, batch_script, sbatch_arguments, submitted_id
+from emberkeep.base.cluster_identity import cluster_id
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError, InvalidInput, UnknownOutcome
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import environment_handed_on, write_settings
+from emberkeep.daemons.leader_following import is_highly_available
+from emberkeep.slots.blocked import BlocklistView
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions
+from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
+from emberkeep.spark.distribution import spark_version
+
+log = structlog.get_logger(__name__)
+
+_MIB = 1024**2
+_AGENT_MB = 512  # memory of a job for the task manager's own process and its batch script
+_END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
+
+
+class SlurmJobs:
+    """Implements ResourceManagerDriver. ``job_manager``: where its task managers register, "host:port".
+
+    ``_mine`` has the newest known jobs of this cluster, by task manager. A job that has ended stays until ``end`` or
+    ``revive``, even when Slurm has forgotten it.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        layout: StateLayout,
+        job_manager: str,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write the settings of the task managers. Raises InvalidInput, Fatal (they cannot be written)."""
+        self._configuration = configuration
+        self._layout = layout
+        self._job_manager = job_manager
+        self._now = now
+        self._spec = _new_spec(configuration)
+        host = job_manager.rpartition(":")[0].strip("[]")
+        if not is_highly_available(configuration) and is_loopback(host):
+            raise InvalidInput(
+                f"{options.RESOURCE_MANAGER_TYPE.key} is slurm, but task managers on other nodes cannot reach the "
+                f"JobManager at {host}",
+                field=options.REST_ADDRESS.key,
+                hint=f"set {options.REST_ADDRESS.key} and {options.REST_BIND_ADDRESS.key} to an address of this "
+                "machine that the nodes reach",
+            )
+        self._prefix = f"{cluster_id(configuration, layout)}-tm-"
+        self._directory = layout.started_task_managers
+        self._settings = write_settings(self._directory, configuration)
+        self._request = _request(configuration, layout)
+        self._commands = SlurmCommands(
+            configuration[options.SLURM_BIN],
+            configuration[options.SLURM_COMMAND_TIMEOUT],
+            environment_handed_on(os.environ),
+        )
+        self._mine: dict[TaskManagerId, QueuedJob] = {}
+        self._ended: set[int] = set()  # ids of jobs that were cancelled, or replaced by a newer one
+        self._asked_at = float("-inf")  # when the queue was last asked for
+        self._problem: EmberkeepError | None = None  # why the last answer could not be used
+
+    @property
+    def spec(self) -> TaskManagerSpec:
+        return self._spec
+
+    async def survey(self) -> tuple[StartedTaskManager, ...]:
+        if self._now() - self._asked_at >= self._configuration[options.SLURM_QUERY_INTERVAL]:
+            await self._look()
+        elif self._problem is not None:
+            raise self._problem
+        return tuple(
+            StartedTaskManager(key, job.node, alive=job.phase is not Phase.ENDED, queued=job.phase is Phase.QUEUED)
+            for key, job in sorted(self._mine.items())
+        )
+
+    async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
+        key = self._free_id(taken)
+        excluded = await self._blocked_nodes(blocked, key)
+        await self._submit(key, excluded)
+        return StartedTaskManager(key, "", queued=True)
+
+    async def revive(self, task_manager: TaskManagerId) -> None:
+        job = self._mine.get(task_manager)
+        if job is not None:
+            self._ended.add(job.job_id)
+        await self._submit(task_manager, ())
+
+    async def end(self, task_manager: TaskManagerId) -> None:
+        number = self._number_of(f"{self._prefix}{task_manager.removeprefix('tm-')}")
+        if number is None:
+            return
+        # By name: this ends a job of an unknown submission too.
+        await self._commands.change("scancel", f"--name={self._prefix}{number}", "--me", "--quiet")
+        job = self._mine.pop(task_manager, None)
+        if job is not None:
+            self._ended.add(job.job_id)
+
+    # --- the queue ----------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Read the queue. Raises Unavailable, Fatal: then it is not read again before the query interval is over."""
+        self._asked_at = self._now()
+        try:
+            jobs = parse_queue(await self._commands.read("squeue", "--json", "--me", "--states=all"))
+        except EmberkeepError as error:
+            self._problem = error
+            raise
+        self._problem = None
+        found: dict[TaskManagerId, list[QueuedJob]] = {}
+        for job in jobs:
+            number = self._number_of(job.name)
+            # Some releases ignore --me together with --json.
+            if number is not None and job.job_id not in self._ended and job.user_id in (-1, os.getuid()):
+                found.setdefault(TaskManagerId(f"tm-{number}"), []).append(job)
+        self._ended &= {job.job_id for job in jobs}
+        surplus = []
+        for key, known in list(self._mine.items()):
+            if key not in found and known.phase is not Phase.ENDED:
+                # Slurm forgets a job some minutes after its end.
+                self._mine[key] = QueuedJob(known.job_id, known.name, Phase.ENDED, "FORGOTTEN", node=known.node)
+        for key, candidates in found.items():
+            first, *others = sorted(candidates, key=_precedence)
+            self._mine[key] = first
+            surplus += [job.job_id for job in others if job.phase is Phase.QUEUED]
+            self._ended |= {job.job_id for job in others}
+        if surplus:
+            await self._cancel_surplus(surplus)
+
+    async def _cancel_surplus(self, jobs: Sequence[int]) -> None:
+        """Cancel jobs that wait for another job of their name: submissions that were repeated."""
+        try:
+            await self._commands.change("scancel", "--quiet", *map(str, jobs))
+        except EmberkeepError as error:
+            self._ended -= set(jobs)  # found again with the next look
+            log.warning("cannot cancel repeated submissions", jobs=list(jobs), reason=str(error))
+
+    def _number_of(self, name: str) -> int | None:
+        """Return the number in a job's name; None if it is not a job of this cluster."""
+        number = name.removeprefix(self._prefix)
+        return int(number) if number != name and re.fullmatch(r"0|[1-9][0-9]{0,8}", number) else None
+
+    def _free_id(self, taken: AbstractSet[TaskManagerId]) -> TaskManagerId:
+        number = 0
+        while (key := TaskManagerId(f"tm-{number}")) in taken or key in self._mine:
+            number += 1
+        return key
+
+    # --- submissions --------------------------------------------------------------------------------------------------
+
+    async def _blocked_nodes(self, blocked: BlocklistView, key: TaskManagerId) -> tuple[str, ...]:
+        """Return the nodes that the job must avoid. Raises NoFreeNode if these are all, Unavailable, Fatal."""
+        arguments = ["-N", "-h", "-o", NODE_FORMAT]
+        if partition := self._configuration[options.SLURM_PARTITION]:
+            arguments += ["-p", partition]
+        nodes: Iterable[SlurmNode] = parse_nodes((await self._commands.read("sinfo", *arguments)).decode())
+        names = [node.name for node in nodes]
+        found = tuple(name for name in names if blocked.is_blocked(key, name))
+        if names and len(found) == len(names):
+            raise NoFreeNode(f"no node of Slurm is free: of {len(names)} nodes, {len(found)} are blocked")
+        return found
+
+    async def _submit(self, key: TaskManagerId, excluded: Iterable[str]) -> None:
+        name = f"{self._prefix}{key.removeprefix('tm-')}"
+        script = batch_script(self._command(key))
+        try:
+            printed = await self._commands.change(
+                "sbatch", *sbatch_arguments(self._request, name, excluded), script=script
+            )
+        except UnknownOutcome:
+            self._asked_at = float("-inf")  # the next survey shows whether it has happened
+            raise
+        job_id = submitted_id(printed)
+        if job_id is None:
+            self._asked_at = float("-inf")
+            raise UnknownOutcome(f"`sbatch` printed {printed[:100]!r} in place of a job id")
+        log.info("submitted a job to Slurm", task_manager=key, job=job_id)
+        self._mine[key] = QueuedJob(job_id, name, Phase.QUEUED, "PENDING")
+
+    def _command(self, key: TaskManagerId) -> list[str]:
+        configuration = self._configuration
+        drain = configuration[options.SLURM_DRAIN_TIME] - _END_SECONDS
+        own = {
+            options.TASK_MANAGER_ID.key: key,
+            options.TOKEN_FILE.key: str(self._layout.token_file),
+            options.MEMORY.key: f"{self._spec.total.memory_mb}m",
+            options.CORES.key: str(self._spec.total.cores),
+            options.DRAIN_TIMEOUT.key: f"{max(10.0, drain):g}s",
+            options.SIGTERM_ENDS_WORK.key: "true",
+        }
+        if configuration[options.WORKING_DIRECTORY]:
+            own[options.WORKING_DIRECTORY.key] = configuration[options.WORKING_DIRECTORY]
+        if not is_highly_available(configuration):
+            own[options.JOB_MANAGER_ADDRESS.key] = self._job_manager
+        command = [sys.executable, "-P", "-m", "emberkeep.daemons.slurm_job", "--state-dir", str(self._layout.root)]
+        command += ["--config", str(self._settings)]
+        for key_, value in own.items():
+            command += ["-D", f"{key_}={value}"]
+        return command
+
+
+def _precedence(job: QueuedJob) -> tuple[int, int]:
+    """Sort a job that runs before one that waits, that before one that has ended, and newer ended ones first."""
+    order = (Phase.RUNNING, Phase.QUEUED, Phase.ENDED).index(job.phase)
+    return order, -job.job_id if job.phase is Phase.ENDED else job.job_id
+
+
+def _request(configuration: Configuration, layout: StateLayout) -> Request:
+    """Return what every job asks for. Raises InvalidInput (the arguments are not quoted as in a shell)."""
+    spec = _new_spec(configuration)
+    try:
+        extra = tuple(shlex.split(configuration[options.SLURM_ARGUMENTS]))
+    except ValueError as error:
+        key = options.SLURM_ARGUMENTS.key
+        raise InvalidInput(f"{key}: {error}", field=key, hint="quote the arguments as in a shell") from None
+    drain_seconds = configuration[options.SLURM_DRAIN_TIME]
+    return Request(
+        cpus=spec.total.cores,
+        memory_mb=spec.total.memory_mb + _AGENT_MB,
+        signal_seconds=round(drain_seconds),
+        output=str(layout.started_task_managers / "%x-%j.log"),
+        directory=str(layout.root),
+        time_limit=configuration[options.SLURM_TIME_LIMIT],
+        partition=configuration[options.SLURM_PARTITION],
+        account=configuration[options.SLURM_ACCOUNT],
+        qos=configuration[options.SLURM_QOS],
+        gres=configuration[options.SLURM_GRES],
+        constraint=configuration[options.SLURM_CONSTRAINT],
+        extra=extra,
+    )
+
+
+def _new_spec(configuration: Configuration) -> TaskManagerSpec:
+    """Return the capacity of each job. Raises InvalidInput (the memory is not configured)."""
+    memory = configuration[options.MEMORY]
+    if not memory:
+        raise InvalidInput(
+            f"{options.MEMORY.key} is not set, which Slurm needs to reserve it on a node",
+            field=options.MEMORY.key,
+            hint="for example 16g: the memory of the drivers and executors of one task manager",
+        )
+    slots = configuration[options.SLOTS]
+    return TaskManagerSpec(
+        slots=slots,
+        driver_places=configuration[options.DRIVER_PLACES],
+        total=ResourceProfile(cores=configuration[options.CORES] or max(1, slots), memory_mb=memory // _MIB),
+        runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
+    )

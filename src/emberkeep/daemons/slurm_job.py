@@ -1,0 +1,174 @@
+"""What a task manager's Slurm job runs: ``python -m emberkeep.daemons.slurm_job``, with a task manager's arguments.
+
+It starts the task manager on the node that Slurm has chosen, and starts it again if its process ends by itself: the
+drivers and executors there continue. Slurm signals this process, because it is the batch script:
+
+- SIGUSR1, before the time limit or a preemption: the work moves to other task managers, then the job ends.
+- SIGTERM, when the job is cancelled: the work ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
+from emberkeep.daemons.arguments import parse_arguments
+from emberkeep.daemons.process_main import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+
+_AGENT = [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager"]
+_RESTARTS = 5  # of a task manager that ends soon after its start, before the job gives up
+_SOON = 60.0  # seconds
+_PAUSE = 1.0
+_REPEAT = 5.0  # seconds between two signals to the task manager
+_KEPT_DIRECTORIES = 5  # of earlier jobs of this task manager on this file system, for their logs
+
+
+def main(arguments: list[str]) -> int:
+    """Run the task manager until its job is over. Return the exit code of the job."""
+    try:
+        configuration, layout = parse_arguments("slurm-job", arguments)
+        own = _own_settings(configuration, layout, os.environ)
+    except EmberkeepError as error:
+        sys.stderr.write(f"emberkeep slurm-job: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+        return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_FAILED
+    directory = Path(own[options.WORKING_DIRECTORY.key])
+    _forget_earlier(directory)
+    command = [*_AGENT, *arguments]
+    for key, value in own.items():
+        command += ["-D", f"{key}={value}"]
+    code = _Supervisor(command).run()
+    _keep_only_logs(directory)
+    return code
+
+
+class _Supervisor:
+    """Keeps one task manager process running until a signal or the JobManager ends it."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._signal: signal.Signals | None = None  # the newest that came
+
+    def run(self) -> int:
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            signal.signal(number, self._pass_on)
+        quick_ends = 0
+        while True:
+            began = time.monotonic()
+            # Not in a session of its own: under some settings Slurm finds a job's processes by their session.
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                preexec_fn=_ignore_drain,  # noqa: PLW1509 - no threads
+            )
+            code = self._wait(self._process)
+            if code == EXIT_OK or self._signal is signal.SIGTERM:
+                return EXIT_OK
+            quick_ends = quick_ends + 1 if time.monotonic() - began < _SOON else 0
+            if code == EXIT_USAGE or quick_ends > _RESTARTS:
+                return EXIT_FAILED
+            sys.stderr.write(f"the task manager has ended with code {code}, starting it again\n")
+            time.sleep(_PAUSE)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+        """Return the exit code. Repeat the order to drain: a task manager that is still starting has ignored it."""
+        while True:
+            try:
+                return process.wait(timeout=_REPEAT)
+            except subprocess.TimeoutExpired:
+                if self._signal is not None:
+                    process.send_signal(self._signal)
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        if self._signal is not signal.SIGTERM:
+            self._signal = signal.Signals(number)
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+
+def _ignore_drain() -> None:
+    """Let a new task manager ignore SIGUSR1, which would end it, until it handles the signal."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
+def _own_settings(configuration: Configuration, layout: StateLayout, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that depend on the node and on the job. Raises Fatal (not in a Slurm job, no address)."""
+    node, job = environ.get("SLURMD_NODENAME", ""), environ.get("SLURM_JOB_ID", "")
+    if not node or not job.isdecimal():
+        raise Fatal("this is not a Slurm job: SLURMD_NODENAME or SLURM_JOB_ID is not set")
+    name = configuration[options.TASK_MANAGER_ID]
+    base = configuration[options.WORKING_DIRECTORY]
+    root = Path(os.path.expandvars(base)) if base else layout.root / "taskmanagers"
+    return {
+        options.TASK_MANAGER_NODE.key: node,
+        options.TASK_MANAGER_HOST.key: _address(configuration),
+        options.WORKING_DIRECTORY.key: str(root / name / job),
+    }
+
+
+def _address(configuration: Configuration) -> str:
+    """Return this node's address that other nodes reach. Raises Fatal."""
+    interface = configuration[options.SLURM_INTERFACE]
+    if interface:
+        found = [
+            each.address
+            for each in psutil.net_if_addrs().get(interface, [])
+            if each.family in (socket.AF_INET, socket.AF_INET6) and "%" not in each.address
+        ]
+        if not found:
+            raise Fatal(
+                f"{socket.gethostname()} has no network interface {interface} with an address",
+                hint=f"correct {options.SLURM_INTERFACE.key}",
+            )
+        return found[0]
+    target = configuration[options.JOB_MANAGER_ADDRESS] or configuration[options.ZOOKEEPER_QUORUM].split(",")[0]
+    host, _, port = target.strip().rpartition(":")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # sends nothing: it only makes the kernel choose the local address
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError) as error:
+        raise Fatal(
+            f"this node has no route to {target}: {error}", hint=f"set {options.SLURM_INTERFACE.key}"
+        ) from error
+
+
+def _forget_earlier(directory: Path) -> None:
+    """Delete the oldest working directories that earlier jobs of this task manager have left here."""
+    try:
+        earlier = [each for each in directory.parent.iterdir() if each.name.isdecimal() and each != directory]
+    except OSError:
+        return  # there are none, or the task manager reports why it cannot use the directory
+    for each in sorted(earlier, key=lambda each: int(each.name))[:-_KEPT_DIRECTORIES]:
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def _keep_only_logs(directory: Path) -> None:
+    """Delete all but the logs of a job that is over: nothing else there is of use to a later one."""
+    for each in directory.iterdir() if directory.is_dir() else ():
+        if each.name == "logs":
+            continue
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,180 @@
+"""The resource driver for Slurm: what it asks Slurm for, how often, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
+from emberkeep.slots.resource_driver import StartedTaskManager
+from tests.support.contracts.resource_driver import FREE, NONE, blocked
+from tests.support.resource_drivers.fake_slurm import FakeSlurm
+from tests.support.resource_drivers.slurm_driver import slurm_driver
+
+pytestmark = pytest.mark.req("BLK-9")
+
+FIRST = TaskManagerId("tm-0")
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> FakeSlurm:
+    return FakeSlurm(tmp_path / "slurm", ("n1", "n2"), os.getuid())
+
+
+async def test_a_job_asks_for_what_is_configured_and_avoids_blocked_nodes(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(
+        tmp_path,
+        slurm,
+        partition="long",
+        account="physics",
+        time_limit="24:00:00",
+        arguments="--nice=5 '--comment=a b'",
+    )
+    await driver.start(blocked("n2"), NONE)
+    (arguments,) = slurm.calls("sbatch")
+    for expected in (
+        "--dependency=singleton",
+        "--no-requeue",
+        "--nodes=1",
+        "--cpus-per-task=2",
+        "--mem=4608M",
+        "--signal=B:USR1@300",
+        "--partition=long",
+        "--account=physics",
+        "--time=24:00:00",
+        "--exclude=n2",
+    ):
+        assert expected in arguments
+    assert arguments[-2:] == ["--nice=5", "--comment=a b"], "they win over the others"
+    (job,) = slurm.jobs()
+    assert job["name"].startswith("embedded-")
+    assert job["name"].endswith("-tm-0")
+    assert "taskmanager.sigterm-ends-work=true" in job["script"]
+    assert "jobmanager.rpc.address=10.0.0.1:8081" in job["script"]
+
+
+async def test_one_that_waits_for_a_node_is_queued(tmp_path: Path, slurm: FakeSlurm) -> None:
+    slurm.set_full(full=True)
+    driver = slurm_driver(tmp_path, slurm)
+    assert await driver.start(FREE, NONE) == StartedTaskManager(FIRST, "", queued=True)
+    assert await driver.survey() == (StartedTaskManager(FIRST, "", queued=True),)
+    slurm.set_full(full=False)
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
+
+
+async def test_the_queue_is_read_at_most_once_per_interval_even_if_it_cannot_be_read(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    time = 0.0
+    driver = slurm_driver(tmp_path, slurm, lambda: time)
+    for _ in range(5):
+        await driver.survey()
+    assert len(slurm.calls("squeue")) == 1
+    slurm.switch("down", on=True)
+    time = 5.0
+    for _ in range(5):
+        with pytest.raises(RetryLater, match="Unable to contact slurm controller"):
+            await driver.survey()
+    assert len(slurm.calls("squeue")) == 2
+    slurm.switch("down", on=False)
+    time = 10.0
+    await driver.survey()
+    assert len(slurm.calls("squeue")) == 3
+
+
+async def test_a_submission_is_listed_at_once_though_the_queue_was_read_before(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    driver = slurm_driver(tmp_path, slurm, lambda: 0.0)
+    assert await driver.survey() == ()
+    await driver.start(FREE, NONE)
+    assert await driver.survey() == (StartedTaskManager(FIRST, "", queued=True),)
+    await driver.end(FIRST)
+    assert await driver.survey() == ()
+
+
+async def test_a_submission_whose_reply_is_lost_is_found_and_a_repeated_one_is_cancelled(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    driver = slurm_driver(tmp_path, slurm)
+    slurm.switch("lose-reply", on=True)
+    with pytest.raises(UnknownOutcome):
+        await driver.start(FREE, NONE)
+    await driver.start(FREE, NONE)  # before the queue was read again
+    assert [job["job_state"] for job in slurm.jobs("-tm-0")] == ["RUNNING", "PENDING"], "never two at a time"
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
+    assert [job["job_state"] for job in slurm.jobs("-tm-0")] == ["RUNNING", "CANCELLED"]
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
+
+
+async def test_slurms_refusal_is_passed_on_in_its_words(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm)
+    slurm.switch("refuse", on=True)
+    with pytest.raises(
+        RetryLater, match="Slurm refuses: invalid partition specified: nope; Batch job submission failed"
+    ):
+        await driver.start(FREE, NONE)
+    assert await driver.survey() == ()
+
+
+async def test_a_job_that_slurm_has_forgotten_has_ended_and_stays_listed(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm)
+    await driver.start(FREE, NONE)
+    await driver.survey()
+    slurm.set_state("-tm-0", "NODE_FAIL")
+    slurm.forget_ended()
+    for _ in range(2):
+        assert await driver.survey() == (StartedTaskManager(FIRST, "n1", alive=False),)
+    await driver.revive(FIRST)
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
+
+
+async def test_a_command_that_hangs_is_ended(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm, command_timeout="1s")
+    slurm.switch("hang", on=True)
+    with pytest.raises(RetryLater, match="no answer within 1 s"):
+        await driver.survey()
+
+
+async def test_jobs_of_other_clusters_are_left_alone(tmp_path: Path, slurm: FakeSlurm) -> None:
+    other = slurm_driver(tmp_path / "other", slurm)
+    await other.start(FREE, NONE)
+    driver = slurm_driver(tmp_path / "own", slurm)
+    assert await driver.survey() == ()
+    assert (await driver.start(FREE, NONE)).id == FIRST
+    await driver.end(FIRST)
+    assert await other.survey() == (StartedTaskManager(FIRST, "n1"),)
+
+
+async def test_commands_that_do_not_exist_are_named(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm)
+    (slurm.bin / "squeue").unlink()
+    with pytest.raises(EmberkeepError, match="squeue: No such file") as raised:
+        await driver.survey()
+    assert "resourcemanager.slurm.bin-dir" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "address", "said"),
+    [
+        ({}, "10.0.0.1:8081", "taskmanager.memory.process.size is not set"),
+        ({"taskmanager.memory.process.size": "4g"}, "127.0.0.1:8081", "cannot reach the JobManager at 127.0.0.1"),
+        (
+            {"taskmanager.memory.process.size": "4g", "resourcemanager.slurm.arguments": "'--comment=a"},
+            "10.0.0.1:8081",
+            "No closing quotation",
+        ),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_the_start(
+    tmp_path: Path, settings: dict[str, str], address: str, said: str
+) -> None:
+    configuration = Configuration().with_texts(settings, "test")
+    with pytest.raises(InvalidInput, match=said):
+        SlurmJobs(configuration, StateLayout(tmp_path, configuration), address)
