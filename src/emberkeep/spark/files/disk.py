@@ -1,14 +1,17 @@
-"""Copy and check files on this node's own file systems without the JVM.
+"""Files on this node's own file systems, without the JVM.
 
-A checkpoint has thousands of small files, and one call into the JVM takes longer than copying such a file.
+A checkpoint has thousands of small files, and one call into the JVM takes longer than copying such a file. To list one
+entry of a directory takes several.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -41,6 +44,72 @@ def make_private_directory(path: str) -> None:
     except FileExistsError:
         if not Path(path).is_dir():
             raise
+
+
+def names_on_disk(directory: str) -> list[str]:
+    """Return the names in a directory; an empty list if it does not exist. Raises OSError."""
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - names, not paths
+    except FileNotFoundError:
+        return []
+
+
+def sizes_on_disk(directory: str) -> dict[str, int]:
+    """Return the sizes of all files below a directory, at any depth, by their names relative to it.
+
+    Empty if the directory does not exist. A file that is removed in the meantime is left out. Raises OSError.
+    """
+    found: dict[str, int] = {}
+    ahead = [("", directory)]
+    while ahead:
+        prefix, path = ahead.pop()
+        for name, size in _entries(path):
+            if size is None:
+                ahead.append((f"{prefix}{name}/", f"{path}/{name}"))
+            else:
+                found[prefix + name] = size
+    return found
+
+
+def _entries(directory: str) -> Iterator[tuple[str, int | None]]:
+    """Yield name and size of each entry; None instead of the size of a directory. Links are followed."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                yield entry.name, None if entry.is_dir() else entry.stat().st_size
+
+
+def exists_on_disk(path: str) -> bool:
+    """True if there is a file or a directory. Raises OSError if that cannot be seen."""
+    try:
+        os.stat(path)  # noqa: PTH116 - Path.exists() hides errors
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def write_on_disk(path: str, data: bytes) -> None:
+    """Replace ``path`` with ``data`` atomically and durably, in a directory for its owner only. Raises Fatal."""
+    directory, aside = path.rpartition("/")[0] or "/", f"{path}.tmp"
+    with _errors_of(path):
+        make_private_directory(directory)
+        with Path(aside).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).replace(path)
+        sync_each([directory])
+
+
+def delete_on_disk(path: str) -> None:
+    """Delete a file, or a directory with its content; do nothing if it does not exist. Raises OSError."""
+    try:
+        if Path(path).is_dir() and not Path(path).is_symlink():
+            shutil.rmtree(path)
+        else:
+            Path(path).unlink()
+    except FileNotFoundError:
+        return
 
 
 def copy_on_disk(source: str, target: str) -> SavepointFile:

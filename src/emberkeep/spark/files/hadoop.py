@@ -1,8 +1,8 @@
 """Files of checkpoints and savepoints, on any file system that Hadoop in the driver's JVM can access.
 
-Files are copied inside the JVM or, if source and target are on this node's disks, without it. On the local file system,
-``write`` syncs the file and its directory, and ``sync_copies`` makes copies durable. Log entries are not synced, like
-Spark's own. On other file systems, a file counts as durable once it is closed.
+Files on this node's disks are read and written without the JVM, in which each of them would take several calls. For
+them, ``write`` syncs the file and its directory, and ``sync_copies`` makes copies durable. Log entries are not synced,
+like Spark's own. On other file systems, a file counts as durable once it is closed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,12 +21,18 @@ from emberkeep.lifecycle.manifest import SavepointFile, described
 from emberkeep.spark.files.disk import (
     check_on_disk,
     copy_on_disk,
+    delete_on_disk,
+    exists_on_disk,
     make_private_directory,
+    names_on_disk,
     path_on_disk,
     paths_to_sync,
+    sizes_on_disk,
     sync_each,
     sync_file_system,
+    write_on_disk,
 )
+from emberkeep.spark.files.hadoop_classes import HadoopClasses
 
 _BUFFER = 1 << 17  # bytes
 
@@ -45,25 +53,19 @@ class HadoopFiles:
     """
 
     def __init__(self, spark: Any) -> None:
-        jvm = spark._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._digest = jvm.java.security.MessageDigest
-        self._digest_stream = jvm.java.security.DigestInputStream
-        self._io = jvm.org.apache.hadoop.io.IOUtils
-        self._text = jvm.org.apache.commons.io.IOUtils
-        self._discard = jvm.java.io.OutputStream.nullOutputStream
-        self._zip = jvm.java.util.zip.ZipInputStream
-        self._manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-        self._private = jvm.org.apache.hadoop.fs.permission.FsPermission("700")
-        self._gateway = spark.sparkContext._gateway
-        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
-        default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(self._configuration)
-        self._paths_are_local = str(default.getScheme()) == "file"
+        self._spark = spark
+
+    @cached_property
+    def _hadoop(self) -> HadoopClasses:
+        return HadoopClasses(self._spark)
 
     def below(self, directory: str) -> list[FoundFile]:
         """Return all files below a directory, at any depth; an empty list if the directory does not exist."""
+        on_disk = self.path_on_disk(directory)
         with _translated(directory):
-            path, system = self._reach(directory)
+            if on_disk is not None:
+                return [FoundFile(name, size) for name, size in sizes_on_disk(on_disk).items()]
+            path, system = self._hadoop.reach(directory)
             if not system.exists(path):
                 return []
             found, ahead = [], [("", path)]
@@ -79,46 +81,50 @@ class HadoopFiles:
 
     def numbered(self, directory: str) -> list[int]:
         """Return the names in a directory that are numbers, in ascending order; an empty list if it does not exist."""
+        on_disk = self.path_on_disk(directory)
         with _translated(directory):
-            path, system = self._reach(directory)
-            if not system.exists(path):
-                return []
-            names = [str(status.getPath().getName()) for status in system.listStatus(path)]
+            names = self._names(directory) if on_disk is None else names_on_disk(on_disk)
         return sorted(int(name) for name in names if name.isdecimal())
 
+    def _names(self, directory: str) -> list[str]:
+        path, system = self._hadoop.reach(directory)
+        if not system.exists(path):
+            return []
+        return [str(status.getPath().getName()) for status in system.listStatus(path)]
+
     def exists(self, location: str) -> bool:
+        on_disk = self.path_on_disk(location)
         with _translated(location):
-            path, system = self._reach(location)
+            if on_disk is not None:
+                return exists_on_disk(on_disk)
+            path, system = self._hadoop.reach(location)
             return bool(system.exists(path))
 
     def read_text(self, location: str) -> str:
-        with _translated(location):
-            path, system = self._reach(location)
-            stream = system.open(path)
-            try:
-                return str(self._text.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
+        return self.read_bytes(location).decode(errors="replace")
 
     def read_bytes(self, location: str) -> bytes:
         """Return the content of a small file."""
+        on_disk = self.path_on_disk(location)
         with _translated(location):
-            path, system = self._reach(location)
+            if on_disk is not None:
+                return Path(on_disk).read_bytes()
+            path, system = self._hadoop.reach(location)
             stream = system.open(path)
             try:
-                return bytes(self._text.toByteArray(stream))
+                return bytes(self._hadoop.text.toByteArray(stream))
             finally:
                 stream.close()
 
     def read_zip_entry(self, location: str, entry: str) -> str:
         """Return the text of one entry of a ZIP file. Raises Absent if the file has no such entry."""
         with _translated(location):
-            path, system = self._reach(location)
-            stream = self._zip(system.open(path))
+            path, system = self._hadoop.reach(location)
+            stream = self._hadoop.zip(system.open(path))
             try:
                 while (found := stream.getNextEntry()) is not None:
                     if found.getName() == entry:
-                        return str(self._text.toString(stream, "UTF-8"))
+                        return str(self._hadoop.text.toString(stream, "UTF-8"))
             finally:
                 stream.close()
         raise Absent(f"{location} has no entry {entry!r}")
@@ -129,8 +135,7 @@ class HadoopFiles:
         Raises Conflict if the entry exists and ``overwrite`` is false.
         """
         with _translated(location):
-            path = self._path(location)
-            stream = self._manager.create(path.getParent(), self._configuration).createAtomic(path, overwrite)
+            stream = self._hadoop.atomic_stream(location, overwrite=overwrite)
             try:
                 stream.write(text.encode())
             except BaseException:
@@ -145,26 +150,30 @@ class HadoopFiles:
         existing file. Elsewhere Hadoop's rename does not: the existing file is deleted just before the rename, so a
         crash in between leaves no file.
         """
-        aside = f"{location}.tmp"
+        on_disk = self.path_on_disk(location)
         with _translated(location):
-            path, system = self._reach(aside)
-            is_local = self._is_local(system)
-            self._make(system, path.getParent())
-            stream = system.create(path, True)
-            try:
-                stream.write(data)
-                if is_local:
-                    stream.hsync()
-            finally:
-                stream.close()
-            target = self._path(location)
-            if not is_local:
-                system.delete(target, False)
-            if not system.rename(path, target):
-                raise Fatal(f"cannot rename {aside} to {location}", hint="check the permissions there")
-            if is_local:
-                sync_each([str(system.makeQualified(path.getParent()).toUri().getPath())])
+            if on_disk is None:
+                self._write(location, data)
+            else:
+                write_on_disk(on_disk, data)
         return described(location, data)
+
+    def _write(self, location: str, data: bytes) -> None:
+        aside = f"{location}.tmp"
+        path, system = self._hadoop.reach(aside)
+        if str(system.getUri().getScheme()) == "file":  # a location in a form that only Hadoop understands
+            write_on_disk(str(system.makeQualified(self._hadoop.path(location)).toUri().getPath()), data)
+            return
+        self._make(system, path.getParent())
+        stream = system.create(path, True)
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+        target = self._hadoop.path(location)
+        system.delete(target, False)
+        if not system.rename(path, target):
+            raise Fatal(f"cannot rename {aside} to {location}", hint="check the permissions there")
 
     def copy(self, source: str, target: str) -> SavepointFile:
         """Copy a file to ``target``, replacing an existing one. The result's path is ``target``.
@@ -175,9 +184,9 @@ class HadoopFiles:
         with _translated(source):
             if read is not None and written is not None:
                 return msgspec.structs.replace(copy_on_disk(read, written), path=target)
-            source_path, source_system = self._reach(source)
-            digest = self._digest.getInstance("SHA-256")
-            reading = self._digest_stream(source_system.open(source_path), digest)
+            source_path, source_system = self._hadoop.reach(source)
+            digest = self._hadoop.digest.getInstance("SHA-256")
+            reading = self._hadoop.digest_stream(source_system.open(source_path), digest)
             try:
                 size = self._write_all(reading, target)
             finally:
@@ -186,10 +195,10 @@ class HadoopFiles:
 
     def _write_all(self, reading: Any, target: str) -> int:
         with _translated(target):
-            path, system = self._reach(target)
+            path, system = self._hadoop.reach(target)
             writing = system.create(path, True)
             try:
-                self._io.copyBytes(reading, writing, _BUFFER, False)
+                self._hadoop.io.copyBytes(reading, writing, _BUFFER, False)
                 size = int(writing.getPos())
             finally:
                 writing.close()
@@ -201,12 +210,12 @@ class HadoopFiles:
             on_disk = self.path_on_disk(location)
             if on_disk is not None:
                 return msgspec.structs.replace(check_on_disk(on_disk), path=location)
-            path, system = self._reach(location)
+            path, system = self._hadoop.reach(location)
             size = int(system.getFileStatus(path).getLen())
-            digest = self._digest.getInstance("SHA-256")
-            reading = self._digest_stream(system.open(path), digest)
+            digest = self._hadoop.digest.getInstance("SHA-256")
+            reading = self._hadoop.digest_stream(system.open(path), digest)
             try:
-                self._io.copyBytes(reading, self._discard(), _BUFFER, False)
+                self._hadoop.io.copyBytes(reading, self._hadoop.discard(), _BUFFER, False)
             finally:
                 reading.close()
             return SavepointFile(path=location, size=size, sha256=bytes(digest.digest()).hex())
@@ -219,13 +228,13 @@ class HadoopFiles:
                 if on_disk is not None:
                     make_private_directory(on_disk)  # Hadoop starts a process for the permissions of each
                     continue
-                path, system = self._reach(directory)
+                path, system = self._hadoop.reach(directory)
                 if not self._make(system, path):
                     raise Fatal(f"cannot create directory {directory}", hint="check the permissions there")
 
     def _make(self, system: Any, path: Any) -> bool:
         """Create a private directory. Hadoop's default, whatever this process's umask, is readable by all users."""
-        return bool(system.mkdirs(path, self._private))
+        return bool(system.mkdirs(path, self._hadoop.private))
 
     def sync_copies(self, root: str, files: Iterable[str]) -> None:
         """Make copies at these locations below ``root``, and the directories in between, survive a power loss."""
@@ -238,33 +247,28 @@ class HadoopFiles:
 
     def delete(self, location: str) -> None:
         """Delete a file, or a directory with its content; do nothing if it does not exist."""
+        on_disk = self.path_on_disk(location)
         with _translated(location):
-            path, system = self._reach(location)
+            if on_disk is not None:
+                delete_on_disk(on_disk)
+                return
+            path, system = self._hadoop.reach(location)
             system.delete(path, True)
 
     def is_directory(self, location: str) -> bool:
+        on_disk = self.path_on_disk(location)
         with _translated(location):
-            path, system = self._reach(location)
+            if on_disk is not None:
+                return exists_on_disk(on_disk) and Path(on_disk).is_dir()
+            path, system = self._hadoop.reach(location)
             return bool(system.exists(path) and system.getFileStatus(path).isDirectory())
 
     def path_on_disk(self, location: str) -> str | None:
         """Return the local path of a location; None if it is not on this node's file systems."""
-        return path_on_disk(location, paths_are_local=self._paths_are_local)
-
-    def _reach(self, location: str) -> tuple[Any, Any]:
-        path = self._path(location)
-        system = path.getFileSystem(self._configuration)
-        # Bypass Hadoop's hidden checksum files: a copy made by other means would leave stale ones behind.
-        return path, system.getRawFileSystem() if self._is_checksummed(system) else system
-
-    def _is_checksummed(self, system: Any) -> bool:
-        from py4j.java_gateway import is_instance_of
-
-        return bool(is_instance_of(self._gateway, system, "org.apache.hadoop.fs.ChecksumFileSystem"))
-
-    @staticmethod
-    def _is_local(system: Any) -> bool:
-        return str(system.getUri().getScheme()) == "file"
+        if not location.startswith("/"):
+            return path_on_disk(location, paths_are_local=False)
+        with _translated(location):
+            return path_on_disk(location, paths_are_local=self._hadoop.paths_are_local)
 
 
 @contextmanager

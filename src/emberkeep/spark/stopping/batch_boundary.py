@@ -42,7 +42,7 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
         wait.end()
     while waiting:
         note("finishing " + ", ".join(str(wait.batch) for wait in waiting))
-        time.sleep(_PAUSE)
+        _wait_for_ends(waiting)
         waiting = [wait for wait in waiting if not wait.is_over()]
         if waiting and limit.is_over:
             late, waiting = _let_run_on(waiting), []
@@ -88,6 +88,13 @@ def too_late(what: str) -> ProcedureRefused:
         f"{what}: the job continues",
         hint="raise --timeout or execution.stop.batch-timeout; 'emberkeep cancel' does not wait for batches",
     )
+
+
+def _wait_for_ends(waiting: Sequence[_Wait]) -> None:
+    """Return as soon as all queries have ended, or after a pause."""
+    until = time.monotonic() + _PAUSE
+    for wait in waiting:
+        wait.join(until - time.monotonic())
 
 
 def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
@@ -140,6 +147,11 @@ class _Wait:
 
     def end(self) -> None:
         call("ending a query", self._state.set, self._terminated)
+
+    def join(self, seconds: float) -> None:
+        """Wait until the query has ended, at most ``seconds``."""
+        milliseconds = max(1, int(seconds * 1000))  # Java would wait for ever with 0
+        call("waiting for a query", lambda: _thread(self._query).join(milliseconds))
 
     def is_over(self) -> bool:
         if not runs(self._query):

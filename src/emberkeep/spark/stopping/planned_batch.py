@@ -37,7 +37,7 @@ def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, 
     # Do not use awaitTermination: it raises the exception with which the query failed.
     thread = call("a planned batch", lambda: handle._jsq.streamingQuery().queryExecutionThread())
     while call("a planned batch", thread.isAlive):
-        time.sleep(_PAUSE)
+        call("a planned batch", thread.join, int(_PAUSE * 1000))
         if limit.is_over:
             _interrupt(query, handle._jsq, thread)
             raise BatchFailed(

@@ -84,7 +84,7 @@ class Option:
 
 class Query(threading.Thread):
     """Runs batches as MicroBatchExecution does: it looks at its state before each trigger and after it. One object is
-    Spark's StreamingQuery, its execution, its thread and its status."""
+    Spark's StreamingQuery, its execution and its status."""
 
     def __init__(self, batch: Any, sleeps: bool = False) -> None:
         super().__init__(daemon=True)
@@ -139,8 +139,8 @@ class Query(threading.Thread):
     def isActive(self) -> bool:  # noqa: N802
         return self._state is self._active
 
-    def isAlive(self) -> bool:  # noqa: N802
-        return self.is_alive()
+    def wait_for_end(self, seconds: float) -> None:
+        self.join(seconds)
 
     def isTriggerActive(self) -> bool:  # noqa: N802
         return self._trigger
@@ -148,9 +148,6 @@ class Query(threading.Thread):
     def stop(self) -> None:
         assert not self._trigger, "a batch would be interrupted"
         self._woken.set()
-
-    def isInterrupted(self) -> bool:  # noqa: N802
-        return self.interrupted
 
     def exception(self) -> Any:
         return Option(self.failure)
@@ -172,14 +169,29 @@ class Execution:
     def state(self) -> Query:
         return self._query
 
-    def queryExecutionThread(self) -> Query:  # noqa: N802
-        return self._query
+    def queryExecutionThread(self) -> JavaThread:  # noqa: N802
+        return JavaThread(self._query)
 
     def trigger(self) -> Trigger:
         return Trigger(self._query.trigger_class)
 
     def getClass(self) -> JavaClass:  # noqa: N802
         return self._query.getClass()
+
+
+class JavaThread:
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    def isAlive(self) -> bool:  # noqa: N802
+        return self._query.is_alive()
+
+    def isInterrupted(self) -> bool:  # noqa: N802
+        return self._query.interrupted
+
+    def join(self, milliseconds: int) -> None:
+        assert milliseconds > 0, "Java would wait without end"
+        self._query.wait_for_end(milliseconds / 1000)
 
 
 class Trigger:
@@ -373,6 +385,10 @@ def test_one_counts_as_sleeping_only_after_several_looks_with_pauses_between(
             time.sleep(seconds)
 
     class Sleeping(Query):
+        def wait_for_end(self, seconds: float) -> None:
+            pauses[0] += 1
+            super().wait_for_end(seconds)
+
         def stop(self) -> None:
             assert pauses[0] >= batch_boundary._IDLE_LOOKS
             super().stop()
@@ -382,6 +398,13 @@ def test_one_counts_as_sleeping_only_after_several_looks_with_pauses_between(
     monkeypatch.setattr(batch_boundary, "time", Clock)
     end_between_batches([scripts(query)], nothing, Limit(time.monotonic() + seconds))
     assert ended(query)
+
+
+def test_ends_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_boundary, "_PAUSE", SECONDS)
+    queries = [Query(lambda _, seconds=seconds: time.sleep(seconds)) for seconds in (0.02, 0.01)]
+    end_between_batches([scripts(query, str(number)) for number, query in enumerate(queries)], nothing, NO_LIMIT)
+    assert all(ended(query) for query in queries)
 
 
 def test_whoever_wins_a_query_has_ended_or_runs_on() -> None:

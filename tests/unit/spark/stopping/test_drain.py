@@ -96,7 +96,7 @@ class Spark:
         if self.hangs:
             alive = iter(lambda: not self.stopped, object())
         failure = SimpleNamespace(getMessage=lambda: "ValueError: year 10000 is out of range")
-        thread = SimpleNamespace(isAlive=lambda: next(alive))
+        thread = SimpleNamespace(isAlive=lambda: next(alive), join=lambda milliseconds: time.sleep(milliseconds / 1000))
         java = SimpleNamespace(
             streamingQuery=lambda: SimpleNamespace(queryExecutionThread=lambda: thread),
             stop=self.stop,
