@@ -59,6 +59,7 @@ class What(StrEnum):
     TASK_MANAGER_BACK = "task-manager-back"
     TASK_MANAGER_LOST = "task-manager-lost"
     TASK_MANAGER_LEFT = "task-manager-left"
+    TASK_MANAGER_NOT_STARTED = "task-manager-not-started"  # the platform refuses or does not answer
     BLOCKED = "blocked"
     UNBLOCKED = "unblocked"
     DETECTED = "detected"  # a node is blocked because processes keep failing there

@@ -10,6 +10,7 @@ from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.system import System
+from emberkeep.blocklist.model import BlockAction
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import MOST_LISTED, Selection
 from emberkeep.jobmanager.blobs.server import BlobServer
@@ -19,6 +20,7 @@ from emberkeep.jobmanager.leader import Leader, LeaderSeat
 from emberkeep.jobmanager.nodes.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.nodes.blocklist_recovery import FoundBlocklist, find_blocklist
 from emberkeep.jobmanager.nodes.fault_watch import FaultWatch
+from emberkeep.jobmanager.nodes.platform_outages import PlatformOutages
 from emberkeep.jobmanager.notes.leader_notes import configuration_changes, leader_ended, leader_started, why_ended
 from emberkeep.jobmanager.process_requests import ProcessRequests
 from emberkeep.jobmanager.resources.resource_manager import ResourceManager
@@ -169,7 +171,12 @@ class JobManagerService:
             faults = FaultWatch(configuration, found.blocklist.removals, term.clock.now(), term.clock.now_ms())
             resources.suspects.detect(faults, partial(blocklist.block, merge=False))
         driver = around.resource_driver
-        supplier = None if driver is None else TaskManagerSupplier(configuration, driver, resources, term.clock)
+        supplier = None
+        if driver is not None:
+            evacuates = configuration[options.SLURM_DRAINED_NODES] == "evacuate"
+            action = BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS if evacuates else BlockAction.MARK_BLOCKED
+            outages = PlatformOutages(driver, blocklist, action, term.clock)
+            supplier = TaskManagerSupplier(configuration, driver, resources, outages, term.clock, term.chronicle)
         return Leader(term, dispatcher, resources, blocklist, self._blobs, supplier)
 
     async def ready(self) -> None:
@@ -203,7 +210,8 @@ class JobManagerService:
     def problem(self) -> str:
         """What this leader cannot do now, and what to do about it; usually ""."""
         doubt = "" if self._term is None else self._term.authority.problem
-        return doubt or self._surroundings.storage.problem
+        supplier = self._seat.leader.supplier if self._seat.is_taken else None
+        return doubt or self._surroundings.storage.problem or ("" if supplier is None else supplier.problem)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a state contradicts itself.

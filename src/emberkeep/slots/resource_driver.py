@@ -55,6 +55,18 @@ class StartedTaskManager:
     queued: bool = False
 
 
+@dataclass(frozen=True)
+class NodeOutage:
+    """A node on which the platform starts nothing new, because its operators have taken it out of service.
+
+    ``reason``: what the platform says. ``since_ms``: since when (Unix milliseconds), 0 if unknown.
+    """
+
+    node_id: str
+    reason: str
+    since_ms: int = 0
+
+
 class NoFreeNode(RetryLater):
     """Every node is blocked or already has its task manager."""
 
@@ -70,6 +82,12 @@ class ResourceManagerDriver(Protocol):
         """Return all task managers that this resource driver has started, by id, except those that ``end`` has stopped.
 
         Task managers that an earlier leader's resource driver started are included. Raises RetryLater, Fatal.
+        """
+
+    async def outages(self) -> tuple[NodeOutage, ...]:
+        """Return the nodes that are out of service; none if the platform does not know such a thing.
+
+        Raises RetryLater, Fatal.
         """
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView, NothingBlocked
 from emberkeep.slots.job_accounts import JobAccounts
-from emberkeep.slots.ledger import BlockState, DriverUse, EndingState, Member
+from emberkeep.slots.ledger import BlockState, DriverNeed, DriverUse, EndingState, Member
 from emberkeep.slots.matching import takes_drivers
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.shelves import Shelves
@@ -112,6 +112,21 @@ class Restrictions:
             if member.is_draining
             for driver in member.drivers
             if driver.live and self._has_room(driver, member)
+        )
+
+    def moving(self) -> tuple[DriverNeed, ...] | None:
+        """Return the needs of the drivers on draining task managers that fit on no other one now.
+
+        None if no driver is on a draining task manager.
+        """
+        drained = [member for member in self._members.values() if member.is_draining]
+        live = [(driver, member) for member in drained for driver in member.drivers if driver.live]
+        if not live:
+            return None
+        return tuple(
+            DriverNeed(memory_mb=driver.memory_mb, python=member.info.runtime.python)
+            for driver, member in live
+            if not self._has_room(driver, member)
         )
 
     def _has_room(self, driver: DriverUse, home: Member) -> bool:

@@ -7,6 +7,7 @@ Task managers report what they hold, and their reports are the truth. Decisions 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -141,11 +142,14 @@ class SlotManager:
 
     def supply(self) -> Supply:
         """Return the registered task managers and the demand that they cannot meet now."""
+        moving = self.restrictions.moving()
+        demand = demand_of(self._lacking, self._places.waiting, self._quotas)
         return Supply(
             standing=tuple(standing_of(member) for member in self._members.values()),
-            demand=demand_of(self._lacking, self._places.waiting, self._quotas),
+            demand=replace(demand, drivers=(*demand.drivers, *(moving or ()))),
             blocked=self.restrictions.blocked,
             jobs=bool(self.jobs.by_id),
+            moving=moving is not None,
         )
 
     def missing(self, job_id: JobId) -> str:

@@ -46,12 +46,16 @@ class Demand:
 
 @dataclass(frozen=True)
 class Supply:
-    """Registered task managers and unmet demand at one moment. ``jobs``: True if some job has not ended."""
+    """Registered task managers and unmet demand at one moment.
+
+    ``jobs``: True if some job has not ended. ``moving``: True if drivers are on task managers that drain.
+    """
 
     standing: tuple[RegisteredSupply, ...]
     demand: Demand
     blocked: BlocklistView
     jobs: bool = False
+    moving: bool = False
 
 
 @dataclass

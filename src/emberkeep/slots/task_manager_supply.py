@@ -175,7 +175,10 @@ class TaskManagerSupply:
         """Return task managers that have been idle for too long, while enough slots remain without them.
 
         An idle task manager on a blocked node is useless, except the last one while a job waits for the block to end.
+        None is stopped while drivers have to move: an idle one may have been started for them.
         """
+        if supply.moving:
+            return []
         standing, least = {each.id: each for each in supply.standing}, self._least(supply)
         heard = {each.id for each in supply.standing if not each.away and each.id not in self._stopping}
         usable = sum(standing[key].usable_slots for key in heard)

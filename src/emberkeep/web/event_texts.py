@@ -81,6 +81,7 @@ _TONES: Final[Mapping[str, str]] = {
     What.ALARM_RAISED: "failed",
     What.DETECTED: "failed",
     What.TASK_MANAGER_LOST: "failed",
+    What.TASK_MANAGER_NOT_STARTED: "failed",
     What.QUOTA_REFUSED: "failed",
     What.EVENTS_LOST: "failed",
 }

@@ -126,6 +126,10 @@ class ResourceDriverContract:
         assert await listed(driver) == {one: True}
         assert platform.running(one) == 1
 
+    async def test_while_every_node_is_in_service_none_is_reported(self, platform: Platform) -> None:
+        driver = platform.leader()
+        assert await driver.outages() == ()
+
     async def test_all_task_managers_have_the_capacity_that_the_driver_states(self, platform: Platform) -> None:
         driver = platform.leader()
         assert driver.spec == platform.leader().spec

@@ -61,7 +61,8 @@ elif command == "scancel":
     settle()
 elif command == "sinfo":
     for node in state["nodes"]:
-        print(f"{node}|idle|Unknown|none")
+        reason = state["drained"].get(node)
+        print(f"{node}|{'drained' if reason else 'idle'}|Unknown|{reason or 'none'}")
 (here / "state").write_text(json.dumps(state))
 """
 
@@ -73,7 +74,7 @@ class FakeSlurm:
         self.bin = here / "bin"
         self._here = here
         self.bin.mkdir(parents=True)
-        self._write({"jobs": [], "nodes": nodes, "last": 0, "full": False, "uid": uid})
+        self._write({"jobs": [], "nodes": nodes, "last": 0, "full": False, "drained": {}, "uid": uid})
         program = _PROGRAM.replace("@python@", sys.executable).replace("@here@", str(here))
         for name in ("sbatch", "squeue", "scancel", "sinfo"):
             path = self.bin / name
@@ -101,6 +102,9 @@ class FakeSlurm:
     def set_full(self, *, full: bool) -> None:
         """Let new jobs wait for a node, or no longer."""
         self._write({**self._read(), "full": full})
+
+    def drain(self, node: str, reason: str) -> None:
+        self._write({**self._read(), "drained": {node: reason}})
 
     def switch(self, fault: str, *, on: bool) -> None:
         """Let the commands fail: "down", "hang", "refuse" or "lose-reply"."""

@@ -10,7 +10,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
+from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
 from tests.unit.jobmanager.fakes import RUNTIME
 
 SPEC = TaskManagerSpec(slots=4, driver_places=4, total=ResourceProfile(cores=4, memory_mb=16_384), runtime=RUNTIME)
@@ -32,6 +32,7 @@ class MemoryNodes:
     refusal: RetryLater | None = None
     outage: RetryLater | None = None
     on_start: Callable[[StartedTaskManager], Awaitable[None]] = _nothing
+    out: tuple[NodeOutage, ...] = ()
     listed: dict[TaskManagerId, StartedTaskManager] = field(default_factory=dict)
     revived: list[TaskManagerId] = field(default_factory=list)
 
@@ -42,6 +43,10 @@ class MemoryNodes:
     async def survey(self) -> tuple[StartedTaskManager, ...]:
         self._check()
         return tuple(self.listed[key] for key in sorted(self.listed))
+
+    async def outages(self) -> tuple[NodeOutage, ...]:
+        self._check()
+        return self.out
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         self._check()

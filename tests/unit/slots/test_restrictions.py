@@ -81,3 +81,18 @@ def test_a_driver_that_has_ended_needs_no_room_and_does_not_move(rig: Rig) -> No
     rig.report(home, drivers=(DriverUse(rig.job(), 1, 512, live=False),))
     rig.slots.restrictions.take_leaving(TM_1, drains=True)
     assert rig.slots.restrictions.movable() == frozenset()
+
+
+@pytest.mark.req("BLK-21")
+def test_a_draining_task_managers_drivers_without_room_elsewhere_are_asked_for(rig: Rig) -> None:
+    home = rig.add("tm-1")
+    job_id = rig.job()
+    rig.report(home, drivers=(DriverUse(job_id, 1, 512, live=True), DriverUse(rig.job(), 1, 512, live=False)))
+    assert (rig.slots.supply().demand.drivers, rig.slots.supply().moving) == ((), False)
+    rig.slots.restrictions.take_leaving(TM_1, drains=True)
+    assert [need.memory_mb for need in rig.slots.supply().demand.drivers] == [512]
+    assert rig.slots.supply().moving
+    rig.add("tm-2")
+    assert (rig.slots.supply().demand.drivers, rig.slots.supply().moving) == ((), True), "there is room now"
+    rig.report(home)
+    assert not rig.slots.supply().moving

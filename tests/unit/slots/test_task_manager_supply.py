@@ -276,6 +276,15 @@ def test_those_that_wait_and_are_no_longer_needed_are_withdrawn_the_newest_first
     assert planner.decide(queued(1), waiting, 500.0) == SupplyPlan(), "one stays while a job has not ended"
 
 
+@pytest.mark.req("BLK-21")
+def test_one_that_was_started_for_a_driver_that_has_to_move_is_not_ended_before_it_has_moved() -> None:
+    planner = made()
+    there = supply(standing(1), standing(2, idle=True))
+    for now in (0.0, 30.0, 60.0):
+        assert planner.decide(alive(1, 2), replace(there, moving=True), now) == SupplyPlan()
+    assert planner.decide(alive(1, 2), there, 61.0) == SupplyPlan(stops=(key(2),))
+
+
 # --- histories --------------------------------------------------------------------------------------------------------
 
 

@@ -985,13 +985,24 @@ SLURM_INTERFACE = define(
         "Empty: the address from which a node reaches the JobManager.",
     )
 )
+SLURM_DRAINED_NODES = define(
+    Option(
+        "resourcemanager.slurm.drained-nodes",
+        "block",
+        choice("block", "evacuate"),
+        "choice",
+        "What happens to task managers on a node that Slurm drains. `block`: the node is blocked, and running work "
+        "stays. `evacuate`: running work moves elsewhere as well. Both end when the node is in service again.",
+    )
+)
 SLURM_QUERY_INTERVAL = define(
     Option(
         "resourcemanager.slurm.query-interval",
         5.0,
         interval(1.0),
         "duration",
-        "Shortest time between two `squeue` calls of the JobManager. Between them it uses what the last one printed.",
+        "Shortest time between two `squeue` calls of the JobManager, and between two `sinfo` calls. Between them it "
+        "uses what the last one printed.",
     )
 )
 SLURM_COMMAND_TIMEOUT = define(

@@ -16,6 +16,9 @@ from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.chronicle.occurrence import Occurrence, What, shortened
+from emberkeep.chronicle.ports import Recorder
+from emberkeep.jobmanager.nodes.platform_outages import PlatformOutages
 from emberkeep.jobmanager.resources.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.slots.resource_driver import NoFreeNode, ResourceManagerDriver, StartedTaskManager
@@ -23,6 +26,7 @@ from emberkeep.slots.supply import Supply
 from emberkeep.slots.task_manager_supply import SupplyLimits, SupplyPlan, TaskManagerSupply
 
 CYCLE = 0.5  # seconds between two cycles
+PROBLEM_SHOWN = 60.0  # seconds after a failure for which it counts as a problem
 STOP_MARGIN = 60.0  # seconds that a task manager may take to stop, beyond the grace of its processes
 
 log = structlog.get_logger(__name__)
@@ -49,13 +53,24 @@ class TaskManagerSupplier:
         configuration: Configuration,
         driver: ResourceManagerDriver,
         resources: ResourceManager,
+        outages: PlatformOutages,
         clock: SteadyClock,
+        chronicle: Recorder,
     ) -> None:
         self._driver = driver
+        self._outages = outages
+        self._chronicle = chronicle
         self._resources = resources
         self._clock = clock
         self._supply = TaskManagerSupply(supply_limits(configuration), driver.spec)
-        self._last_warning = ""
+        self._warned: dict[str, str] = {}  # the newest warning of each kind
+        self._problem = ""
+        self._problem_at = float("-inf")
+
+    @property
+    def problem(self) -> str:
+        """What could not be done with task managers within the last minute; "" if all could."""
+        return self._problem if self._clock.now() - self._problem_at < PROBLEM_SHOWN else ""
 
     async def run(self) -> None:
         """Run cycles until cancelled. External errors are logged; the next cycle sees their effects."""
@@ -63,11 +78,12 @@ class TaskManagerSupplier:
             try:
                 await self._cycle()
             except EmberkeepError as error:
-                self._warn(f"cannot start or end task managers: {error}")
+                self._warn("cycle", f"cannot start or end task managers: {error}")
             await asyncio.sleep(CYCLE)
 
     async def _cycle(self) -> None:
         started = await self._driver.survey()
+        await self._review_outages(started)
         supply = await self._resources.supply()
         plan = self._supply.decide(started, supply, self._clock.now())
         await self._end(plan, started)
@@ -75,6 +91,13 @@ class TaskManagerSupplier:
         await self._start(plan, started, supply)
         if plan.stops:
             await asyncio.gather(*map(self._stop, plan.stops))
+
+    async def _review_outages(self, started: tuple[StartedTaskManager, ...]) -> None:
+        """Block and unblock nodes as the platform says. The cycle continues if that is unknown now."""
+        try:
+            await self._outages.review(started)
+        except EmberkeepError as error:
+            self._warn("outages", f"cannot read which nodes are out of service: {error}")
 
     async def _end(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...]) -> None:
         alive = {each.id for each in started if each.alive}
@@ -95,7 +118,7 @@ class TaskManagerSupplier:
             made = await self._tried(lambda: self._driver.start(supply.blocked, taken))
             if made is None:
                 return
-            self._last_warning = ""
+            self._warned.pop("start", None)
             taken.add(made.id)
             log.info("started task manager", task_manager=made.id, node=made.node_id)
 
@@ -103,10 +126,10 @@ class TaskManagerSupplier:
         try:
             return await work()
         except NoFreeNode as error:
-            self._warn(f"more task managers are needed, but {error}")
+            self._warn("start", f"more task managers are needed, but {error}", is_problem=False)
         except EmberkeepError as error:
             self._supply.start_failed(self._clock.now())
-            self._warn(f"cannot start a task manager: {error}")
+            self._warn("start", f"cannot start a task manager: {error}")
         return None
 
     async def _stop(self, key: TaskManagerId) -> None:
@@ -119,10 +142,15 @@ class TaskManagerSupplier:
             return  # it has ended
         except EmberkeepError as error:
             self._supply.stop_failed(key)
-            self._warn(f"cannot end task manager {key}: {error}")
+            self._warn("stop", f"cannot end task manager {key}: {error}")
 
-    def _warn(self, text: str) -> None:
-        """Log a warning, unless it repeats the last one."""
-        if text != self._last_warning:
-            self._last_warning = text
-            log.warning(text)
+    def _warn(self, kind: str, text: str, *, is_problem: bool = True) -> None:
+        """Log a warning, and note a problem for users, unless it repeats the last one of its kind."""
+        if is_problem:
+            self._problem, self._problem_at = text, self._clock.now()
+        if text == self._warned.get(kind):
+            return
+        self._warned[kind] = text
+        log.warning(text)
+        if is_problem:
+            self._chronicle.note(Occurrence(what=What.TASK_MANAGER_NOT_STARTED, message=shortened(text)))

@@ -9,9 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.base.configuration import options
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import RetryLater, Unavailable
+from emberkeep.chronicle.occurrence import What
+from emberkeep.chronicle.selection import Selection
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.slots.resource_driver import StartedTaskManager
+from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
 from tests.support.resource_drivers.memory_nodes import MemoryNodes
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
@@ -77,5 +79,57 @@ def test_people_are_warned_once_of_what_cannot_be_started_and_the_job_waits() ->
         assert warnings == ["cannot start a task manager: no such image"]
         nodes.refusal = None
         await cluster.next_jobmaster(JOB, 1)
+
+    supplied(scenario)
+
+
+def test_what_the_platform_refuses_is_shown_as_a_problem_and_as_an_event_until_it_is_over() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        nodes.refusal = RetryLater("Slurm refuses: invalid account")
+        await cluster.service.gateway.submit(graph(1))
+        await asyncio.sleep(20.0)
+        said = "cannot start a task manager: Slurm refuses: invalid account"
+        assert cluster.service.problem == said
+        page = await cluster.chronicle.read("", Selection(types=frozenset({What.TASK_MANAGER_NOT_STARTED})))
+        assert [each.message for each in page.occurrences] == [said]
+        nodes.refusal = None
+        await cluster.next_jobmaster(JOB, 1)
+        await asyncio.sleep(60.0)
+        assert cluster.service.problem == ""
+
+    supplied(scenario)
+
+
+def test_an_outage_of_the_platform_starts_and_ends_nothing() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        await cluster.run_job()
+        (known,) = nodes.listed.values()
+        nodes.outage = Unavailable("`squeue` failed")
+        await asyncio.sleep(120.0)
+        assert "squeue" in cluster.service.problem
+        nodes.outage = None
+        await asyncio.sleep(61.0)
+        assert cluster.service.problem == ""
+        assert list(nodes.listed.values()) == [known]
+        assert nodes.revived == []
+
+    supplied(scenario)
+
+
+@pytest.mark.req("BLK-20")
+def test_a_node_that_the_platform_takes_out_of_service_is_blocked_until_it_is_back() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        await cluster.run_job()
+        (known,) = nodes.listed.values()
+        gateway = cluster.service.gateway
+        nodes.out = (NodeOutage(known.node_id, "Slurm: disk is failing"), NodeOutage("elsewhere", "Slurm: old"))
+        await asyncio.sleep(2.0)
+        (entry,) = (await gateway.blocklist()).entries
+        assert (entry.id, entry.causes) == (known.node_id, ("out of service: Slurm: disk is failing",))
+        page = await cluster.chronicle.read("", Selection(types=frozenset({What.BLOCKED})))
+        assert page.occurrences[0].message.startswith(f"resource manager blocked node {known.node_id}: out of service")
+        nodes.out = ()
+        await asyncio.sleep(2.0)
+        assert (await gateway.blocklist()).entries == ()
 
     supplied(scenario)

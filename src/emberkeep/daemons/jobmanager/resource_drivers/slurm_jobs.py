@@ -36,7 +36,7 @@ from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import env
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions
-from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
+from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
 from emberkeep.spark.distribution import spark_version
 
 log = structlog.get_logger(__name__)
@@ -89,6 +89,9 @@ class SlurmJobs:
         self._ended: set[int] = set()  # ids of jobs that were cancelled, or replaced by a newer one
         self._asked_at = float("-inf")  # when the queue was last asked for
         self._problem: EmberkeepError | None = None  # why the last answer could not be used
+        self._nodes: tuple[SlurmNode, ...] = ()
+        self._nodes_asked_at = float("-inf")
+        self._nodes_problem: EmberkeepError | None = None
 
     @property
     def spec(self) -> TaskManagerSpec:
@@ -102,6 +105,13 @@ class SlurmJobs:
         return tuple(
             StartedTaskManager(key, job.node, alive=job.phase is not Phase.ENDED, queued=job.phase is Phase.QUEUED)
             for key, job in sorted(self._mine.items())
+        )
+
+    async def outages(self) -> tuple[NodeOutage, ...]:
+        return tuple(
+            NodeOutage(node.name, f"Slurm: {node.reason or node.state}", node.since_ms)
+            for node in await self._read_nodes()
+            if node.is_drained
         )
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
@@ -180,15 +190,29 @@ class SlurmJobs:
 
     async def _blocked_nodes(self, blocked: BlocklistView, key: TaskManagerId) -> tuple[str, ...]:
         """Return the nodes that the job must avoid. Raises NoFreeNode if these are all, Unavailable, Fatal."""
-        arguments = ["-N", "-h", "-o", NODE_FORMAT]
-        if partition := self._configuration[options.SLURM_PARTITION]:
-            arguments += ["-p", partition]
-        nodes: Iterable[SlurmNode] = parse_nodes((await self._commands.read("sinfo", *arguments)).decode())
-        names = [node.name for node in nodes]
+        names = [node.name for node in await self._read_nodes()]
         found = tuple(name for name in names if blocked.is_blocked(key, name))
         if names and len(found) == len(names):
             raise NoFreeNode(f"no node of Slurm is free: of {len(names)} nodes, {len(found)} are blocked")
         return found
+
+    async def _read_nodes(self) -> tuple[SlurmNode, ...]:
+        """Return the nodes as Slurm showed them within the query interval. Raises Unavailable, Fatal."""
+        if self._now() - self._nodes_asked_at < self._configuration[options.SLURM_QUERY_INTERVAL]:
+            if self._nodes_problem is not None:
+                raise self._nodes_problem
+            return self._nodes
+        arguments = ["-N", "-h", "-o", NODE_FORMAT]
+        if partition := self._configuration[options.SLURM_PARTITION]:
+            arguments += ["-p", partition]
+        self._nodes_asked_at = self._now()
+        try:
+            self._nodes = parse_nodes((await self._commands.read("sinfo", *arguments)).decode("utf-8", "replace"))
+        except EmberkeepError as error:
+            self._nodes_problem = error
+            raise
+        self._nodes_problem = None
+        return self._nodes
 
     async def _submit(self, key: TaskManagerId, excluded: Iterable[str]) -> None:
         name = f"{self._prefix}{key.removeprefix('tm-')}"

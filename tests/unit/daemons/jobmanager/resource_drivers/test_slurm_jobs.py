@@ -12,7 +12,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
-from emberkeep.slots.resource_driver import StartedTaskManager
+from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
 from tests.support.contracts.resource_driver import FREE, NONE, blocked
 from tests.support.resource_drivers.fake_slurm import FakeSlurm
 from tests.support.resource_drivers.slurm_driver import slurm_driver
@@ -150,6 +150,24 @@ async def test_jobs_of_other_clusters_are_left_alone(tmp_path: Path, slurm: Fake
     assert (await driver.start(FREE, NONE)).id == FIRST
     await driver.end(FIRST)
     assert await other.survey() == (StartedTaskManager(FIRST, "n1"),)
+
+
+@pytest.mark.req("BLK-20")
+async def test_drained_nodes_are_out_of_service_and_sinfo_is_cached_too(tmp_path: Path, slurm: FakeSlurm) -> None:
+    time = 0.0
+    driver = slurm_driver(tmp_path, slurm, lambda: time)
+    assert await driver.outages() == ()
+    slurm.drain("n2", "disk is failing")
+    assert await driver.outages() == ()
+    time = 5.0
+    assert await driver.outages() == (NodeOutage("n2", "Slurm: disk is failing", 0),)
+    assert len(slurm.calls("sinfo")) == 2
+    slurm.switch("down", on=True)
+    time = 10.0
+    for _ in range(3):
+        with pytest.raises(RetryLater):
+            await driver.outages()
+    assert len(slurm.calls("sinfo")) == 3
 
 
 async def test_commands_that_do_not_exist_are_named(tmp_path: Path, slurm: FakeSlurm) -> None:
