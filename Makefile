@@ -56,6 +56,10 @@ java: ## Check for a Java 17+ runtime; install one where that is possible withou
 chromium: ## Check for chromium, which the tests of the console need; install it where that is possible without asking
 	@tools/ensure-chromium.sh
 
+.PHONY: slurm
+slurm: ## Check for Slurm, whose jobs run task managers in the long tests; install it where that is possible without asking
+	@tools/ensure-slurm.sh
+
 .PHONY: demo
 demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts of it, compare the result
 	@$(BIN)/python -m demo
@@ -77,7 +81,7 @@ CAMPAIGN ?= $(shell date +%s)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 25
 .PHONY: test-long
-test-long: $(STAMP) java chromium flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+test-long: $(STAMP) java chromium slurm flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SAMPLE ?= 400

@@ -77,7 +77,8 @@ class _Supervisor:
                 preexec_fn=_ignore_drain,  # noqa: PLW1509 - no threads
             )
             code = self._wait(self._process)
-            if code == EXIT_OK or self._signal is signal.SIGTERM:
+            # A repeated SIGUSR1 may arrive when the task manager has done its work and is about to exit.
+            if code in (EXIT_OK, -signal.SIGUSR1) or self._signal is signal.SIGTERM:
                 return EXIT_OK
             quick_ends = quick_ends + 1 if time.monotonic() - began < _SOON else 0
             if code == EXIT_USAGE or quick_ends > _RESTARTS:
@@ -137,7 +138,7 @@ def _address(configuration: Configuration) -> str:
             )
         return found[0]
     target = configuration[options.JOB_MANAGER_ADDRESS] or configuration[options.ZOOKEEPER_QUORUM].split(",")[0]
-    host, _, port = target.strip().rpartition(":")
+    host, _, port = target.strip().partition("/")[0].rpartition(":")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

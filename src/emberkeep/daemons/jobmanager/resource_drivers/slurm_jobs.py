@@ -11,6 +11,8 @@ manager process claims to know what became of the processes of an earlier job, w
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import re
 import shlex
@@ -18,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from pathlib import Path
 
 import structlog
 
@@ -32,6 +35,7 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.base.log_tail import last_lines
 from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import environment_handed_on, write_settings
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.slots.blocked import BlocklistView
@@ -42,6 +46,8 @@ from emberkeep.spark.distribution import spark_version
 log = structlog.get_logger(__name__)
 
 _MIB = 1024**2
+_OUTPUT = ".log"  # suffix of the file with a job's output
+_OUTPUTS_KEPT = 200
 _AGENT_MB = 512  # memory of a job for the task manager's own process and its batch script
 _END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
 
@@ -130,11 +136,23 @@ class SlurmJobs:
         number = self._number_of(f"{self._prefix}{task_manager.removeprefix('tm-')}")
         if number is None:
             return
-        # By name: this ends a job of an unknown submission too.
-        await self._commands.change("scancel", f"--name={self._prefix}{number}", "--me", "--quiet")
-        job = self._mine.pop(task_manager, None)
+        job = self._mine.get(task_manager)
+        if job is not None and job.phase is Phase.ENDED:
+            said = await asyncio.to_thread(last_lines, self._output_of(job))
+            log.info(
+                "the Slurm job of a task manager has ended",
+                task_manager=task_manager,
+                job=job.job_id,
+                state=job.state,
+                node=job.node,
+                said=said,
+            )
+        else:
+            # By name: this ends a job of an unknown submission too.
+            await self._commands.change("scancel", f"--name={self._prefix}{number}", "--me", "--quiet")
         if job is not None:
             self._ended.add(job.job_id)
+            del self._mine[task_manager]
 
     # --- the queue ----------------------------------------------------------------------------------------------------
 
@@ -142,7 +160,8 @@ class SlurmJobs:
         """Read the queue. Raises Unavailable, Fatal: then it is not read again before the query interval is over."""
         self._asked_at = self._now()
         try:
-            jobs = parse_queue(await self._commands.read("squeue", "--json", "--me", "--states=all"))
+            printed = await self._commands.read("squeue", "--json", "--me", "--states=all")
+            jobs = await asyncio.to_thread(parse_queue, printed)  # a queue may have thousands of jobs
         except EmberkeepError as error:
             self._problem = error
             raise
@@ -230,6 +249,10 @@ class SlurmJobs:
             raise UnknownOutcome(f"`sbatch` printed {printed[:100]!r} in place of a job id")
         log.info("submitted a job to Slurm", task_manager=key, job=job_id)
         self._mine[key] = QueuedJob(job_id, name, Phase.QUEUED, "PENDING")
+        await asyncio.to_thread(_delete_old_outputs, self._directory)
+
+    def _output_of(self, job: QueuedJob) -> Path:
+        return self._directory / f"{job.name}-{job.job_id}{_OUTPUT}"
 
     def _command(self, key: TaskManagerId) -> list[str]:
         configuration = self._configuration
@@ -253,6 +276,17 @@ class SlurmJobs:
         return command
 
 
+def _delete_old_outputs(directory: Path) -> None:
+    """Delete all but the newest outputs of jobs. Blocks. An output that cannot be deleted stays."""
+    outputs = []
+    with contextlib.suppress(OSError):
+        for path in directory.glob(f"*{_OUTPUT}"):
+            outputs.append((path.stat().st_mtime, path))
+    for _, path in sorted(outputs)[:-_OUTPUTS_KEPT]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def _precedence(job: QueuedJob) -> tuple[int, int]:
     """Sort a job that runs before one that waits, that before one that has ended, and newer ended ones first."""
     order = (Phase.RUNNING, Phase.QUEUED, Phase.ENDED).index(job.phase)
@@ -272,7 +306,7 @@ def _request(configuration: Configuration, layout: StateLayout) -> Request:
         cpus=spec.total.cores,
         memory_mb=spec.total.memory_mb + _AGENT_MB,
         signal_seconds=round(drain_seconds),
-        output=str(layout.started_task_managers / "%x-%j.log"),
+        output=str(layout.started_task_managers / f"%x-%j{_OUTPUT}"),
         directory=str(layout.root),
         time_limit=configuration[options.SLURM_TIME_LIMIT],
         partition=configuration[options.SLURM_PARTITION],

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
@@ -133,6 +134,32 @@ async def test_a_job_that_slurm_has_forgotten_has_ended_and_stays_listed(tmp_pat
         assert await driver.survey() == (StartedTaskManager(FIRST, "n1", alive=False),)
     await driver.revive(FIRST)
     assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
+
+
+async def test_why_a_job_has_ended_is_in_the_log_and_only_the_newest_outputs_are_kept(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    driver = slurm_driver(tmp_path / "state", slurm)
+    await driver.start(FREE, NONE)
+    await driver.survey()
+    (job,) = slurm.jobs()
+    outputs = tmp_path / "state" / "resourcemanager"
+    output = outputs / f"{job['name']}-{job['job_id']}.log"
+    output.write_text("no such interpreter\n")
+    for number in range(250):
+        older = outputs / f"earlier-{number}.log"
+        older.touch()
+        os.utime(older, (number, number))
+    slurm.set_state("-tm-0", "FAILED")
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1", alive=False),)
+    with capture_logs() as said:
+        await driver.end(FIRST)
+    (line,) = said
+    assert (line["state"], line["said"]) == ("FAILED", "no such interpreter")
+    assert slurm.calls("scancel") == [], "nothing is left to end"
+    await driver.start(FREE, NONE)
+    assert output.exists()
+    assert len(list(outputs.glob("*.log"))) == 200
 
 
 async def test_a_command_that_hangs_is_ended(tmp_path: Path, slurm: FakeSlurm) -> None:

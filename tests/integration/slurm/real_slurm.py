@@ -1,0 +1,153 @@
+"""A real Slurm on this machine: slurmctld and two slurmd, in a network namespace of the test's own.
+
+Slurm authenticates nobody here (auth/none), so it must not be reachable from outside. Two nodes share the machine; the
+namespace's loopback interface gives them an address that does not begin with 127, which Slurm needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.integration.conditions import until
+
+ADDRESS = "10.250.0.1"
+NODES = ("n1", "n2")
+_CLONE_NEWNET = 0x40000000
+_CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}({address})
+SlurmctldPort=16817
+AuthType=auth/none
+CredType=cred/none
+SlurmUser={user}
+SlurmdUser={user}
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/%n
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmdPidFile={directory}/%n.pid
+SlurmctldLogFile={directory}/slurmctld.log
+SlurmdLogFile={directory}/%n.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=bf_interval=1,sched_interval=1
+KillWait=5
+MinJobAge=30
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+MailProg=/bin/true
+NodeName=n1 NodeHostname={host} NodeAddr={address} Port=17001 CPUs=4 RealMemory=8000
+NodeName=n2 NodeHostname={host} NodeAddr={address} Port=17002 CPUs=4 RealMemory=8000
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def why_impossible() -> str:
+    """Why this machine cannot run it; "" if it can."""
+    if shutil.which("slurmctld") is None or shutil.which("slurmd") is None:
+        return "Slurm is not installed: run `make slurm`"
+    if shutil.which("ip") is None:
+        return "the command ip (iproute2) is not installed"
+    if os.getuid() != 0:
+        return "only root makes network namespaces, and runs slurmd"
+    can = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
+    return "" if can else "this machine permits no network namespaces"
+
+
+@contextlib.contextmanager
+def own_network() -> Iterator[None]:
+    """Let this thread, and all that it starts, use a new network namespace that has no connection to any other."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.unshare(_CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "unshare")
+        for words in (("link", "set", "lo", "up"), ("addr", "add", f"{ADDRESS}/24", "dev", "lo")):
+            subprocess.run(["ip", *words], check=True)
+        yield
+    finally:
+        if libc.setns(before, _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(before)
+
+
+class RealSlurm:
+    """``start`` first; ``close`` cancels the jobs and ends the daemons."""
+
+    def __init__(self, directory: Path) -> None:
+        self.configuration = directory / "slurm.conf"
+        self._directory = directory
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("state", *NODES):
+            (directory / name).mkdir(parents=True)
+        host = socket.gethostname().partition(".")[0]
+        self.configuration.write_text(
+            _CONFIGURATION.format(host=host, address=ADDRESS, user="root", directory=directory)
+        )
+
+    def start(self) -> None:
+        self.start_controller()
+        for node in NODES:
+            self._start(node, "slurmd", "-N", node)
+        until(lambda: self.run("sinfo", "-h", "-N", "-o", "%T").split() == ["idle", "idle"], self.story)
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", "slurmctld")
+
+    def _start(self, name: str, *words: str) -> None:
+        with (self._directory / f"{name}.out").open("ab") as out:
+            self._daemons[name] = subprocess.Popen(
+                [*words, "-f", str(self.configuration), "-D"], stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+
+    def kill_controller(self) -> None:
+        """SIGKILL to slurmctld."""
+        daemon = self._daemons.pop("slurmctld")
+        daemon.kill()
+        daemon.wait()
+
+    def run(self, *words: str) -> str:
+        """What a command of Slurm prints; "" if it fails."""
+        environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
+        ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        return ended.stdout if ended.returncode == 0 else ""
+
+    def jobs(self) -> dict[str, tuple[int, str, str]]:
+        """The jobs that wait or run: id, state and node, by the number of the task manager."""
+        lines = self.run("squeue", "-h", "-o", "%j %A %T %N").splitlines()
+        split = (line.split(" ") for line in lines)
+        return {f"tm-{name.rpartition('-tm-')[2]}": (int(number), state, node) for name, number, state, node in split}
+
+    def state_of(self, job: int) -> str:
+        """The state of a job that may have ended."""
+        return self.run("squeue", "-h", "-o", "%T", "--states=all", "-j", str(job)).strip()
+
+    def story(self) -> str:
+        logs = (path.read_text()[-1500:] for path in sorted(self._directory.glob("*.log")))
+        return "\n".join((self.run("squeue"), self.run("sinfo", "-N"), *logs))
+
+    def close(self) -> None:
+        try:
+            if "slurmctld" in self._daemons:
+                self.run("scancel", "--me")
+                until(lambda: not self.run("squeue", "-h").strip(), self.story, seconds=60)
+        finally:
+            for daemon in reversed(self._daemons.values()):
+                daemon.send_signal(signal.SIGTERM)
+            for daemon in self._daemons.values():
+                try:
+                    daemon.wait(20)
+                except subprocess.TimeoutExpired:
+                    daemon.kill()
+                    daemon.wait()

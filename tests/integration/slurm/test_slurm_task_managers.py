@@ -1,0 +1,153 @@
+"""Task managers as jobs of a real Slurm: on demand, kept while slurmctld is away, replaced, moved, gone when idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobStatus
+from tests.integration.clusters import QUICK, Cluster
+from tests.integration.commands import Shell
+from tests.integration.conditions import until
+from tests.integration.slurm.real_slurm import ADDRESS, RealSlurm, own_network, why_impossible
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long,
+    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
+    pytest.mark.req("BLK-9"),
+]
+
+ON_DEMAND = (
+    *("-D", "resourcemanager.type=slurm", "-D", f"rest.address={ADDRESS}", "-D", f"rest.bind-address={ADDRESS}"),
+    *("-D", "resourcemanager.slurm.query-interval=1s", "-D", "resourcemanager.taskmanager-timeout=3s"),
+    *("-D", "taskmanager.driver-places=1", "-D", "taskmanager.cpu.cores=1"),
+)
+SCRIPT = """
+import sys, time
+from pathlib import Path
+
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+print("done", flush=True)
+"""
+STREAM = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+rows.writeStream.format("noop").trigger(processingTime="300 milliseconds").start().awaitTermination()
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[RealSlurm]:
+    with own_network():
+        slurm = RealSlurm(tmp_path / "slurm")
+        try:
+            slurm.start()
+            yield slurm
+        finally:
+            slurm.close()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, slurm: RealSlurm) -> Shell:
+    shell = Shell(tmp_path, tmp_path / "no-class-archives")
+    shell.environment["SLURM_CONF"] = str(slurm.configuration)
+    return shell
+
+
+@pytest.fixture
+def cluster(shell: Shell, slurm: RealSlurm) -> Iterator[Cluster]:
+    cluster = Cluster(shell)
+    try:
+        cluster.up("--slots", "1", "--memory", "3g", *QUICK, *ON_DEMAND)
+        yield cluster
+    finally:
+        for number, _, _ in slurm.jobs().values():
+            slurm.run("scancel", str(number))
+        until(lambda: not slurm.jobs(), slurm.story, seconds=60)
+        cluster.close()
+
+
+def blocked(cluster: Cluster) -> dict[str, str]:
+    """The causes of blocked nodes."""
+    entries = cluster.ask(lambda client: client.blocklist()).blocked_nodes
+    return {node: entry.cause for node, entry in entries.items()}
+
+
+def problem(cluster: Cluster) -> str:
+    try:
+        return cluster.ask(lambda client: client.overview()).emberkeep.problem
+    except RetryLater:
+        return ""
+
+
+def submit(cluster: Cluster, ends: Path) -> JobId:
+    cluster.shell.write("script.py", SCRIPT)
+    return cluster.submit("script.py", arguments=(str(ends),))
+
+
+@pytest.mark.req("BLK-10")
+@pytest.mark.req("BLK-20")
+def test_they_come_when_needed_outlive_slurmctld_and_leaders_are_replaced_and_go(
+    cluster: Cluster, slurm: RealSlurm
+) -> None:
+    assert slurm.jobs() == {}
+    ends = cluster.shell.work / "ends"
+    job_id = submit(cluster, ends)
+    driver = cluster.wait_for_driver(job_id)
+    (number, state, node) = slurm.jobs()["tm-0"]
+    assert state == "RUNNING"
+    (task_manager,) = cluster.ask(lambda client: client.task_managers())
+    assert (task_manager.id, task_manager.emberkeep.node_id) == ("tm-0", node)
+
+    # A drained node is blocked until it is back.
+    slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=disk is failing")
+    until(lambda: blocked(cluster) == {node: "out of service: Slurm: disk is failing"}, lambda: str(blocked(cluster)))
+    slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+    until(lambda: not blocked(cluster), lambda: str(blocked(cluster)))
+
+    # Nothing is taken for ended while slurmctld is away, not even by a new leader.
+    slurm.kill_controller()
+    until(lambda: "squeue" in problem(cluster), lambda: problem(cluster))
+    cluster.kill("jobmanager")
+    cluster.up()
+    until(lambda: "squeue" in problem(cluster), lambda: problem(cluster))
+    assert cluster.wait_for_driver(job_id) == driver
+    slurm.start_controller()
+    until(lambda: slurm.jobs() == {"tm-0": (number, "RUNNING", node)}, slurm.story)
+
+    # A cancelled job is a loss: the driver starts again in another job.
+    slurm.run("scancel", str(number))
+    assert cluster.wait_for_driver(job_id, attempt=2) != driver
+    assert slurm.state_of(number) in ("CANCELLED", "COMPLETING", "COMPLETED", "")
+
+    ends.touch()
+    cluster.wait_for_end(job_id, JobStatus.FINISHED)
+    until(lambda: slurm.jobs() == {}, slurm.story)
+
+
+@pytest.mark.req("BLK-21")
+def test_a_stream_moves_when_slurm_announces_the_end_of_the_job(cluster: Cluster, slurm: RealSlurm) -> None:
+    cluster.shell.write("stream.py", STREAM)
+    job_id = cluster.submit("stream.py")
+    cluster.wait_for_executors(job_id)
+    home = cluster.job(job_id).emberkeep.driver
+    assert home is not None
+    (number, _, _) = slurm.jobs()[home.taskmanager_id]
+    slurm.run("scancel", "--batch", "--signal=USR1", str(number))  # what --signal=B:USR1@… does before the time limit
+    cluster.wait_for(job_id, lambda job: job.emberkeep.attempt == 2, "the stream has moved")
+    cluster.wait_for_executors(job_id)
+    job = cluster.job(job_id)
+    assert job.emberkeep.driver is not None
+    assert job.emberkeep.driver.taskmanager_id != home.taskmanager_id
+    until(lambda: slurm.state_of(number) in ("COMPLETED", ""), slurm.story)
+    assert job.emberkeep.attempt == 2
+    cluster.cancel(job_id)
+    until(lambda: slurm.jobs() == {}, slurm.story)
