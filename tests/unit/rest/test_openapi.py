@@ -17,6 +17,17 @@ from tests.unit.rest.server import Site
 from tools.rest_reference import render
 
 
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    return document(ROUTES)
+
+
+@pytest.fixture(scope="module")
+def reference() -> str:
+    """The page that is made from the table."""
+    return render()
+
+
 def refs(value: Any) -> set[str]:
     """All references in a document."""
     if isinstance(value, dict):
@@ -41,8 +52,7 @@ async def test_the_document_lists_what_is_served(site: Site) -> None:
     assert aliases.keys() == {route.path for route in ROUTES if route.unversioned}
 
 
-def test_references_lead_somewhere_and_names_are_unique() -> None:
-    described = document(ROUTES)
+def test_references_lead_somewhere_and_names_are_unique(described: dict[str, Any]) -> None:
     items = [item for item in described["paths"].values() if "$ref" not in item]
     operations = [operation["operationId"] for item in items for operation in item.values()]
     paths = {f"#/paths/{path.replace('/', '~1')}" for path in described["paths"]}
@@ -52,8 +62,8 @@ def test_references_lead_somewhere_and_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_is_described_completely(route: Route) -> None:
-    operation = document(ROUTES)["paths"][route.full_path][route.method.lower()]
+def test_every_route_is_described_completely(route: Route, described: dict[str, Any], reference: str) -> None:
+    operation = described["paths"][route.full_path][route.method.lower()]
 
     assert operation["summary"]
     assert operation["tags"]
@@ -61,7 +71,7 @@ def test_every_route_is_described_completely(route: Route) -> None:
     in_path = {item["name"] for item in operation["parameters"] if item["in"] == "path"}
     assert in_path == set(re.findall(r"\{(\w+)\}", route.path)) <= PATH_PARAMETERS.keys()
     assert all(item["description"] for item in operation["parameters"])
-    assert f"### {route.method} {route.full_path}\n" in render()
+    assert f"### {route.method} {route.full_path}\n" in reference
 
 
 async def test_replies_are_of_the_types_that_the_document_names(site: Site) -> None:
