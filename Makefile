@@ -60,6 +60,10 @@ chromium: ## Check for chromium, which the tests of the console need; install it
 slurm: ## Check for Slurm, whose jobs run task managers in the long tests; install it where that is possible without asking
 	@tools/ensure-slurm.sh
 
+.PHONY: host-tools
+host-tools: ## Check for what the tests with several hosts need; install it where that is possible without asking
+	@tools/ensure-host-tools.sh
+
 .PHONY: demo
 demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts of it, compare the result
 	@$(BIN)/python -m demo
@@ -81,7 +85,7 @@ CAMPAIGN ?= $(shell date +%s)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 25
 .PHONY: test-long
-test-long: $(STAMP) java chromium slurm flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+test-long: $(STAMP) java chromium slurm host-tools flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SAMPLE ?= 400

@@ -1,0 +1,203 @@
+"""A network of hosts that consist of namespaces: switches that join them, and what goes wrong on the way.
+
+All switches are in a network namespace of their own, so the machine's own network is untouched. Faults are rules at the
+ports of the switches: a host cannot tell them from a broken cable.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.integration.hosts.host import Host, Link
+from tests.integration.hosts.namespaces import Namespaces
+
+_HOSTS = 200  # addresses of hosts end with 1 to 200
+_SLOW = "1mbit"  # at which reordered packets leave
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A switch, and the addresses of the hosts at it."""
+
+    name: str
+    ipv4: str  # prefix of 24 bits
+    ipv6: str  # prefix of 64 bits
+
+    def link(self, number: int, interface: str) -> Link:
+        return Link(
+            segment=self.name,
+            interface=interface,
+            port=f"{self.name}{number}",
+            ipv4=f"{self.ipv4}.{number}",
+            ipv6=f"{self.ipv6}::{number}",
+            mac=f"02:00:{self.ipv4.split('.')[1]:0>2}:00:00:{number:02x}",
+        )
+
+
+LAN = Segment("lan", "10.77.0", "fd77:0:0:1")  # where the cluster is
+OUTSIDE = Segment("out", "10.78.0", "fd78:0:0:1")  # where its users are
+PRIVATE = Segment("priv", "10.79.0", "fd79:0:0:1")  # behind a router that translates addresses
+SEGMENTS = (LAN, OUTSIDE, PRIVATE)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a switch does to packets from one port that go to another: percentages of them."""
+
+    lost: int = 0
+    doubled: int = 0
+    delayed: int = 0  # so that later packets overtake them
+
+
+@dataclass
+class Network:
+    """Hosts and the switches between them. ``directory``: the hosts' disks, and the file system that all share."""
+
+    directory: Path
+    hosts: list[Host] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shared = self.directory / "shared"
+        self.shared.mkdir(mode=0o777)
+        self._faults: dict[tuple[str, str], Fault] = {}  # by the two ports
+        script = "ip link set lo up; echo ready; exec sleep infinity"
+        self._switches = Namespaces(("net",), ("sh", "-c", script), {})
+        for segment in SEGMENTS:
+            self._switches.run("ip", "link", "add", segment.name, "type", "bridge")
+            self._switches.run("ip", "link", "set", segment.name, "up")
+
+    def add(self, name: str, *segments: Segment, families: Iterable[int] = (4, 6)) -> Host:
+        """Start a host at ``segments`` (the LAN if none is named), with addresses of these families of IP."""
+        number = len(self.hosts) + 1
+        assert number <= _HOSTS
+        links = [segment.link(number, f"eth{index}") for index, segment in enumerate(segments or (LAN,))]
+        host = Host(name, self.directory / "disks" / name, self.shared, tuple(links), frozenset(families))
+        self.hosts.append(host)
+        self.start(host)
+        return host
+
+    def start(self, host: Host) -> None:
+        """Start a host that is new, or that was killed: it has its disk, and nothing that was in its memory."""
+        host.boot(secrets.token_hex(16))
+        for link in host.links:
+            peer = ("peer", "name", link.interface, "netns", str(host.pid), "address", link.mac)
+            self._switches.run("ip", "link", "add", link.port, "type", "veth", *peer)
+            self._switches.run("ip", "link", "set", link.port, "master", link.segment, "up")
+        host.set_up_links()
+        self._name_hosts()
+        self._apply()
+
+    def kill(self, host: Host) -> None:
+        """A host loses its power: no connection is closed, and none of its processes does anything any more."""
+        for link in host.links:
+            self._switches.run("ip", "link", "del", link.port)
+        host.kill()
+        self._apply()
+
+    def close(self) -> None:
+        """End everything. Fails if a process of a host is left."""
+        for host in self.hosts:
+            host.kill()
+        self._switches.kill()
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def lose(self, source: Host, destination: Host, fault: Fault = Fault(lost=100)) -> None:
+        """Do this to packets from one host to another, and nothing to those in the other direction."""
+        for link in source.links:
+            for other in destination.links:
+                if link.segment == other.segment:
+                    self._faults[link.port, other.port] = fault
+        self._apply()
+
+    def cut(self, host: Host, *others: Host) -> None:
+        """No packet passes between a host and the others (all, if none is named)."""
+        for other in others or [each for each in self.hosts if each is not host]:
+            self.lose(host, other)
+            self.lose(other, host)
+
+    def disturb(self, fault: Fault) -> None:
+        """Do this to packets between all hosts."""
+        for host in self.hosts:
+            for other in self.hosts:
+                if other is not host:
+                    self.lose(host, other, fault)
+
+    def slow(self, host: Host, rate: str) -> None:
+        """Give a host no more than this bandwidth in either direction, in tc's notation: "10mbit"."""
+        shape = ("root", "tbf", "rate", rate, "burst", "32kbit", "latency", "400ms")
+        for link in host.links:
+            self._switches.run("tc", "qdisc", "replace", "dev", link.port, *shape)
+            host.namespaces.run("tc", "qdisc", "replace", "dev", link.interface, *shape)
+
+    def heal(self) -> None:
+        """End all faults of the network."""
+        self._faults.clear()
+        self._apply()
+        for host in self.hosts:
+            for link in host.links if host.is_up else ():
+                host.namespaces.run("tc", "qdisc", "replace", "dev", link.interface, "root", "noqueue")
+                self._switches.run("tc", "qdisc", "replace", "dev", link.port, "root", "noqueue")
+
+    def _apply(self) -> None:
+        """Replace all rules at once."""
+        by_port = {link.port: link for host in self.hosts if host.is_up for link in host.links}
+        chains: dict[str, list[str]] = {}
+        for (port, other), fault in self._faults.items():
+            if port in by_port and other in by_port:
+                chains.setdefault(port, []).extend(_rules(by_port[other], fault))
+                if fault.delayed:
+                    self._delay_marked(other)
+        text = [
+            f'chain {port} {{ type filter hook ingress device "{port}" priority 0;\n' + "\n".join(rules) + "\n}"
+            for port, rules in chains.items()
+        ]
+        table = "table netdev faults {\n" + "\n".join(text) + "\n}\n"
+        self._switches.run("nft", "-f", "-", given=f"table netdev faults\ndelete table netdev faults\n{table}")
+
+    def _delay_marked(self, port: str) -> None:
+        """Let packets of priority 1:2 wait behind each other at this port, so that others overtake them."""
+        queue = ("tc", "qdisc", "replace", "dev", port, "root", "handle", "1:", "htb", "default", "1")
+        self._switches.run(*queue)
+        for number, rate in ((1, "1gbit"), (2, _SLOW)):
+            words = ("parent", "1:", "classid", f"1:{number}", "htb", "rate", rate, "burst", "2kb", "quantum", "1514")
+            self._switches.run("tc", "class", "replace", "dev", port, *words)
+
+    def _name_hosts(self) -> None:
+        """Tell each host the names of all: NAME, with all addresses; NAME.SEGMENT, with those of one segment."""
+        for reader in self.hosts:
+            if not reader.is_up:
+                continue
+            here = {link.segment for link in reader.links}
+            lines = [
+                f"{address} {host.name}.{link.segment} {host.name}"
+                for host in self.hosts
+                for link in host.links
+                if link.segment in here
+                for address in host.addresses(link)
+            ]
+            reader.know_names(lines)
+
+
+def _rules(destination: Link, fault: Fault) -> list[str]:
+    """ARP and the discovery of neighbours pass: without replies to them, the other direction would fail as well."""
+    packets = (
+        f"ether daddr {destination.mac} ether type ip",
+        f"ether daddr {destination.mac} ether type ip6 meta l4proto != ipv6-icmp",
+    )
+    rules = []
+    for each in packets:
+        if fault.lost:
+            rules.append(f"{each} {_chance(fault.lost)} drop")
+        if fault.delayed:
+            rules.append(f"{each} {_chance(fault.delayed)} meta priority set 1:2")
+        if fault.doubled:
+            rules.append(f'{each} {_chance(fault.doubled)} dup to "{destination.port}"')
+    return rules
+
+
+def _chance(percent: int) -> str:
+    return "" if percent >= 100 else f"numgen random mod 100 < {percent}"
