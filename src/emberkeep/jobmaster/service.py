@@ -9,6 +9,7 @@ import asyncio
 
 import structlog
 
+from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
@@ -56,6 +57,8 @@ class JobMasterService:
         self._release_wait = configuration[HEARTBEAT_INTERVAL]
         self._report_timeout = configuration[HEARTBEAT_TIMEOUT]
         self._rpc_timeout = configuration[RPC_TIMEOUT]
+        # Of one try: a leader whose machine is gone answers nothing, and the next one is asked after that.
+        self._report_try = answer_timeout(self._rpc_timeout, self._report_timeout)
 
     async def run(self) -> None:
         """Serve requests, send heartbeats and report until cancelled."""
@@ -107,7 +110,7 @@ class JobMasterService:
         give_up = self._system.clock.monotonic() + patience
         while True:
             try:
-                await self._rpc.call(link.job_manager, request, Ack, timeout=self._rpc_timeout)
+                await self._rpc.call(link.job_manager, request, Ack, timeout=self._report_try)
             except Conflict as error:
                 log.warning("the outcome was refused", reason=str(error))
                 return

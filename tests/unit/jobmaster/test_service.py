@@ -912,6 +912,29 @@ def test_an_outcome_that_cannot_be_told_is_given_up_in_time(run: Run) -> None:
     run(story)
 
 
+class PowerlessService:
+    """A JobManager whose machine is gone: connections to it are neither accepted nor refused."""
+
+    async def serve(self, request: Message) -> Message:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError(request)
+
+
+def test_the_outcome_goes_to_the_next_leader_while_the_machine_of_the_last_one_is_silent(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.network.attach(JOB_MANAGER, PowerlessService())
+        bench.network.attach("jm:2", bench.job_manager)
+        began = bench.loop.time()
+        reporting = asyncio.create_task(bench.service.report_outcome(AttemptOutcome(exit_code=0)))
+        await asyncio.sleep(INTERVAL / 2)
+        bench.service.master.link.follow("jm:2")
+        await reporting
+        assert len(bench.job_manager.asked(ReportOutcome)) == 1
+        assert bench.loop.time() - began < TIMEOUT / 2
+
+    run(story)
+
+
 def test_an_attempt_that_was_told_to_end_tries_once(run: Run) -> None:
     """With the whole cluster each JobManager goes; drivers need not look for one."""
 
