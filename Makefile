@@ -85,8 +85,9 @@ CAMPAIGN ?= $(shell date +%s)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 25
 .PHONY: test-long
-test-long: $(STAMP) java chromium slurm host-tools flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
-	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
+test-long: $(STAMP) java chromium host-tools flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
+	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SAMPLE ?= 400
 SEED ?= 1

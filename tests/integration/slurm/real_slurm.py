@@ -13,7 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.integration.conditions import until
@@ -117,6 +117,13 @@ class RealSlurm:
         daemon.kill()
         daemon.wait()
 
+    def freeze_controller(self) -> None:
+        """Let slurmctld answer nothing until ``thaw_controller``."""
+        self._daemons["slurmctld"].send_signal(signal.SIGSTOP)
+
+    def thaw_controller(self) -> None:
+        self._daemons["slurmctld"].send_signal(signal.SIGCONT)
+
     def run(self, *words: str) -> str:
         """What a command of Slurm prints; "" if it fails."""
         environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
@@ -128,6 +135,9 @@ class RealSlurm:
         lines = self.run("squeue", "-h", "-o", "%j %A %T %N").splitlines()
         split = (line.split(" ") for line in lines)
         return {f"tm-{name.rpartition('-tm-')[2]}": (int(number), state, node) for name, number, state, node in split}
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        until(condition, self.story, seconds=60)
 
     def state_of(self, job: int) -> str:
         """The state of a job that may have ended."""

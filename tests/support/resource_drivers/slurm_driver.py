@@ -1,4 +1,4 @@
-"""The resource driver for Slurm over Slurm's commands of a test."""
+"""The resource driver for Slurm, over the commands of a fake or of a real Slurm."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
 from tests.support.resource_drivers.fake_slurm import FakeSlurm
 
 
-def slurm_driver(root: Path, slurm: FakeSlurm, now: Callable[[], float] | None = None, **settings: str) -> SlurmJobs:
+def slurm_driver(
+    root: Path,
+    fake: FakeSlurm | None = None,
+    now: Callable[[], float] | None = None,
+    memory: str = "4g",
+    **settings: str,
+) -> SlurmJobs:
     """Return a leader's driver. ``settings``: those of ``resourcemanager.slurm.*``, with "_" for "-".
 
-    ``now``: its clock. Without one, its queue is always out of date.
+    ``fake``: whose commands it runs; None for those on the path. ``now``: its clock. Without one, what it knows of the
+    queue is always out of date.
     """
     texts = {
-        "taskmanager.memory.process.size": "4g",
-        "resourcemanager.slurm.bin-dir": str(slurm.bin),
+        "taskmanager.memory.process.size": memory,
         "resourcemanager.slurm.command-timeout": "2s",
+        **({} if fake is None else {"resourcemanager.slurm.bin-dir": str(fake.bin)}),
         **{f"resourcemanager.slurm.{key.replace('_', '-')}": text for key, text in settings.items()},
     }
     configuration = Configuration().with_texts(texts, "test")

@@ -1,0 +1,87 @@
+"""The resource driver for Slurm keeps its contract over a real Slurm, too. Its jobs do nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
+from tests.integration.conditions import until
+from tests.integration.slurm.real_slurm import NODES, RealSlurm, own_network, why_impossible
+from tests.support.contracts.resource_driver import Platform, ResourceDriverContract
+from tests.support.resource_drivers.slurm_driver import slurm_driver
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long,
+    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
+]
+
+
+class SlurmPlatform:
+    """``root``: the state directory of a cluster of its own."""
+
+    def __init__(self, root: Path, slurm: RealSlurm) -> None:
+        self.nodes = NODES
+        self._root = root
+        self._slurm = slurm
+
+    def leader(self) -> SlurmJobs:
+        return slurm_driver(self._root, memory="1g")
+
+    def _settled(self) -> dict[str, tuple[int, str, str]]:
+        """The running jobs, once no job is on its way in or out."""
+        self._slurm.wait_until(lambda: all(state == "RUNNING" for _, state, _ in self._slurm.jobs().values()))
+        return self._slurm.jobs()
+
+    def ends(self, task_manager: TaskManagerId) -> None:
+        number, _, _ = self._settled()[task_manager]
+        self._slurm.run("scancel", "--batch", "--signal=KILL", str(number))
+        self._slurm.wait_until(lambda: task_manager not in self._slurm.jobs())
+
+    def node_of(self, task_manager: TaskManagerId) -> str:
+        return self._settled()[task_manager][2]
+
+    def running(self, task_manager: TaskManagerId) -> int:
+        return int(task_manager in self._settled())
+
+    async def interrupted_start(self) -> TaskManagerId:
+        return (await self.leader().start(BlockedPlaces(), frozenset())).id
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        # Not killed: Slurm forgets what it has not written yet, such as the start of a job a moment ago.
+        self._slurm.freeze_controller()
+        yield
+        self._slurm.thaw_controller()
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    with own_network():
+        slurm = RealSlurm(tmp_path_factory.mktemp("slurm"))
+        try:
+            slurm.start()
+            yield slurm
+        finally:
+            slurm.close()
+
+
+class TestSlurmJobs(ResourceDriverContract):
+    @pytest.fixture
+    def platform(self, tmp_path: Path, slurm: RealSlurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
+        program = tmp_path / "program"
+        program.write_text("#!/bin/sh\nexec sleep 1000\n")
+        program.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(program))
+        monkeypatch.setenv("SLURM_CONF", str(slurm.configuration))
+        yield SlurmPlatform(tmp_path / "state", slurm)
+        for number, _, _ in slurm.jobs().values():
+            slurm.run("scancel", str(number))
+        until(lambda: not slurm.jobs(), slurm.story, seconds=60)

@@ -1,0 +1,76 @@
+"""The checks for chromium and Slurm: silent where there is one, install one where they may, else say what to do."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[3] / "tools"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A script, the package that it installs, and the program that it looks for."""
+
+    script: Path
+    package: str
+    program: str
+
+
+@pytest.fixture(
+    params=[
+        Check(TOOLS / "ensure-chromium.sh", "chromium", "chromium"),
+        Check(TOOLS / "ensure-slurm.sh", "slurm-wlm", "slurmctld"),
+    ],
+    ids=lambda check: check.package,
+)
+def check(request: pytest.FixtureRequest) -> Check:
+    found: Check = request.param
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A PATH that has the tools the scripts need, but no such program, no package manager and no root."""
+    for tool in ("bash", "env", "cp"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    program(tmp_path / "id", "echo 1000")
+    return tmp_path
+
+
+def program(path: Path, body: str) -> None:
+    path.write_text(f"#!{shutil.which('bash')}\n{body}\n")
+    path.chmod(0o755)
+
+
+def run(check: Check, path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [check.script], check=False, capture_output=True, text=True, env={"PATH": str(path)}, timeout=30
+    )
+
+
+def test_nothing_is_said_where_there_is_one(check: Check, path: Path) -> None:
+    program(path / check.program, "exit 0")
+    done = run(check, path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_who_may_not_install_is_told_what_to_do(check: Check, path: Path) -> None:
+    program(path / "apt-get", f"cp {path}/id {path}/{check.program}")
+    program(path / "sudo", "exit 1")
+    done = run(check, path)
+    assert done.returncode == 1
+    assert f"sudo apt-get install {check.package}" in done.stderr
+
+
+@pytest.mark.parametrize(("install", "code"), [("cp {0}/id {0}/{1}", 0), ("exit 100", 1), ("exit 0", 1)])
+def test_root_gets_one_or_is_told_what_to_do(check: Check, path: Path, install: str, code: int) -> None:
+    program(path / "id", "echo 0")
+    program(path / "apt-get", install.format(path, check.program))
+    done = run(check, path)
+    assert done.returncode == code, done.stderr
+    assert (f"apt-get install {check.package}" in done.stderr) is bool(code)
