@@ -57,7 +57,8 @@ def slurm(tmp_path: Path) -> Iterator[RealSlurm]:
 
 @pytest.fixture
 def shell(tmp_path: Path, slurm: RealSlurm) -> Shell:
-    shell = Shell(tmp_path, tmp_path / "no-class-archives")
+    # Slurm's daemons are not what a cluster must not leave behind, so their files are elsewhere.
+    shell = Shell(tmp_path / "user", tmp_path / "no-class-archives")
     shell.environment["SLURM_CONF"] = str(slurm.configuration)
     return shell
 
@@ -66,7 +67,8 @@ def shell(tmp_path: Path, slurm: RealSlurm) -> Shell:
 def cluster(shell: Shell, slurm: RealSlurm) -> Iterator[Cluster]:
     cluster = Cluster(shell)
     try:
-        cluster.up("--slots", "1", "--memory", "3g", *QUICK, *ON_DEMAND)
+        token = shell.state / "token"
+        cluster.up("--slots", "1", "--memory", "3g", *QUICK, *ON_DEMAND, "-D", f"security.token-file={token}")
         yield cluster
     finally:
         for number, _, _ in slurm.jobs().values():
