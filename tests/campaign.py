@@ -1,12 +1,13 @@
 """How much a test tries: usually little and the same each time; in a campaign much, and something new each time.
 
 `make test-long` runs a campaign: each property and state machine with four times the examples, each simulated world
-with at least twice the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
-hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
+with at least twice the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again.
+What hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
 The next campaign tries both first.
 
 A campaign has a time budget (``MINUTES=``, 0 for none): after it, no further test begins, and the summary says how many
-did not. Each campaign plays the integration tests in an order of its own, so that over a few campaigns all have begun.
+did not. Integration tests that earlier campaigns in this checkout have not begun come first, then those that began
+longest ago, otherwise in an order of this campaign's own: over a few campaigns all have begun.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ _NO_CHANCE = 20  # what is expected so often is missed by chance once in exp(20)
 
 CAMPAIGN = int(os.environ["EMBERKEEP_CAMPAIGN"]) if os.environ.get("EMBERKEEP_CAMPAIGN") else None
 NOT_BEGUN = "not begun: the campaign's time is over"
-_UNTIL = "EMBERKEEP_CAMPAIGN_UNTIL"  # in seconds since 1970; from the first process of a campaign for its workers
+# In seconds since 1970; from the first process of a campaign for its workers.
+_BEGAN, _UNTIL = "EMBERKEEP_CAMPAIGN_BEGAN", "EMBERKEEP_CAMPAIGN_UNTIL"
 
 
 def begin_campaign() -> None:
-    """Set when no further test begins. The processes that this one starts keep to it."""
+    """Set when it began, and when no further test begins. The processes that this one starts keep to it."""
+    if CAMPAIGN is None:
+        return
+    began = float(os.environ.setdefault(_BEGAN, str(time.time())))
     minutes = float(os.environ.get("EMBERKEEP_CAMPAIGN_MINUTES") or 0)
-    if CAMPAIGN is not None and minutes:
-        os.environ.setdefault(_UNTIL, str(time.time() + 60 * minutes))
+    if minutes:
+        os.environ.setdefault(_UNTIL, str(began + 60 * minutes))
 
 
 def is_over() -> bool:
@@ -39,9 +44,32 @@ def is_over() -> bool:
     return _UNTIL in os.environ and time.time() > float(os.environ[_UNTIL])
 
 
-def place(name: str) -> float:
-    """Return where this campaign plays a file of tests: the same for the same seed."""
-    return random.Random(f"{CAMPAIGN} {name}").random()
+def begin_file(name: str) -> None:
+    """Note that a test of this file begins. ``name``: its path, without suffix."""
+    note, before = _notes(name)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    if note.exists() and not _is_of_this_campaign(note):
+        note.replace(before)
+    note.touch()
+
+
+def place(name: str) -> tuple[float, float]:
+    """Return where this campaign plays a file of tests: when an earlier one began it, and a number from the seed.
+
+    All processes of a campaign come to the same order, also one that replaces another in its midst.
+    """
+    earlier = (note.stat().st_mtime for note in _notes(name) if note.exists() and not _is_of_this_campaign(note))
+    return next(earlier, 0.0), random.Random(f"{CAMPAIGN} {name}").random()
+
+
+def _notes(name: str) -> tuple[Path, Path]:
+    """Return the files whose times tell when a file of tests last began, and when before that."""
+    note = FOUND / "begun" / name
+    return note, note.with_name(f"{note.name}.before")
+
+
+def _is_of_this_campaign(note: Path) -> bool:
+    return note.stat().st_mtime >= float(os.environ[_BEGAN])
 
 
 def examples(usual: int) -> int:

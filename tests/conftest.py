@@ -1,5 +1,6 @@
 """What every test gets."""
 
+import gc
 import signal
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from xdist.scheduler import LoadFileScheduling
 
-from tests.campaign import CAMPAIGN, FOUND, NOT_BEGUN, begin_campaign, examples, is_over, place
+from tests.campaign import CAMPAIGN, FOUND, NOT_BEGUN, begin_campaign, begin_file, examples, is_over, place
 
 # The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
 # No deadlines: how long an example takes says how busy the machine is.
@@ -28,13 +29,13 @@ TOLERATED = "tolerated"  # the property of a test that says what it got over
 
 # Integration tests that take longest begin first, so that all workers are busy until the end.
 BEGIN_FIRST = (
-    "test_stop_faults", "test_stop_sequences", "test_rolling_upgrade", "test_local_state", "test_job_manager_failover",
-    "test_agents", "test_rolling_file_sink", "test_failures", "test_blocklist", "test_user_functions", "test_fencing",
-    "test_driver_runtime", "test_stop", "test_flink_client", "test_run_embedded", "test_scripts",
-    "test_job_manager_cut_off", "test_savepoints_of_short_batches", "test_submission_kills", "test_job_files",
-    "test_zookeeper_store", "test_moving_to_new_code", "test_nothing_accumulates", "test_blob_server_killed",
-    "test_savepoints_in_s3", "test_planned_moves", "test_bad_nodes", "test_flights_pipeline",
-    "test_drivers_that_cannot_start", "test_stops_of_every_trigger", "test_logs", "test_storage_ownership",
+    "test_job_manager_failover", "test_driver_runtime", "test_stop", "test_failures", "test_zookeeper_store",
+    "test_state_gateway_client", "test_processes", "test_object_blobs", "test_run_embedded", "test_logs",
+    "test_scripts", "test_task_manager_moves", "test_class_archives", "test_job_files", "test_killed_runs",
+    "test_bad_environment", "test_object_state", "test_savepoint_storage", "test_local_cluster", "test_run_as",
+    "test_zookeeper_election", "test_drivers_that_cannot_start", "test_blob_place", "test_logs_of_lost_nodes",
+    "test_encrypted_links", "test_equal_addresses", "test_encrypted_zookeeper", "test_zookeeper_away_for_good",
+    "test_zookeeper_paths",
 )  # fmt: skip
 
 
@@ -46,11 +47,20 @@ def pytest_configure() -> None:
     begin_campaign()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Take what was collected, which stays until the end, from what the garbage collector looks through each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begin no test after the campaign's time."""
     if is_over():
         pytest.skip(NOT_BEGUN)
+    if CAMPAIGN is not None and _is_integration(item):
+        begin_file(_file(item))
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +87,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not_begun:
         terminalreporter.section("not begun")
         terminalreporter.write_line(
-            f"The campaign's time was over before {not_begun} tests began. Another campaign begins with others; "
+            f"The campaign's time was over before {not_begun} tests began. The next campaign begins with them; "
             "MINUTES=0 sets no bound."
         )
 
@@ -98,16 +108,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
+def _is_usual(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is None
+
+
 def _belongs(item: pytest.Item) -> bool:
     if CAMPAIGN is None:
-        return item.get_closest_marker("long") is None
+        return _is_usual(item)
     return any(item.get_closest_marker(name) for name in ("long", "campaign", "hypothesis"))
 
 
-def _place(item: pytest.Item) -> tuple[bool, float]:
+def _place(item: pytest.Item) -> tuple[bool, tuple[float, float]]:
     """Fast tests, then integration tests: the longest files first, or in the campaign's order."""
-    integration = item.nodeid.startswith("tests/integration/")
-    name = item.path.stem
+    if not _is_integration(item):
+        return False, (0, 0)
     if CAMPAIGN is not None:
-        return integration, place(name) if integration else 0
-    return integration, BEGIN_FIRST.index(name) if name in BEGIN_FIRST else len(BEGIN_FIRST)
+        return True, place(_file(item))
+    name = item.path.stem
+    return True, (BEGIN_FIRST.index(name) if name in BEGIN_FIRST else len(BEGIN_FIRST), 0)
+
+
+def _is_integration(item: pytest.Item) -> bool:
+    return item.nodeid.startswith("tests/integration/")
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition(".py::")[0]

@@ -43,6 +43,7 @@ def test_no_test_begins_after_the_time_of_a_campaign() -> None:
 def test_only_a_campaign_with_minutes_ends(
     seed: int | None, minutes: str, bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.setattr(campaign, "CAMPAIGN", seed)
     monkeypatch.setenv("EMBERKEEP_CAMPAIGN_MINUTES", minutes)
     monkeypatch.delenv(UNTIL, raising=False)
@@ -53,10 +54,35 @@ def test_only_a_campaign_with_minutes_ends(
     assert campaign.is_over()
 
 
-def test_each_campaign_plays_files_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [f"test_{number}" for number in range(20)]
-    orders = []
-    for seed in (1, 1, 2):
-        monkeypatch.setattr(campaign, "CAMPAIGN", seed)
-        orders.append(sorted(files, key=campaign.place))
-    assert orders[0] == orders[1] != orders[2]
+FILES = [f"a room/test_{number}" for number in range(20)]
+
+
+def order(monkeypatch: pytest.MonkeyPatch, seed: int, began: float) -> list[str]:
+    monkeypatch.setattr(campaign, "CAMPAIGN", seed)
+    monkeypatch.setenv("EMBERKEEP_CAMPAIGN_BEGAN", str(began))
+    return sorted(FILES, key=campaign.place)
+
+
+def test_each_campaign_plays_files_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(campaign, "FOUND", tmp_path)
+    first, again, other = (order(monkeypatch, seed, 100.0) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def begin(monkeypatch: pytest.MonkeyPatch, name: str, seconds: float) -> None:
+    """A campaign that begins at this time plays one file."""
+    monkeypatch.setenv("EMBERKEEP_CAMPAIGN_BEGAN", str(seconds))
+    campaign.begin_file(name)
+    os.utime(campaign.FOUND / "begun" / name, (seconds, seconds))
+
+
+def test_what_has_not_begun_for_longest_begins_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(campaign, "FOUND", tmp_path)
+    for name, seconds in ((FILES[3], 300.0), (FILES[5], 200.0)):
+        begin(monkeypatch, name, seconds)
+    played = order(monkeypatch, 1, began=400.0)
+    assert played[-2:] == [FILES[5], FILES[3]]
+    for name in (FILES[5], FILES[7]):
+        begin(monkeypatch, name, 400.0)
+    assert order(monkeypatch, 1, began=400.0) == played, "also for a process that joins this campaign later"
+    assert set(order(monkeypatch, 1, began=500.0)[-3:]) == {FILES[3], FILES[5], FILES[7]}
