@@ -11,10 +11,10 @@ from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
+from emberkeep.daemons.announced_address import warn_of_announced_address
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
-from emberkeep.daemons.jobmanager.announced_address import warn_of_announced_address
 from emberkeep.daemons.jobmanager.contending import contending_job_manager
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.process_main import Services, run_daemon

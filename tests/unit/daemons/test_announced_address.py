@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from emberkeep.base.configuration.layout import state_layout
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.daemons.announced_address import warn_of_announced_address
 from emberkeep.daemons.jobmanager import __main__
-from emberkeep.daemons.jobmanager.announced_address import warn_of_announced_address
 
 pytestmark = pytest.mark.anyio
 
