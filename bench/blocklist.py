@@ -1,6 +1,6 @@
 """What the blocklist costs: tracker and slot manager at 10,000 nodes, 1,000 of them blocked, against none blocked.
 
-Times are CPU times, as in ``scale``: one thread computes.
+Times are CPU times, as in ``slot_manager``: one thread computes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import msgspec
 
 from bench.measure import Figure
 from bench.plan import Plan
-from bench.scale import Cluster, timed
 from bench.simulated import ONE_CORE, RUNTIME, SLOTS
+from bench.slot_manager import Cluster, timed
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.blocklist.model import BlockAction, BlockedNode, Blocklist

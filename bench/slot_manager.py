@@ -30,7 +30,7 @@ _ORPHAN_TIMEOUT = _LOST_AFTER  # whoever is silent is lost at once
 def measure(plan: Plan) -> list[Figure]:
     """Speed of matching, cost of heartbeats, of a loss and of a submission, memory per task manager."""
     count = plan.size(10_000, 1_000)
-    rounds = [_Round(count) for _ in plan.turns(f"scale: {count:,} task managers")]
+    rounds = [_Round(count) for _ in plan.turns(f"slot manager: {count:,} task managers")]
     slots = f"{count * SLOTS:,} slots"
 
     def figure(name: str, unit: str, value: Callable[[_Round], float]) -> Figure:
