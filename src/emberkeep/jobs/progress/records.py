@@ -38,6 +38,7 @@ class ProgressRecord(Compatible, frozen=True, kw_only=True):
 
     ``recorded_ms``: when the history took the record. It grows from record to record of a job, and so names a record.
     ``phases``: Spark's ``durationMs``; they overlap as Spark says, ``triggerExecution`` covers the others.
+    ``interval_ms``: of the query's trigger; 0 if it has none, so that the next batch begins at once.
     """
 
     query_id: str  # Spark's id, the same after each restart from its checkpoint
@@ -57,6 +58,7 @@ class ProgressRecord(Compatible, frozen=True, kw_only=True):
     late_rows: int = 0  # dropped, because they came after the watermark
     watermark_ms: int | None = None  # None: the query has none, or none yet
     sources: tuple[SourceProgress, ...] = ()
+    interval_ms: int = 0
 
     @property
     def watermark_gap_ms(self) -> int | None:

@@ -12,6 +12,8 @@ from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.model import ObservedQuery, StartedQuery
 from emberkeep.spark.queries.reports import new_reports, progress_record
 
+_PROCESSING_TIME = "org.apache.spark.sql.execution.streaming.ProcessingTimeTrigger"
+
 NOTHING_REPORTED: Mapping[str, int] = MappingProxyType({})
 
 
@@ -36,10 +38,18 @@ def query_progress(query: Any, started: StartedQuery, reported: Mapping[str, int
         )
         known_ms = reported.get(progress.run_id, -1)
         new = new_reports(newest, java.recentProgress, known_ms)
-        return replace(progress, reports=tuple(progress_record(report) for report in new))
+        interval_ms = _interval_ms(java) if new else 0
+        return replace(progress, reports=tuple(progress_record(report, interval_ms) for report in new))
 
     progress: ObservedQuery = call("streaming progress", ask)
     return progress
+
+
+def _interval_ms(java: Any) -> int:
+    """Return the interval of the query's trigger; 0 if it has none."""
+    trigger = java.streamingQuery().trigger()
+    has_interval = str(trigger.getClass().getName()) == _PROCESSING_TIME
+    return int(trigger.intervalMs()) if has_interval else 0
 
 
 def decode_progress(

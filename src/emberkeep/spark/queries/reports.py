@@ -38,8 +38,8 @@ def new_reports(newest: Report, recent: Callable[[], Any], known_ms: int) -> lis
     return found[::-1]
 
 
-def progress_record(report: Report) -> ProgressRecord:
-    """Return what is kept of a report."""
+def progress_record(report: Report, interval_ms: int = 0) -> ProgressRecord:
+    """Return what is kept of a report. ``interval_ms``: of the query's trigger."""
     operators = report.get("stateOperators") or ()
     return ProgressRecord(
         query_id=str(report["id"]),
@@ -61,6 +61,7 @@ def progress_record(report: Report) -> ProgressRecord:
         late_rows=_sum(operators, "numRowsDroppedByWatermark"),
         watermark_ms=unix_ms((report.get("eventTime") or {}).get("watermark")) or None,  # 1970: none yet
         sources=tuple(_source(source) for source in (report.get("sources") or ())[:SOURCES_KEPT]),
+        interval_ms=interval_ms,
     )
 
 
