@@ -24,6 +24,9 @@ class FakeSpark:
         self.work = NOTHING_DONE
         self.reports: list[ProgressRecord] = []  # of streaming queries
         self.demanded: ExecutorDemand | None = None  # what dynamic allocation wants
+        self.resizes: list[
+            tuple[int, bool]
+        ] = []  # numbers that autoscaling has asked for, and whether by decommissioning
         self.removed: list[tuple[ExecutorId, str]] = []
         self.failures: list[str] = []
         self.abandonments: list[str] = []
@@ -48,6 +51,10 @@ class FakeSpark:
     async def demand(self) -> ExecutorDemand | None:
         await self._cross()
         return self.demanded if self.is_up else None
+
+    async def resize(self, count: int, *, decommissions: bool) -> None:
+        await self._cross()
+        self.resizes.append((count, decommissions))
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         self.removed.append((executor_id, reason))

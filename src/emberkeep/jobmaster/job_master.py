@@ -29,7 +29,6 @@ from emberkeep.base.system import System
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.beats import Beats
-from emberkeep.jobmaster.demand_watch import DemandWatch
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.jobmaster.executor_orders import ExecutorOrders
@@ -41,6 +40,8 @@ from emberkeep.jobmaster.pool_settings import pool_limits
 from emberkeep.jobmaster.ports import NO_TIMES, Application, ExecutorDemand, FirstTimes, SparkDriver, SparkView
 from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.progress_keeper import ProgressKeeper
+from emberkeep.jobmaster.scaling.autoscaling import Autoscaling
+from emberkeep.jobmaster.scaling.demand_watch import DemandWatch
 from emberkeep.jobmaster.spark_watch import SparkWatch
 from emberkeep.jobmaster.status import AttemptStatus
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
@@ -111,6 +112,7 @@ class JobMaster(Actor):
             spark, self.pool, self._status.trace, self.progress, system.clock, patience=rpc_timeout
         )
         self._demands = DemandWatch(spark, self._demanded, patience=rpc_timeout)
+        self._autoscaling = Autoscaling(self, spark, patience=rpc_timeout)
         self._ending = False
         self._abandoned = False
         self.procedures = Procedures(
@@ -182,6 +184,7 @@ class JobMaster(Actor):
         idle_timeout = None if dynamic is None else dynamic.idle_timeout
         self._decide(pool.ApplicationStarted(application.requirement, application.decommissions, idle_timeout))
         self._demands.follow(application)
+        self._autoscaling.follow(application)
 
     @told
     def application_stopping(self, times: FirstTimes = NO_TIMES, work: AttemptWork | None = None) -> None:
@@ -200,6 +203,7 @@ class JobMaster(Actor):
     def application_stopped(self) -> None:
         """Return all slots: the SparkContext has stopped."""
         self._demands.follow(None)
+        self._autoscaling.follow(None)
         self._decide(pool.ApplicationStopped())
 
     @told
@@ -213,6 +217,7 @@ class JobMaster(Actor):
         if view is not None:
             self._note_times(view.times)
             self.progress.see(view.reports)
+            self._autoscaling.see(view, self._system.clock.now_ms())
             idle = frozenset(key for key, left in view.blocks.items() if left.nothing)
             self._decide(pool.SparkSaw(view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned))
             self._report_excluded(view)
@@ -221,10 +226,10 @@ class JobMaster(Actor):
     def _demanded(self, demand: ExecutorDemand) -> None:
         """Follow Spark's dynamic allocation. Ignore what an earlier application wanted."""
         application = self._status.application
-        if application is not None and application.app_id == demand.app_id:
+        if application is not None and application.app_id == demand.app_id and self._autoscaling.believes(demand.count):
             wants = pool.ExecutorsDemanded(demand.count, demand.decommissioned, demand.killed, demand.others)
             self._decide(wants)
-            self._status.note_wanted(demand.count, self._system.clock.now_ms())
+            self._status.note_wanted(demand.count, self._system.clock.now_ms(), self._autoscaling.reason)
 
     def _note(self, milestone: Milestone) -> None:
         """Note that the attempt reaches a milestone now."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from emberkeep.autoscale.model import AutoscaleSettings
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
@@ -17,14 +18,16 @@ from emberkeep.slots.model import SlotRequirement
 
 
 class DynamicAllocation(msgspec.Struct, frozen=True, kw_only=True):
-    """Spark changes the number of executors within these bounds. ``maximum``: None for no limit.
+    """The number of executors changes within these bounds. ``maximum``: None for no limit.
 
-    ``idle_timeout``: seconds after which it removes an idle executor.
+    ``idle_timeout``: seconds after which an executor that is not wanted any more is cancelled if it has not registered.
+    ``autoscale``: the load of streaming queries decides; None if Spark decides.
     """
 
     minimum: int
     maximum: int | None
     idle_timeout: float
+    autoscale: AutoscaleSettings | None = None
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +143,12 @@ class SparkDriver(Protocol):
 
     async def demand(self) -> ExecutorDemand | None:
         """Return what dynamic allocation wants; None while no SparkContext is up."""
+
+    async def resize(self, count: int, *, decommissions: bool) -> None:
+        """Make Spark want ``count`` executors, and dismiss those beyond, see ``Application.decommissions``.
+
+        Raises RetryLater if Spark does not answer or no SparkContext is up.
+        """
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         """Report to Spark that an executor is lost. Unknown ids are ignored."""

@@ -55,12 +55,19 @@ class AttemptStatus:
         self._scaling = None
         self.note_wanted(application.requirement.count, now_ms)
 
-    def note_wanted(self, wanted: int, now_ms: int) -> None:
-        """Note how many executors Spark's dynamic allocation wants; nothing if the number is fixed."""
+    def note_wanted(self, wanted: int, now_ms: int, reason: str = "") -> None:
+        """Note how many executors are wanted now; nothing if the number is fixed. ``reason``: of autoscaling."""
         dynamic = None if self.application is None else self.application.dynamic
         if dynamic is None or (self._scaling is not None and self._scaling.wanted == wanted):
             return
-        self._scaling = Scaling(wanted=wanted, minimum=dynamic.minimum, maximum=dynamic.maximum, changed_ms=now_ms)
+        self._scaling = Scaling(
+            wanted=wanted,
+            minimum=dynamic.minimum,
+            maximum=dynamic.maximum,
+            changed_ms=now_ms,
+            autoscaled=dynamic.autoscale is not None,
+            reason=reason,
+        )
 
     def application_stopping(self, work: AttemptWork) -> None:
         """Note what the attempt has done until now. Nothing new begins before another application."""

@@ -573,15 +573,17 @@ class ExecutorView(Message, frozen=True, kw_only=True):
 
 
 class Scaling(Message, frozen=True, kw_only=True):
-    """What Spark's dynamic allocation wants: ``wanted`` executors since ``changed_ms`` (Unix time).
+    """``wanted`` executors are wanted since ``changed_ms`` (Unix time). ``maximum``: None for no limit.
 
-    ``maximum``: None for no limit.
+    ``autoscaled``: by autoscaling, for ``reason``; otherwise by Spark's dynamic allocation.
     """
 
     wanted: int
     minimum: int
     maximum: int | None
     changed_ms: int
+    autoscaled: bool = False
+    reason: str = ""
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):

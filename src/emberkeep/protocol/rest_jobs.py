@@ -222,12 +222,17 @@ class AlarmInfo(Kebab, frozen=True, kw_only=True):
 
 
 class DynamicAllocationInfo(Kebab, frozen=True, kw_only=True):
-    """The number of executors that Spark's dynamic allocation wants. ``maximum``: null for no limit."""
+    """The number of executors that is wanted. ``maximum``: null for no limit.
+
+    ``autoscaled``: autoscaling decides, for ``reason``; otherwise Spark's dynamic allocation.
+    """
 
     wanted: int
     minimum: int
     maximum: int | None
-    changed: Millis  # when it last wanted another number
+    changed: Millis  # when another number was wanted last
+    autoscaled: bool = False
+    reason: str = ""
 
 
 class JobExtension(Kebab, frozen=True, kw_only=True):

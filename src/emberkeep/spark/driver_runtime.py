@@ -21,6 +21,7 @@ from emberkeep.spark.executors import scheduler_control
 from emberkeep.spark.executors.allocation import DemandReader, ExecutorDemand
 from emberkeep.spark.executors.blocks import ExecutorBlocks
 from emberkeep.spark.executors.cordon import Cordon
+from emberkeep.spark.executors.resizing import resize
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.job_files import add_to_path
 from emberkeep.spark.files.state_locations import DirectLocations, GatewayLocations, StateLocations
@@ -134,6 +135,10 @@ class DriverRuntime:
         if self._demand is None or not self._demand.is_of(context):
             self._demand = DemandReader(context)
         return self._demand.read(self._cordon.touched)
+
+    def resize(self, count: int, *, decommissions: bool) -> None:
+        """Make Spark want ``count`` executors, and dismiss the newest ones beyond. Raises SparkUnavailable."""
+        resize(self._context(), count, decommissions=decommissions)
 
     def remove_executor(self, executor_id: str, reason: str, *, caused_by_app: bool = False) -> None:
         """Make Spark drop an executor, and stop it if it still runs; unknown ids are ignored.

@@ -16,7 +16,7 @@ import msgspec
 
 from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
@@ -167,6 +167,13 @@ class SimSpark:
         if self.application is None or self.allocation is None:
             return None
         return self.allocation.demand(self.application.app_id)
+
+    async def resize(self, count: int, *, decommissions: bool) -> None:
+        del decommissions
+        await asyncio.sleep(0.005)
+        if self.application is None or self.allocation is None:
+            raise RetryLater("no SparkContext is up")
+        self.allocation.resize(count)
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         await asyncio.sleep(0.005)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.jobmaster.demand_watch import INTERVAL
 from emberkeep.jobmaster.ports import Application, DynamicAllocation, ExecutorDemand
+from emberkeep.jobmaster.scaling.demand_watch import INTERVAL
 from emberkeep.protocol.messages import ReleaseSlot, StartExecutor
 from tests.unit.jobmaster.test_service import Bench, Run, application, run
 

@@ -25,11 +25,13 @@ _SHOWN_EXCEPTIONS = 5
 _SHOWN_LINES = 12  # of the newest exception's traceback or log
 
 
-def _dynamic_allocation(info: DynamicAllocationInfo | None) -> str:
-    if info is None:
+def _dynamic_allocation(info: DynamicAllocationInfo | None, *, autoscaled: bool) -> str:
+    """Return what is wanted; "" if the other of the two decides, or none."""
+    if info is None or info.autoscaled is not autoscaled:
         return ""
     most = "without a limit" if info.maximum is None else f"at most {info.maximum}"
-    return f"wants {info.wanted} since {timestamp(info.changed)} (at least {info.minimum}, {most})"
+    why = f": {info.reason}" if info.reason else ""
+    return f"wants {info.wanted} since {timestamp(info.changed)} (at least {info.minimum}, {most}){why}"
 
 
 def print_job(
@@ -63,7 +65,8 @@ def print_job(
             ("Driver", driver),
             ("Standby", _standby(own.reserved_standby)),
             ("Executors", executors),
-            ("Dynamic allocation", _dynamic_allocation(own.dynamic_allocation)),
+            ("Dynamic allocation", _dynamic_allocation(own.dynamic_allocation, autoscaled=False)),
+            ("Autoscaling", _dynamic_allocation(own.dynamic_allocation, autoscaled=True)),
             ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
             ("Spark application", own.app_id),
             ("Exit code", "" if own.exit_code is None else str(own.exit_code)),

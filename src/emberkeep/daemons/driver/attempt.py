@@ -19,6 +19,7 @@ import structlog
 from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
 from emberkeep.adapters.savepoints.store import open_savepoint_objects
 from emberkeep.api.job import Job, job_environment
+from emberkeep.autoscale.settings import autoscale_settings
 from emberkeep.base.configuration.options import (
     ENCRYPTION,
     EVENT_LOG_ENABLED,
@@ -37,9 +38,10 @@ from emberkeep.daemons.driver.lineage import lineage_parent
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver.program import DriverProgram, find_program
 from emberkeep.daemons.driver.secret_text import SecretText
+from emberkeep.daemons.driver.spark_view import dynamic_allocation
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
-from emberkeep.jobmaster.ports import Application, DynamicAllocation
+from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, FailureKind
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
@@ -233,10 +235,12 @@ class _Driver:
             memory_mb=application.executor_heap_mb + application.executor_overhead_mb,
         )
         runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
-        dynamic = application.dynamic
         wanted = application.executor_instances or self._spec.graph.resources.executors
-        if dynamic is not None:
-            wanted = dynamic.initial
+        dynamic = dynamic_allocation(application.dynamic, autoscale_settings(self._configuration, wanted))
+        if application.dynamic is not None:
+            wanted = application.dynamic.initial
+        elif dynamic is not None:
+            wanted = max(dynamic.minimum, min(wanted, dynamic.maximum or wanted))
         return Application(
             app_id=application.app_id,
             driver_url=application.driver_url,
@@ -252,9 +256,7 @@ class _Driver:
             python=application.python,
             jars_first=application.user_class_path_first,
             decommissions=application.decommissions,
-            dynamic=None
-            if dynamic is None
-            else DynamicAllocation(minimum=dynamic.minimum, maximum=dynamic.maximum, idle_timeout=dynamic.idle_seconds),
+            dynamic=dynamic,
             secrets=self._spec.graph.secrets,
             namespace_claim=self._spec.namespace_claim,
         )

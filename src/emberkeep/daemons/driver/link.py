@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -146,6 +147,15 @@ class SparkBridge:
         except SparkUnavailable as error:
             log.debug("Spark does not answer", reason=str(error))
             return None
+
+    async def resize(self, count: int, *, decommissions: bool) -> None:
+        if self.runtime is None or not self.runtime.application_up():
+            raise RetryLater("no SparkContext is up")
+        resize = partial(self.runtime.resize, count, decommissions=decommissions)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, resize)
+        except SparkUnavailable as error:
+            raise RetryLater(f"Spark does not answer: {error}") from error
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         if self.runtime is None:

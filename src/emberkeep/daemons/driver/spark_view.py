@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from emberkeep.autoscale.model import AutoscaleSettings
+from emberkeep.base.configuration.options import AUTOSCALE
+from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import ExecutorId
 from emberkeep.daemons.driver.first_times import first_times
-from emberkeep.jobmaster.ports import BlocksLeft, ExecutorDemand, SparkQuestions, SparkView
+from emberkeep.jobmaster.ports import BlocksLeft, DynamicAllocation, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.executors import blocks as spark_blocks
+from emberkeep.spark.executors.allocation import DynamicAllocation as SparkAllocation
+
+_CANCELLED_AFTER = 30.0  # seconds, by autoscaling
 
 
 def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
@@ -67,6 +73,26 @@ def executor_demand(runtime: DriverRuntime) -> ExecutorDemand:
         decommissioned=frozenset(ExecutorId(executor) for executor in demand.decommissioned),
         killed=frozenset(ExecutorId(executor) for executor in demand.killed),
         others=demand.others,
+    )
+
+
+def dynamic_allocation(
+    dynamic: SparkAllocation | None, autoscale: AutoscaleSettings | None
+) -> DynamicAllocation | None:
+    """Return how the number changes; None if it is fixed. Raises InvalidInput if two would decide."""
+    if autoscale is None:
+        if dynamic is None:
+            return None
+        return DynamicAllocation(minimum=dynamic.minimum, maximum=dynamic.maximum, idle_timeout=dynamic.idle_seconds)
+    if dynamic is not None:
+        raise InvalidInput(
+            f"both spark.dynamicAllocation.enabled and {AUTOSCALE.key} are true: only one can decide how many "
+            "executors the job has",
+            field=AUTOSCALE.key,
+            hint="turn one of them off; see docs/autoscaling.md",
+        )
+    return DynamicAllocation(
+        minimum=autoscale.minimum, maximum=autoscale.maximum, idle_timeout=_CANCELLED_AFTER, autoscale=autoscale
     )
 
 

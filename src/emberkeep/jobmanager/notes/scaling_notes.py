@@ -1,7 +1,8 @@
-"""Notices how dynamic allocation changes the number of a job's executors. Pure.
+"""Notices how dynamic allocation or autoscaling changes the number of a job's executors. Pure.
 
 Spark may change the number several times a second, and a job may do that for days. So what happens within a minute
-becomes one entry, and a short lack of executors none.
+becomes one entry, and a short lack of executors none. Autoscaling pauses after each change: each is an entry, with its
+reason.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class ScalingNotes:
         self._fewest = self._most = 0  # since then
         self._lacks_since: int | None = None
         self._lack_noted = False
+        self._decided_ms: int | None = None  # when autoscaling has decided last
+        self._wanted = 0  # before that
 
     def reported(self, attempt: int, report: JobMasterStatus, scaling: Scaling, now_ms: int) -> Iterator[Occurrence]:
         """Yield what a JobMaster's report adds to the chronicle."""
@@ -36,7 +39,9 @@ class ScalingNotes:
         if attempt != self._attempt:
             self._begin(attempt, present)
         self._fewest, self._most = min(self._fewest, present), max(self._most, present)
-        moved = (self._fewest, self._most) != (self._noted, self._noted)
+        if scaling.autoscaled:
+            yield from self._decision(scaling)
+        moved = not scaling.autoscaled and (self._fewest, self._most) != (self._noted, self._noted)
         if moved and now_ms - self._noted_ms >= PAUSE_MS:
             yield self._scaled(present, scaling)
             self._noted, self._noted_ms = present, now_ms
@@ -49,6 +54,20 @@ class ScalingNotes:
         self._noted = self._fewest = self._most = present if attempt == self._recovered else 0
         self._noted_ms = -PAUSE_MS
         self._lacks_since, self._lack_noted = None, False
+        self._decided_ms = None
+
+    def _decision(self, scaling: Scaling) -> Iterator[Occurrence]:
+        """Note a decision of autoscaling; not the number with which an attempt begins, or is found."""
+        before, wanted = self._wanted, scaling.wanted
+        is_new = self._decided_ms is not None and scaling.changed_ms != self._decided_ms
+        self._decided_ms, self._wanted = scaling.changed_ms, wanted
+        if is_new and wanted != before:
+            yield self._note(
+                what=What.EXECUTORS_SCALED,
+                message=f"autoscaling: {before} → {wanted} executors wanted: {scaling.reason}",
+                attempt=self._attempt,
+                details={"before": str(before), "wanted": str(wanted), "reason": scaling.reason},
+            )
 
     def _scaled(self, present: int, scaling: Scaling) -> Occurrence:
         meanwhile = ""

@@ -164,7 +164,12 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
 
 def _dynamic_allocation(scaling: Scaling) -> DynamicAllocationInfo:
     return DynamicAllocationInfo(
-        wanted=scaling.wanted, minimum=scaling.minimum, maximum=scaling.maximum, changed=scaling.changed_ms
+        wanted=scaling.wanted,
+        minimum=scaling.minimum,
+        maximum=scaling.maximum,
+        changed=scaling.changed_ms,
+        autoscaled=scaling.autoscaled,
+        reason=scaling.reason,
     )
 
 

@@ -51,6 +51,11 @@ class SimAllocation:
             killed=frozenset(self._killed & known),
         )
 
+    def resize(self, count: int) -> None:
+        """Want this many executors from now on, and remove those beyond."""
+        self._count = count
+        self._remove_idle()
+
     def has_dismissed(self, executor: Process) -> bool:
         return executor.pid in self.dismissed_at
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
+import msgspec
+
 from emberkeep.base.ids import AllocationId, ExecutorId, TaskManagerId
 from emberkeep.chronicle.occurrence import Occurrence
 from emberkeep.jobmanager.notes.job_notes import JobNotes
@@ -77,6 +79,22 @@ def test_only_a_lasting_lack_is_noted_and_its_end_once() -> None:
     assert noted(notes, start + 2 * SECOND, report(1, 2)) == [
         "dynamic allocation: 0 → 1 executors; Spark wants 2",
         "the attempt has 1 of 2 executors, and continues",
+    ]
+
+
+def test_each_decision_of_autoscaling_is_noted_with_its_reason() -> None:
+    notes = JobNotes("job", 0, 0)
+
+    def status(wanted: int, changed_ms: int, reason: str = "") -> JobMasterStatus:
+        scaling = Scaling(wanted=wanted, minimum=1, maximum=4, changed_ms=changed_ms, autoscaled=True, reason=reason)
+        return msgspec.structs.replace(report(1, wanted), scaling=scaling)
+
+    assert noted(notes, 0, status(1, 5)) == [], "the number with which it begins"
+    for now in (SECOND, 2 * SECOND):
+        expected = ["autoscaling: 1 → 2 executors wanted: query q is busy"] if now == SECOND else []
+        assert noted(notes, now, status(2, 900, "query q is busy")) == expected
+    assert noted(notes, 3 * SECOND, status(1, 2900, "query q is idle")) == [
+        "autoscaling: 2 → 1 executors wanted: query q is idle"
     ]
 
 
