@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 
@@ -32,8 +33,14 @@ def names_in(chain: Chain) -> list[str]:
     return [name for name in command_of(APP, chain) if not name.startswith("-")]
 
 
+@functools.cache
+def arguments(chain: Chain) -> list[Argument]:
+    """The arguments of a command; each is asked for many times."""
+    return arguments_of(APP, chain)
+
+
 ACTIONS = [chain for chain in COMMANDS if command_of(APP, chain).default_command is not None]
-REQUIRED = [(chain, argument.name) for chain in ACTIONS for argument in arguments_of(APP, chain) if argument.required]
+REQUIRED = [(chain, argument.name) for chain in ACTIONS for argument in arguments(chain) if argument.required]
 
 
 def own_options() -> dict[Chain, list[Argument]]:
@@ -41,7 +48,7 @@ def own_options() -> dict[Chain, list[Argument]]:
     seen: set[tuple[str, str, str]] = set()
     found: dict[Chain, list[Argument]] = {}
     for chain in ACTIONS:
-        for argument in arguments_of(APP, chain):
+        for argument in arguments(chain):
             option = (argument.name, str(argument.hint), str(argument.parameter.help))
             if argument.name.startswith("-") and option not in seen:
                 seen.add(option)
@@ -55,7 +62,7 @@ OWN_OPTIONS = own_options()
 def words_of(chain: Chain, *, without: str = "") -> list[str]:
     """The words of a complete call, except for one argument."""
     words = list(chain)
-    for argument in arguments_of(APP, chain):
+    for argument in arguments(chain):
         if argument.required and argument.name not in (without, "*"):
             value = next(iter(choices(argument.hint)), "x")
             words += [argument.name, value] if argument.name.startswith("-") else [value]
@@ -88,13 +95,13 @@ def test_the_walk_meets_all_commands() -> None:
 def test_a_missing_argument_is_named_and_explained(chain: Chain, name: str, capfd: Output) -> None:
     words = words_of(chain, without=name)
     if not name.startswith("-"):  # what is positional and comes later would take its place
-        earlier = itertools.takewhile(lambda argument: argument.name != name, arguments_of(APP, chain))
+        earlier = itertools.takewhile(lambda argument: argument.name != name, arguments(chain))
         words = [*chain, *("x" for argument in earlier if not argument.name.startswith("-"))]
     problem, hint = answer(words, capfd)
     what, _, meaning = problem.partition(": ")
     assert what == f"{name} is missing"
     assert len(meaning) > 5
-    assert f"`{usage_line(('emberkeep', *chain), arguments_of(APP, chain))}`" in hint
+    assert f"`{usage_line(('emberkeep', *chain), arguments(chain))}`" in hint
 
 
 def test_the_cause_of_an_evacuation_is_asked_for(capfd: Output) -> None:
@@ -148,7 +155,7 @@ def test_an_option_that_is_almost_right_is_suggested(chain: Chain, capfd: Output
 
 @pytest.mark.parametrize("chain", [chain for chain in ACTIONS if chain not in WITH_SCRIPT], ids="-".join)
 def test_a_word_too_many_is_told(chain: Chain, capfd: Output) -> None:
-    positional = sum(not argument.name.startswith("-") for argument in arguments_of(APP, chain))
+    positional = sum(not argument.name.startswith("-") for argument in arguments(chain))
     problem, _ = answer([*words_of(chain), *["x"] * positional, "nonsense"], capfd)
     said = f"nonsense: `emberkeep {' '.join(chain)}` has no such command"
     assert problem == said or problem.split(":")[0] in ("'nonsense' is too much", "'x' is too much")
