@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.endpoint import Endpoint, join_host_port, parse_url
+from emberkeep.client.endpoint import Endpoint, parse_url
 
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
 

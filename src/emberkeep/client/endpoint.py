@@ -39,11 +39,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def join_host_port(host: str, port: int) -> str:
-    """Return "host:port", with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def parse_url(text: str, origin: str, scheme: str = "http") -> str:
     """Return the base URL in ``text`` ("host:port" or "http://host:port"). Raises InvalidInput.
 

@@ -1,6 +1,7 @@
-"""Whether other processes can reach a JobManager at the address that it announces.
+"""Whether other processes can reach a daemon at the address that it announces.
 
-A wrong address is no error: behind a proxy or a container's network, a JobManager does not bind what it announces.
+A wrong address is no error: behind a proxy or a network that translates addresses, a daemon does not bind what it
+announces.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import structlog
-
-from emberkeep.base.configuration.options import REST_ADDRESS, REST_BIND_ADDRESS
-from emberkeep.base.configuration.values import Configuration
 
 log = structlog.get_logger(__name__)
 
@@ -21,42 +20,67 @@ _RESOLVING_SECONDS = 5.0
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-async def warn_of_announced_address(configuration: Configuration) -> None:
-    """Log a warning if rest.address is not an address that the JobManager binds. Look names up for 5 s at most."""
-    announced, bound = configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS]
+@dataclass(frozen=True)
+class AnnouncedAddress:
+    """The address at which others connect to a daemon, the address that it binds, and the options that set them.
+
+    ``peer``: a host that connects to it; "" if none is known.
+    """
+
+    announced_by: str
+    announced: str
+    bound_by: str
+    bound: str
+    peer: str = ""
+
+
+async def warn_of_announced_address(announcement: AnnouncedAddress) -> None:
+    """Log a warning if others may not reach the announced address. Look names up for 5 s at most."""
     try:
         async with asyncio.timeout(_RESOLVING_SECONDS):
-            reason = why_unreachable(announced, bound, await _resolved(announced), await _resolved(bound))
+            names = (announcement.announced, announcement.bound, announcement.peer)
+            reason = why_unreachable(announcement, *[await _resolved(name) for name in names])
     except TimeoutError:
-        reason = f"the addresses of {announced} are not known after {_RESOLVING_SECONDS:g} s"
+        reason = f"the addresses of {announcement.announced} are not known after {_RESOLVING_SECONDS:g} s"
     if reason:
         log.warning(
-            "other processes may not reach this JobManager at the address that it announces",
+            "other processes may not reach this one at the address that it announces",
             reason=reason,
-            hint=f"{REST_ADDRESS.key} is the address that others use, and {REST_BIND_ADDRESS.key} must accept their "
-            "connections, unless a proxy forwards them",
+            hint=f"{announcement.announced_by} is the address that others use, and {announcement.bound_by} must accept "
+            "their connections, unless a proxy or the network forwards them",
         )
 
 
 def why_unreachable(
-    announced: str, bound: str, announced_at: AbstractSet[_Address], bound_at: AbstractSet[_Address]
+    announcement: AnnouncedAddress,
+    announced_at: AbstractSet[_Address],
+    bound_at: AbstractSet[_Address],
+    peer_at: AbstractSet[_Address],
 ) -> str:
-    """Return why others may not reach ``announced``; "" if they can. Both names come with their addresses."""
+    """Return why others may not reach the announced address; "" if they can. The names come with their addresses."""
+    announced = f"{announcement.announced_by} is {announcement.announced or 'empty'}"
     if not announced_at:
-        return f"{REST_ADDRESS.key} is {announced}, which this machine cannot resolve"
+        return f"{announced}, which this machine cannot resolve"
+    if any(address.is_unspecified for address in announced_at):
+        return f"{announced}, which stands for all addresses of a machine: others cannot connect to it"
     if not bound_at:
         return ""  # binding it fails, too
+    is_local = all(address.is_loopback for address in announced_at)
+    if is_local and announcement.peer and any(not address.is_loopback for address in peer_at):
+        # Debian resolves a machine's own name to 127.0.1.1 on that machine.
+        resolved = ", ".join(sorted(map(str, announced_at)))
+        return f"{announced} ({resolved} here), which only this machine reaches, and {announcement.peer} connects to it"
     if any(address.is_unspecified for address in bound_at):
-        if all(address.is_loopback for address in announced_at):
+        if is_local:
             return (
-                f"{REST_ADDRESS.key} is {announced}, which only this machine reaches, though {REST_BIND_ADDRESS.key} "
-                f"is {bound or 'all addresses'}"
+                f"{announced}, which only this machine reaches, though {announcement.bound_by} is "
+                f"{announcement.bound or 'all addresses'}"
             )
         return ""
     if announced_at & bound_at:
         return ""
     only_here = ", which only this machine reaches" if all(address.is_loopback for address in bound_at) else ""
-    return f"{REST_ADDRESS.key} is {announced}, but {REST_BIND_ADDRESS.key} is {bound}{only_here}"
+    return f"{announced}, but {announcement.bound_by} is {announcement.bound}{only_here}"
 
 
 async def _resolved(name: str) -> frozenset[_Address]:

@@ -282,7 +282,7 @@ def install(
     guard_checkpoints(may_commit, plans.planning)
     restored = _function_states(contexts, restore)
     seconds = settings.function_seconds
-    port = WorkerPort(settings.host, attempt, link_encryption(settings.tls))
+    port = WorkerPort(settings.host, attempt, link_encryption(settings.tls), settings.bind_host)
     executors = ExecutorFunctions(port, restored, seconds)
     functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
     FunctionHooks(functions, REGISTRY).install()

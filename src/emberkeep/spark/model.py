@@ -35,7 +35,8 @@ class JobFiles:
 class DriverSettings:
     """Settings of a job's driver.
 
-    - ``host``: the node's address, to bind and to advertise.
+    - ``host``: where other processes reach the driver.
+    - ``bind_host``: the address that the driver binds; empty: ``host``.
     - ``spark_conf``: settings from ``--conf`` and the other spark-submit options.
     - ``driver_memory_mb``: heap in MiB, unless ``spark.driver.memory`` is set in code or by ``--conf``.
     - ``scratch_dir``: directory that only this attempt uses.
@@ -78,6 +79,7 @@ class DriverSettings:
     lineage: LineageParent | None = None
     event_log: Path | None = None
     ui_key: bytes | None = None
+    bind_host: str = ""
 
 
 @dataclass(frozen=True)

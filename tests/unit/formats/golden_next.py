@@ -105,6 +105,7 @@ SPEC_WITH_SECRETS = msgspec.structs.replace(
     SPEC, graph=msgspec.structs.replace(SPEC.graph, secrets={"DB_PASS": "c2VhbGVk"})
 )
 SPEC_WITH_NAMESPACE = msgspec.structs.replace(SPEC, namespace_claim=f"team-a.{'5' * 64}")
+SPEC_WITH_BIND_HOST = msgspec.structs.replace(SPEC, bind_host="::")
 ENCRYPTED_CLUSTER: ClusterRecord = msgspec.structs.replace(samples.CLUSTER, ca="/state/tls/ca.pem")
 CLUSTER_WITH_ZOOKEEPER: ClusterRecord = msgspec.structs.replace(
     ENCRYPTED_CLUSTER,
@@ -307,6 +308,9 @@ FORMATS = {
     "spec-with-encryption.record": Format(lambda path: write_spec(path, ENCRYPTED_SPEC), read_spec, ENCRYPTED_SPEC),
     "spec-with-namespace.record": Format(
         lambda path: write_spec(path, SPEC_WITH_NAMESPACE), read_spec, SPEC_WITH_NAMESPACE
+    ),
+    "spec-with-bind-host.record": Format(
+        lambda path: write_spec(path, SPEC_WITH_BIND_HOST), read_spec, SPEC_WITH_BIND_HOST
     ),
     "spec-with-secrets.record": Format(lambda path: write_spec(path, SPEC_WITH_SECRETS), read_spec, SPEC_WITH_SECRETS),
     "cluster.json": Format(lambda path: write_cluster(path, ENCRYPTED_CLUSTER), read_cluster, ENCRYPTED_CLUSTER),

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from emberkeep.adapters.http.listener import Listener
 from emberkeep.adapters.http.served_connection import LOGIN_SECONDS, close_unproven, without_expectations
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.connections import ConnectionLimits, Connections, process_limits
 from emberkeep.base.errors import Fatal
 
@@ -19,9 +20,13 @@ SHUTDOWN_SECONDS = 2.0  # granted to running requests when the server closes
 
 @dataclass(frozen=True)
 class BoundPort:
-    """A port that this process has bound. Connections are refused until it is served. ``address`` is "host:port"."""
+    """A port that this process has bound. Connections are refused until it is served.
 
-    host: str
+    ``address`` is "host:port", with the host at which other processes reach the port.
+    """
+
+    host: str  # as it is announced
+    bind_host: str
     port: int
     option: str  # the key that sets the port, for errors
     socket: socket.socket = field(repr=False)
@@ -29,7 +34,7 @@ class BoundPort:
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return join_host_port(self.host, self.port)
 
     def close(self) -> None:
         """Release the port. Idempotent; unnecessary once the port was served."""
@@ -51,11 +56,17 @@ class ServedPort:
 
 
 def bind_port(
-    host: str, port: int, *, port_option: str = "rest.port", limits: ConnectionLimits | None = None
+    host: str,
+    port: int,
+    *,
+    announced: str = "",
+    port_option: str = "rest.port",
+    limits: ConnectionLimits | None = None,
 ) -> BoundPort:
     """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, unknown address, no permission.
 
-    ``limits``: limits on the port's connections, by default derived from this process's limit on open files.
+    ``announced``: host at which other processes reach the port, by default ``host``. ``limits``: limits on the port's
+    connections, by default derived from this process's limit on open files.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -75,7 +86,8 @@ def bind_port(
             raise
     except (OSError, UnicodeError) as error:
         raise bind_error(error, host, port, port_option) from None
-    return BoundPort(host, bound.getsockname()[1], port_option, bound, Connections(limits or process_limits()))
+    connections = Connections(limits or process_limits())
+    return BoundPort(announced or host, host, bound.getsockname()[1], port_option, bound, connections)
 
 
 async def serve_http(
@@ -96,7 +108,7 @@ async def serve_http(
     except OSError as error:
         port.close()
         await runner.cleanup()
-        raise bind_error(error, port.host, port.port, port.option) from None
+        raise bind_error(error, port.bind_host, port.port, port.option) from None
     return ServedPort(port.address, listener, runner)
 
 

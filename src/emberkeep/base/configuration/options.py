@@ -6,6 +6,7 @@ next to similar ones.
 
 from __future__ import annotations
 
+from emberkeep.base.configuration.hosts import host, hosts
 from emberkeep.base.configuration.option_types import boolean, choice, decimal, duration, integer, interval, size, text
 from emberkeep.base.configuration.values import Option, define
 
@@ -90,7 +91,7 @@ WORKING_DIRECTORY = define(
 # --- REST, RPC and security -----------------------------------------------------------------------------------------
 
 REST_ADDRESS = define(
-    Option("rest.address", "127.0.0.1", text, "address", "Host name or address at which clients reach the JobManager.")
+    Option("rest.address", "127.0.0.1", host, "address", "Host name or address at which clients reach the JobManager.")
 )
 REST_PORT = define(
     Option("rest.port", 8081, PORT, "port", "Port of the JobManager for REST, web page and RPC. 0: any free port.")
@@ -109,9 +110,10 @@ REST_BIND_ADDRESS = define(
     Option(
         "rest.bind-address",
         "127.0.0.1",
-        text,
+        host,
         "address",
-        "Address that the JobManager binds. An address other than loopback needs security.token-file.",
+        "Address that the JobManager binds. `0.0.0.0` stands for all IPv4 addresses of the machine, `::` for all. An "
+        "address other than loopback needs security.token-file.",
     )
 )
 TOKEN_FILE = define(
@@ -174,7 +176,7 @@ ALLOWED_HOSTS = define(
     Option(
         "security.allowed-hosts",
         "",
-        text,
+        hosts,
         "list",
         "Further values of the Host header that the JobManager accepts, separated by commas, besides "
         "rest.address and loopback names.",
@@ -582,9 +584,19 @@ TASK_MANAGER_HOST = define(
     Option(
         "taskmanager.host",
         "127.0.0.1",
-        text,
+        host,
         "address",
-        "Address that a task manager, its drivers and its executors bind, and at which other processes reach them.",
+        "Host name or address at which other processes reach a task manager, its drivers and its executors.",
+    )
+)
+TASK_MANAGER_BIND_HOST = define(
+    Option(
+        "taskmanager.bind-host",
+        "",
+        host,
+        "address",
+        "Address that a task manager, its drivers and its executors bind, if it differs from taskmanager.host. "
+        "`0.0.0.0` stands for all IPv4 addresses of the machine, `::` for all. Empty: taskmanager.host.",
     )
 )
 JOB_ENVIRONMENT = define(

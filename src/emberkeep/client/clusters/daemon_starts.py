@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     CORES,
@@ -26,7 +27,6 @@ from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape, 
 from emberkeep.client.clusters.daemon_process import Announcement, Daemon, DaemonCommand, start_daemon
 from emberkeep.client.clusters.zookeeper_access import ZooKeeperAccess
 from emberkeep.client.clusters.zookeeper_ensemble import quorum_of
-from emberkeep.client.endpoint import join_host_port
 
 JOB_MANAGER = "jobmanager"
 _MEMORY_SHARE = 0.8

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout, state_layout
 from emberkeep.base.configuration.options import (
     ENCRYPTION,
@@ -31,7 +32,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster
-from emberkeep.client.endpoint import Endpoint, join_host_port, parse_url
+from emberkeep.client.endpoint import Endpoint, parse_url
 from emberkeep.client.errors import NoCluster
 
 URL_VARIABLE = "EMBERKEEP_URL"

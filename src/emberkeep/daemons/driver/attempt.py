@@ -191,6 +191,7 @@ class _Driver:
         java = find_java(os.environ)
         return spark_model.DriverSettings(
             host=self._spec.host,
+            bind_host=self._spec.bind_host,
             spark_conf=graph.spark_conf,
             scratch_dir=Path(self._spec.directory) / "scratch",
             checkpoint_root=self._spec.checkpoint_root,

@@ -301,7 +301,8 @@ class JobMasterThread:
             future.result(REPORT_SECONDS)
         except (EmberkeepError, TimeoutError) as error:
             future.cancel()
-            log.warning("cannot report the outcome to the JobManager", reason=str(error))
+            reason = str(error) or f"no reply within {REPORT_SECONDS:g} s"
+            log.warning("cannot report the outcome to the JobManager", reason=reason)
             return False
         return True
 
@@ -335,7 +336,7 @@ class JobMasterThread:
             offload = await self._offload(system, token, client_tls, services, stack)
             rpc = HttpRpcClient(token, offload, tls=client_tls)
             stack.push_async_callback(rpc.close)
-            port = bind_port(self._spec.host, 0)
+            port = bind_port(self._spec.bind_host or self._spec.host, 0, announced=self._spec.host)
             identity = Identity(
                 job_id=self._spec.graph.job_id,
                 attempt=self._spec.attempt,

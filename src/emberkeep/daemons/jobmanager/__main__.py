@@ -9,9 +9,10 @@ import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import REST_ADDRESS, REST_BIND_ADDRESS
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
-from emberkeep.daemons.announced_address import warn_of_announced_address
+from emberkeep.daemons.announced_address import AnnouncedAddress, warn_of_announced_address
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
@@ -25,7 +26,8 @@ log = structlog.get_logger(__name__)
 async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
     """Serve until ``stop`` is set."""
     set_up_logging("jobmanager", layout.job_manager / "logs", configuration)
-    await warn_of_announced_address(configuration)
+    address, bound = configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS]
+    await warn_of_announced_address(AnnouncedAddress(REST_ADDRESS.key, address, REST_BIND_ADDRESS.key, bound))
     services = Services()
     try:
         if is_highly_available(configuration):

@@ -26,6 +26,7 @@ from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.adapters.webhooks.webhook import WebhookSettings
 from emberkeep.audit.entry import Entry
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     ALLOWED_HOSTS,
@@ -56,8 +57,8 @@ _SHIPPED_FILES = 100  # rotated files of the audit log that are kept in the shar
 
 def names(configuration: Configuration) -> tuple[str, ...]:
     """Return the host names and addresses at which clients reach this JobManager."""
-    extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
-    return (configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra))
+    extra = filter(None, configuration[ALLOWED_HOSTS].split(","))
+    return (configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *extra)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class JobManagerSettings:
     @property
     def address(self) -> str:
         """Return the address where other processes connect: rest.address with the port that was bound."""
-        return f"{self.configuration[REST_ADDRESS]}:{self.port.port}"
+        return join_host_port(self.configuration[REST_ADDRESS], self.port.port)
 
     @property
     def policy(self) -> AccessPolicy:

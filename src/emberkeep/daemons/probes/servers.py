@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.tls.links import client_context, handshake_failure
 from emberkeep.base.tls.shown_certificate import OUT_OF_TIME
-from emberkeep.client.endpoint import join_host_port
 from emberkeep.diagnosis.certificates import CertificateFacts
 from emberkeep.diagnosis.clocks import ClockReading
 from emberkeep.diagnosis.network import PortFacts, PortState

@@ -32,7 +32,8 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
 
     graph: JobGraph
     attempt: int
-    host: str
+    host: str  # where other processes reach the driver
+    bind_host: str = ""  # the address that it binds; empty: ``host``
     task_manager: str
     agent: str  # file in which each task manager process names itself
     leader: str = ""  # file in which the task manager names the leader; empty if there is only one JobManager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import shutil
 import ssl
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from emberkeep.base.configuration.options import (
     BLOB_RETENTION,
     STANDBY_DRIVERS,
     STANDBY_EXECUTORS,
+    TASK_MANAGER_BIND_HOST,
     TASK_MANAGER_HOST,
     TASK_MANAGER_PORT,
 )
@@ -71,7 +73,12 @@ class Site:
 
     @property
     def host(self) -> str:
+        """Where other processes reach this node."""
         return self.configuration[TASK_MANAGER_HOST]
+
+    @property
+    def bind_host(self) -> str:
+        return bind_host(self.configuration)
 
     @property
     def identity(self) -> TaskManagerId:
@@ -98,7 +105,7 @@ async def open_holdings(site: Site, server: Callable[[], str | None], stack: con
     configuration, directory = site.configuration, site.directory
     supervisor = _supervisor(directory, site.services, stack)
     earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)
-    port = _bind(site.host, configuration[TASK_MANAGER_PORT], earlier)
+    port = _bind(site, configuration[TASK_MANAGER_PORT], earlier)
     stack.callback(port.close)
     places = BlobPlaces(
         Path(configuration[BLOB_DIRECTORY] or directory.blobs),
@@ -125,6 +132,7 @@ async def open_holdings(site: Site, server: Callable[[], str | None], stack: con
         configuration,
         files,
         users,
+        site.bind_host,
         site.layout,
     )
     return Holdings(
@@ -136,17 +144,23 @@ async def open_holdings(site: Site, server: Callable[[], str | None], stack: con
     )
 
 
-def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
+def _bind(site: Site, configured: int, earlier: AgentLife | None) -> BoundPort:
     """Bind the configured port. For port 0, try the previous process's port first: JobMasters know it. Raises Fatal."""
+    bind = functools.partial(bind_port, site.bind_host, announced=site.host, port_option=TASK_MANAGER_PORT.key)
     if configured == 0 and earlier is not None:
         try:
-            return bind_port(host, earlier.port, port_option=TASK_MANAGER_PORT.key)
+            return bind(earlier.port)
         except Fatal as error:
             log.warning(
                 "the port of the previous task manager process is unavailable; JobMasters will learn of another port",
                 reason=str(error),
             )
-    return bind_port(host, configured, port_option=TASK_MANAGER_PORT.key)
+    return bind(configured)
+
+
+def bind_host(configuration: Configuration) -> str:
+    """Return the address that a task manager, its drivers and its executors bind."""
+    return configuration[TASK_MANAGER_BIND_HOST] or configuration[TASK_MANAGER_HOST]
 
 
 async def _libraries(blobs: BlobAccess, site: Site, stack: contextlib.AsyncExitStack) -> LibraryCache:

@@ -26,6 +26,7 @@ from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.processes.log_retention import prune_logs
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
     BUILD_CLASS_ARCHIVE,
@@ -39,6 +40,7 @@ from emberkeep.base.configuration.options import (
     REST_ADDRESS,
     REST_PORT,
     SLOTS,
+    TASK_MANAGER_BIND_HOST,
     TASK_MANAGER_HOST,
     TASK_MANAGER_NODE,
     TOKEN_FILE,
@@ -48,6 +50,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import InstanceId
 from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.base.system import System
+from emberkeep.daemons.announced_address import AnnouncedAddress, warn_of_announced_address
 from emberkeep.daemons.encryption import check_unencrypted, open_tls
 from emberkeep.daemons.leader_following import (
     follow_leader,
@@ -60,7 +63,7 @@ from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
 from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_class_archive
-from emberkeep.daemons.taskmanager.holdings import Holdings, Site, node_usage, open_holdings
+from emberkeep.daemons.taskmanager.holdings import Holdings, Site, bind_host, node_usage, open_holdings
 from emberkeep.daemons.taskmanager.run_as import job_users, open_working_directory
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
@@ -114,14 +117,23 @@ async def task_manager_process(
     Raises Fatal (no Java, no certificate, port in use, working directory not writable), InvalidInput, Conflict (its
     local state is in use or belongs to another cluster).
     """
-    check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
+    hosts = (configuration[TASK_MANAGER_HOST], bind_host(configuration))
+    for each in hosts:
+        check_bind_address(each, bool(configuration[TOKEN_FILE]))
     users = job_users(configuration)
     await asyncio.to_thread(open_working_directory, layout, place.directory, tuple(set(users.values())))
     java = await asyncio.to_thread(find_java, os.environ)
     token = load_or_create_token(layout.token_file)
     job_manager, _, _ = _job_manager(configuration).rpartition(":")
-    check_unencrypted(configuration, configuration[TASK_MANAGER_HOST], job_manager)
-    tls = await asyncio.to_thread(open_tls, configuration, layout, configuration[TASK_MANAGER_HOST], founds=False)
+    check_unencrypted(configuration, *hosts, job_manager)
+    await warn_of_announced_address(
+        AnnouncedAddress(
+            *(TASK_MANAGER_HOST.key, configuration[TASK_MANAGER_HOST]),
+            *(TASK_MANAGER_BIND_HOST.key, bind_host(configuration)),
+            peer=job_manager,
+        )
+    )
+    tls = await asyncio.to_thread(open_tls, configuration, layout, *hosts, founds=False)
     if tls is not None:
         services.start("certificate", tls.keep())
     site = Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links, users)
@@ -208,7 +220,7 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
 
 def _job_manager(configuration: Configuration) -> str:
     """Return the address at which the task manager first registers, "host:port"."""
-    return configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}"
+    return configuration[JOB_MANAGER_ADDRESS] or join_host_port(configuration[REST_ADDRESS], configuration[REST_PORT])
 
 
 async def _retire(service: TaskManagerService, holdings: Holdings, grace: float) -> None:

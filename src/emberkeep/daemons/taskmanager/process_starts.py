@@ -46,14 +46,19 @@ class LaunchNode:
     """The node on which the launcher starts processes, and the launcher's task manager."""
 
     task_manager: str
-    host: str
+    host: str  # where other processes reach it
     directory: WorkingDirectory
     token_file: Path
     java: JavaRuntime
     configuration: Configuration
     tls: TlsFiles | None = None  # of the node; None: the cluster does not encrypt
     users: JobUsers = field(default_factory=lambda: JobUsers({}, ""))
+    bind_host: str = ""  # the address that its processes bind; empty: ``host``
     storage: StateLayout | None = None  # the shared storage, opened to ``users`` before their drivers start
+
+    @property
+    def bound(self) -> str:
+        return self.bind_host or self.host
 
 
 class ProcessStarts:
@@ -84,7 +89,7 @@ class ProcessStarts:
         own = {
             "SPARK_HOME": str(spark_home(os.environ)),
             "SPARK_LOCAL_DIRS": str(directory / "local"),
-            "SPARK_LOCAL_IP": self._node.host,
+            "SPARK_LOCAL_IP": self._node.bound,
             "TMPDIR": str(directory / "tmp"),
         }
         return _environment(self._node.configuration, own, base=None)
@@ -171,6 +176,7 @@ class ProcessStarts:
             graph=graph,
             attempt=request.attempt,
             host=node.host,
+            bind_host=node.bound,
             task_manager=node.task_manager,
             agent=str(node.directory.agent_record),
             leader=str(node.directory.leader_record) if is_highly_available(node.configuration) else "",
@@ -213,7 +219,7 @@ class ProcessStarts:
             "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
             "PYTHONUNBUFFERED": "1",  # the script's output appears at once, not when a buffer is full
             "JAVA_HOME": str(self._node.java.home) if self._node.java.home else os.environ.get("JAVA_HOME", ""),
-            "SPARK_LOCAL_IP": self._node.host,
+            "SPARK_LOCAL_IP": self._node.bound,
             "SPARK_LOCAL_DIRS": str(scratch / "local"),
         }
 
@@ -230,6 +236,7 @@ class ProcessStarts:
             driver_url=request.driver_url,
             executor_id=request.executor_id,
             host=self._node.host,
+            bind_host=self._node.bound,
             cores=request.cores,
             heap_mb=request.heap_mb,
             app_id=request.app_id,

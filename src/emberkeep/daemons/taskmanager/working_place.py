@@ -57,7 +57,7 @@ def held_working_place(
     (the id), Unavailable, Damaged, NewerFormat, Fatal.
     """
     wanted = configuration[TASK_MANAGER_ID]
-    default = parse_task_manager_id(wanted or f"tm-{configuration[TASK_MANAGER_HOST]}")
+    default = parse_task_manager_id(wanted or f"tm-{configuration[TASK_MANAGER_HOST].replace(':', '-')}")
     directory = WorkingDirectory(layout.working_directory(default))
     _make(directory.root)
     hint = "give each its own taskmanager.resource-id and working directory"

@@ -33,10 +33,12 @@ class WorkerPort:
     """Listens from the first call of ``open`` on. Each connection has a thread of its own.
 
     ``host``: address at which executors reach this process. ``encryption``: None if connections are not encrypted.
+    ``bind_host``: the address that the port binds; empty: ``host``.
     """
 
-    def __init__(self, host: str, attempt: int, encryption: LinkEncryption | None = None) -> None:
+    def __init__(self, host: str, attempt: int, encryption: LinkEncryption | None = None, bind_host: str = "") -> None:
         self._host = host
+        self._bind_host = bind_host or host
         self._attempt = attempt
         self._encryption = encryption
         self._opening = threading.Lock()
@@ -47,7 +49,7 @@ class WorkerPort:
         """Return the address to which workers connect; the first call starts listening. Raises OSError."""
         with self._opening:
             if self._link is None:
-                listening = socket.create_server((self._host, 0), backlog=256)
+                listening = _bound(self._bind_host)
                 port = int(listening.getsockname()[1])
                 plain = Link(self._host, port, self._attempt, secrets.token_hex(32))
                 self._link = plain if self._encryption is None else self._encryption.link(plain)
@@ -90,3 +92,9 @@ class WorkerPort:
             return recognise(handshake.connection, link, context)
         finally:
             self._handshakes.end(handshake)
+
+
+def _bound(host: str) -> socket.socket:
+    """Listen at any free port of an address of this machine, in IPv4 or IPv6. Raises OSError."""
+    (family, *_, address), *_ = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return socket.create_server(address, family=family, backlog=256)

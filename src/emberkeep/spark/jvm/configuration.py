@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from emberkeep.base.configuration.hosts import in_brackets, join_host_port
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.event_log import event_log_settings
@@ -114,8 +115,8 @@ def _required(settings: DriverSettings, master_url: str) -> dict[str, str]:
     return authentication(settings.secret) | {
         "spark.master": master_url,
         "spark.submit.deployMode": "client",
-        "spark.driver.host": settings.host,
-        "spark.driver.bindAddress": settings.host,
+        "spark.driver.host": in_brackets(settings.host),
+        "spark.driver.bindAddress": settings.bind_host or settings.host,
     }
 
 
@@ -153,7 +154,7 @@ def application(
         environment["LD_LIBRARY_PATH"] = f"{libraries}:{inherited}" if inherited else libraries
     return SparkApplication(
         app_id=app_id,
-        driver_url=f"spark://CoarseGrainedScheduler@{settings.host}:{driver_port}",
+        driver_url=f"spark://CoarseGrainedScheduler@{join_host_port(settings.host, driver_port)}",
         executor_cores=cores,
         executor_heap_mb=heap_mb,
         executor_overhead_mb=executor_overhead_mb(merged, heap_mb),

@@ -239,4 +239,4 @@ def ui_address(conf: Mapping[str, str], settings: DriverSettings) -> str:
 
     It is open to other machines only if the user has set a filter for it.
     """
-    return settings.host if has_own_filter(conf) else _LOOPBACK
+    return settings.bind_host or settings.host if has_own_filter(conf) else _LOOPBACK

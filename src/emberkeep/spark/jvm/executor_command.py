@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberkeep.api.function_link import EXECUTOR_VARIABLE
+from emberkeep.base.configuration.hosts import in_brackets
 from emberkeep.spark.distribution import class_path, spark_home
 from emberkeep.spark.executors.encrypting_python_daemon import MODULE as ENCRYPTING_PYTHON_DAEMON
 from emberkeep.spark.executors.python_daemon import MODULE as PYTHON_DAEMON
@@ -34,7 +35,8 @@ _NOT_INHERITED = frozenset(
 class ExecutorLaunch:
     """All inputs of an executor's command.
 
-    - ``host``: the node's address, to bind and to advertise.
+    - ``host``: where other processes reach the executor.
+    - ``bind_host``: the address that the executor binds; empty: ``host``.
     - ``environ``: base environment plus the variables that the application sets.
     - ``python``: interpreter of the Python workers, unless the application names another.
     - ``named_python``: interpreter of the Python workers as the application names it; "" if it names none.
@@ -65,6 +67,7 @@ class ExecutorLaunch:
     jars_first: bool = False
     class_archive: Path | None = None
     named_python: str = ""
+    bind_host: str = ""
 
 
 def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]:
@@ -108,9 +111,9 @@ def backend_arguments(launch: ExecutorLaunch) -> list[str]:
         "--executor-id",
         launch.executor_id,
         "--bind-address",
-        launch.host,
+        launch.bind_host or launch.host,
         "--hostname",
-        launch.host,
+        in_brackets(launch.host),
         "--cores",
         str(launch.cores),
         "--app-id",
@@ -154,7 +157,7 @@ def executor_environment(launch: ExecutorLaunch) -> dict[str, str]:
         EXECUTOR_VARIABLE: launch.executor_id,
         "SPARK_HOME": str(spark_home(launch.environ)),
         "SPARK_LOCAL_DIRS": str(launch.local_dir),
-        "SPARK_LOCAL_IP": launch.host,
+        "SPARK_LOCAL_IP": launch.bind_host or launch.host,
         "PYSPARK_PYTHON": launch.python,
         "TMPDIR": str(launch.temporary_dir),
     }

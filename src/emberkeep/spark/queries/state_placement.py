@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from emberkeep.base.configuration.hosts import in_brackets
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.local_state.gateway_paths import resolve
@@ -177,7 +178,9 @@ class _Query:
     def report(self, partition: Partition, held: HeldPartition, executor: ExecutorPlace) -> None:
         for name in sorted(held.stores):
             store = self._store(partition, name)
-            self._coordinator.reportActiveInstance(store, executor.host, executor.executor_id, self._nothing)
+            self._coordinator.reportActiveInstance(
+                store, in_brackets(executor.host), executor.executor_id, self._nothing
+            )
 
     def _store(self, partition: Partition, name: str) -> Any:
         store = self._classes.StateStoreId(f"{self.root}/state", partition.operator, partition.number, name)

@@ -32,6 +32,13 @@ async def test_port_zero_is_any_free_port_and_the_address_says_which() -> None:
     assert is_refused(port.address)
 
 
+async def test_a_port_announces_the_host_at_which_others_reach_it() -> None:
+    port = bind_port("0.0.0.0", 0, announced="fd00::7")
+    assert port.address == f"[fd00::7]:{port.port}"
+    assert not port.socket.getsockname()[0].startswith("fd00")
+    port.close()
+
+
 async def test_ports_that_are_bound_and_not_yet_served_are_all_different() -> None:
     ports = [bind_port("127.0.0.1", 0) for _ in range(50)]
     assert len({port.port for port in ports}) == 50

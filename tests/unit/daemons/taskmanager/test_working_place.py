@@ -52,6 +52,11 @@ def test_the_id_stays_with_the_directory_when_the_address_changes(tmp_path: Path
         assert third.owner == first.owner
 
 
+def test_an_ipv6_address_makes_an_id_that_is_valid_everywhere(tmp_path: Path) -> None:
+    with standing(tmp_path / "w", host="fd00::7") as place:
+        assert place.task_manager == "tm-fd00--7"
+
+
 @pytest.mark.req("SAFE-4", "SAFE-17")
 def test_another_id_on_a_directory_with_one_is_refused_with_both(tmp_path: Path) -> None:
     with standing(tmp_path / "w", id="one"):

@@ -40,6 +40,12 @@ def stranger(driver: ExecutorFunctions) -> Iterator[Callable[[], socket.socket]]
         yield lambda: stack.enter_context(connected(driver))
 
 
+def test_a_worker_joins_over_ipv6() -> None:
+    driver = ExecutorFunctions(WorkerPort("::1", 3), dict, silent_seconds=0.5)
+    assert joins(driver)
+    driver.close()
+
+
 def connected(driver: ExecutorFunctions) -> socket.socket:
     link = driver.link()
     connection = socket.create_connection((link.host, link.port), _DEADLINE_SECONDS)

@@ -104,6 +104,14 @@ def test_settings_of_the_user_are_left_alone() -> None:
     assert merged.values["spark.driver.host"] == "10.0.0.5"
 
 
+def test_a_driver_announces_its_host_and_binds_another_address() -> None:
+    settings = dataclasses.replace(SETTINGS, host="fd00::5", bind_host="::")
+    merged = merge({}, settings, _MASTER).values
+    assert (merged["spark.driver.host"], merged["spark.driver.bindAddress"]) == ("[fd00::5]", "::")
+    described = application({}, "app-1", 4711, settings, "me", "python")
+    assert described.driver_url == "spark://CoarseGrainedScheduler@[fd00::5]:4711"
+
+
 def test_executors_learn_before_connecting_what_connecting_takes_but_no_secret() -> None:
     options = executor_java_options(
         {

@@ -52,6 +52,14 @@ def test_arguments_name_driver_address_cores_and_application(launch: ExecutorLau
     assert "-Dspark.authenticate=true" in argv[:backend]
 
 
+def test_an_executor_announces_its_host_and_binds_another_address(launch: ExecutorLaunch) -> None:
+    argv, environment = executor_command(dataclasses.replace(launch, host="fd00::7", bind_host="::"))
+    backend = argv.index(BACKEND_CLASS)
+    arguments = dict(zip(argv[backend + 1 :: 2], argv[backend + 2 :: 2], strict=True))
+    assert (arguments["--bind-address"], arguments["--hostname"]) == ("::", "[fd00::7]")
+    assert environment["SPARK_LOCAL_IP"] == "::"
+
+
 def test_secret_travels_in_the_environment_only(launch: ExecutorLaunch) -> None:
     argv, environment = executor_command(launch)
     assert environment["_SPARK_AUTH_SECRET"] == "hush"
