@@ -66,12 +66,7 @@ class Stream:
 
     def check(self) -> None:
         """Every row is in exactly one batch; each driver continued where the one before it had stopped."""
-        numbers = sorted(int(path.name.partition("-")[2]) for path in self.place.glob("batch-*"))
-        assert numbers == list(range(len(numbers)))
-        rows = [int(row) for number in numbers for row in (self.place / f"batch-{number}").read_text().split()]
-        assert rows == list(range(len(rows)))
-        # The last batch may have been empty while the query was being stopped.
-        assert len(numbers) * ROWS - len(rows) in {0, ROWS}
+        self.check_rows()
         previous: int | None = None
         for driver in self.drivers():
             written = [batch for pid, batch in self.history() if pid == driver]
@@ -79,3 +74,12 @@ class Stream:
             if previous is not None:
                 assert written[0] in {previous, previous + 1}
             previous = written[-1]
+
+    def check_rows(self) -> None:
+        """Every row is in exactly one batch."""
+        numbers = sorted(int(path.name.partition("-")[2]) for path in self.place.glob("batch-*"))
+        assert numbers == list(range(len(numbers)))
+        rows = [int(row) for number in numbers for row in (self.place / f"batch-{number}").read_text().split()]
+        assert rows == list(range(len(rows)))
+        # The last batch may have been empty while the query was being stopped.
+        assert len(numbers) * ROWS - len(rows) in {0, ROWS}

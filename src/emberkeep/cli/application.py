@@ -22,7 +22,7 @@ from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.monitoring import commands as monitoring_commands
 from emberkeep.cli.nodes import commands as node_commands
-from emberkeep.cli.operators import doctor, top
+from emberkeep.cli.operators import backup, doctor, top
 from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import UPGRADE_FLAGS, normalise, normalise_after_path
 from emberkeep.cli.upgrades import commands as upgrade_commands
@@ -111,6 +111,7 @@ def build_app() -> App:
     app.command(security_commands.security_app)
     app.command(audit_commands.audit, sort_key=24)
     app.command(doctor.doctor, sort_key=25)
+    app.command(backup.backup_app)
     app.command(token_commands.token_app)
     app.command(daemon_commands.jobmanager, sort_key=40)
     app.command(daemon_commands.task_manager_app)

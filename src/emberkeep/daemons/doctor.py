@@ -37,14 +37,13 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.places import OBJECT_STORES, scheme_of
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
-from emberkeep.client.clusters.cluster_file import read_cluster
-from emberkeep.client.clusters.daemon_starts import DaemonStarts
 from emberkeep.client.clusters.discovery import URL_VARIABLE, find_cluster, read_token
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.rest_client import RestClient
 from emberkeep.daemons.arguments import parse_arguments
 from emberkeep.daemons.encryption import encrypts
+from emberkeep.daemons.local_zookeeper import with_local_zookeeper
 from emberkeep.daemons.probes.servers import ServerSight, look_at, look_at_free_port, read_certificate_file
 from emberkeep.daemons.probes.storage import read_disk, try_storage
 from emberkeep.daemons.probes.zookeeper import look_at_zookeeper
@@ -89,7 +88,7 @@ async def _examine(configuration: Configuration, layout: StateLayout, url: str |
     findings = await asyncio.to_thread(_machine, configuration, layout)
     clocks: list[ClockReading] = []
     runs = expected = False
-    configuration = _with_local_zookeeper(configuration, layout)
+    configuration = with_local_zookeeper(configuration, layout)
     if configuration[HA_TYPE] == "zookeeper":
         findings += await _zookeeper(configuration, layout, clocks)
     endpoint, problem = _cluster(configuration, url)
@@ -161,15 +160,6 @@ def _own_certificate(configuration: Configuration, layout: StateLayout) -> list[
         return [Finding(check="certificate", where=path, severity=Severity.UNKNOWN, what=what, fix=fix)]
     reached = (configuration[TASK_MANAGER_HOST],)
     return certificate_findings(read_certificate_file(path, reached), SystemClock().now_ms())
-
-
-def _with_local_zookeeper(configuration: Configuration, layout: StateLayout) -> Configuration:
-    """Return the configuration with the ZooKeeper that `cluster up --ha` has given to the daemons on this machine."""
-    record = read_cluster(layout.cluster_file)
-    if record is None or not record.zookeepers or HA_TYPE.key in configuration.settings:
-        return configuration
-    starts = DaemonStarts(configuration, layout, None, lambda _text: None)
-    return configuration.with_texts(starts.high_availability(record.zookeepers, leads=False), "cluster up --ha")
 
 
 async def _zookeeper(configuration: Configuration, layout: StateLayout, clocks: list[ClockReading]) -> list[Finding]:

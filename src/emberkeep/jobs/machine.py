@@ -108,7 +108,7 @@ class JobMachine:
             job.listens_until = now.at + job.policy.listening
         if event.problem:
             self._job_end.fail(_unusable(event.problem), now, keeps_data=True)
-        elif job.attempt == 0:
+        elif job.attempt == 0 or (job.over and not job.stopped):
             if not event.recovered:
                 job.next_trace = TraceRecorder(now, cause=RecoveryCause.SUBMISSION)
                 job.next_trace.submitted(job.graph.submitted_ms, now)
@@ -121,7 +121,7 @@ class JobMachine:
         job = self.state
         job.enter(JobStatus.CREATED, now)
         job.listens_until = now.at + job.policy.listening
-        if job.attempt > 0:
+        if job.attempt > 0 and not job.over:
             self._newest.await_driver(now)
         job.phase = Phase.WITHOUT_GRAPH
         job.without_graph = event.reason

@@ -40,6 +40,7 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     pointers: JobPointers = JobPointers()  # also empty if they are unreadable: the job runs without them
     procedure: ProcedureRequest | None = None  # requested and not recorded as ended
     stopped: str = ""  # trigger id of the procedure that stopped the job, after which no attempt may follow
+    over: bool = False  # the newest attempt was lost with its cluster: its driver is not awaited
 
 
 class JobStore(BlocklistStore, UpgradeStore, Protocol):

@@ -40,7 +40,7 @@ class JobState:
 
     ``attempt``: the newest attempt number in the store; 0 for a job that was never started. ``home``: where that
     attempt's driver was ordered to start. ``stopped``: the job was suspended or drained, and no further attempt
-    follows.
+    follows. ``over``: that attempt was lost with its cluster, so its driver is not awaited.
     """
 
     graph: JobGraph
@@ -49,6 +49,7 @@ class JobState:
     attempt: int = 0
     home: DriverHome | None = None
     stopped: bool = False
+    over: bool = False
     status: JobStatus = JobStatus.CREATED
     phase: Phase = Phase.NEW
     driver: Driver | None = None

@@ -14,16 +14,20 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.adapters.backups.manifest import decode_manifest, encode_manifest
+from emberkeep.adapters.backups.node_records import Node, NodesRecord, encode_nodes, read_nodes
 from emberkeep.adapters.ha_blobs.place import Binding, read_binding, write_binding
 from emberkeep.adapters.job_store.database import JobDatabase
 from emberkeep.adapters.job_store.records import StoredAttempt
 from emberkeep.adapters.job_store.result_files import ResultFile
+from emberkeep.adapters.job_store.unfinished_restore import UnfinishedRestore, read_unfinished, write_unfinished
 from emberkeep.adapters.kept_logs.segments import decompress, encode_piece, scan_segment
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
 from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing_key
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, RegisteredAddress, ResultNode, decode_node, encode_node
+from emberkeep.backups.model import BackedUpJob, BackupManifest, BlobOwner, Member, StoreKind
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Damaged
@@ -90,6 +94,7 @@ class Format:
 STORAGE_OWNER = msgspec.structs.replace(
     OWNER, kind=OwnedPlaceKind.STORAGE, holder="", belongs_to="lineage", parts=("checkpoints",)
 )
+RESTORED_OWNER = msgspec.structs.replace(STORAGE_OWNER, replaced=("lost",))
 KEPT_RESULT = msgspec.structs.replace(samples.RESULT, keeps_data=True)
 RESULT_IN_A_FILE: ResultNode = msgspec.structs.replace(
     samples.ZOOKEEPER_NODES["result-in-a-file"],
@@ -201,6 +206,38 @@ RESTORED_RESULT: ResultNode = msgspec.structs.replace(
 )
 UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
 VERSIONS = RecordVersions(outcome=1, artefacts=1)
+MANIFEST = BackupManifest(
+    made_ms=samples.NOW_MS,
+    release="0.2.0",
+    store=StoreKind.EMBEDDED,
+    cluster_id="embedded-0123456789abcdef",
+    identity="lineage",
+    storage_id="p",
+    epoch=1_700_000_000_000,
+    storage="/mnt/emberkeep",
+    checkpoints="/mnt/emberkeep/checkpoints",
+    savepoints="/mnt/emberkeep/savepoints",
+    records="jobs.sqlite",
+    members=(Member(name="jobs.sqlite", size=4096, sha256=samples.DIGEST),),
+    addresses=("127.0.0.1:8081",),
+    jobs=(
+        BackedUpJob(
+            job_id=JobId("1" * 32),
+            name="counts",
+            attempt=3,
+            graph=f"graphs/{'1' * 32}.graph",
+            problem="the file of job is missing",
+            batches={"/mnt/emberkeep/checkpoints/1": 41},
+            savepoints=("/savepoints/1",),
+            has_secrets=True,
+        ),
+    ),
+    blobs=(BlobOwner(job_id=JobId("1" * 32), sha256=samples.DIGEST),),
+    has_keys=True,
+    problems=("the upgrade of a job lacks a file",),
+)
+NODES = NodesRecord(epoch=7, nodes=(Node(path=f"attempts/{'1' * 32}", data=b"record"),))
+UNFINISHED = UnfinishedRestore(manifest_sha256=samples.DIGEST, identity="lineage")
 LOG_PIECE = piece(4096, b"one\n", is_last=True, until_ms=samples.NOW_MS, source=96)
 DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
 
@@ -340,6 +377,27 @@ FORMATS = {
         lambda path: path.write_bytes(encode_piece(LOG_PIECE)), _read_log_piece, (LOG_PIECE.header, b"one\n")
     ),
     "storage-deletions": Format(lambda path: write_marks(path, MARKS), read_marks, MARKS),
+    "ownership-after-a-restore": Format(
+        lambda path: path.write_bytes(encode_owner(RESTORED_OWNER)),
+        lambda path: decode_owner(path.read_bytes(), where="ownership"),
+        RESTORED_OWNER,
+    ),
+    "attempt-lost-with-its-cluster": _node(StoredAttempt(attempt=1007, over=True)),
+    "backup-manifest.record": Format(
+        lambda path: path.write_bytes(encode_manifest(MANIFEST)),
+        lambda path: decode_manifest(path.read_bytes(), path.name),
+        MANIFEST,
+    ),
+    "backup-nodes.record": Format(
+        lambda path: path.write_bytes(encode_nodes(NODES)),
+        lambda path: read_nodes(path.read_bytes(), where=path.name).record,
+        NODES,
+    ),
+    "restoring": Format(
+        lambda path: write_unfinished(path.parent, UNFINISHED),
+        lambda path: read_unfinished(path.parent),
+        UNFINISHED,
+    ),
     "blob-place": Format(lambda path: write_binding(path, BINDING), read_binding, BINDING),
     "job-manager-address": Format(
         lambda path: path.write_bytes(encode_node(REGISTERED)),

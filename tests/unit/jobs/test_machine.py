@@ -14,6 +14,7 @@ from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, Jo
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import FixedDelay, NoRestart
 from emberkeep.jobs.state import JobState
+from emberkeep.jobs.traces.moment import Moment
 from emberkeep.jobs.transitions import Phase
 from tests.property.job_world import KILLED, MOVED, POLICY, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
 
@@ -24,6 +25,32 @@ SETUP = AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message="no space le
 def running(**changes: Any) -> tuple[JobWorld, TrueDriver]:
     world = JobWorld(**changes)
     return world, world.to_running()
+
+
+@pytest.mark.req("SAFE-23")
+class TestLostWithItsCluster:
+    """A job was restored from a backup: its newest attempt was lost with all machines."""
+
+    def restored(self, **changes: Any) -> tuple[JobMachine, list[ev.Effect]]:
+        world = JobWorld()
+        policy = dataclasses.replace(POLICY, listening=1.0)
+        machine = JobMachine(
+            JobState(graph=world.graph, policy=policy, strategy=world.strategy, attempt=1003, over=True, **changes)
+        )
+        return machine, machine.handle(ev.Begin("", recovered=True), Moment(0.0, 0, 0.5, 0.0))
+
+    def test_its_next_attempt_waits_for_reports_and_not_for_the_lease(self) -> None:
+        machine, effects = self.restored()
+        assert (machine.state.phase, effects) == (Phase.BACKING_OFF, [])
+        machine.check_invariants()
+        later = Moment(1.0, 1000, 0.5, 0.0)
+        assert machine.handle(ev.Tick(), later) == [ev.RequestPlace()]
+        (record,) = machine.handle(ev.PlaceGranted(place(1), only_node=False), later)
+        assert record == ev.RecordAttempt(1004)
+
+    def test_a_stopped_job_gets_no_further_attempt(self) -> None:
+        machine, _ = self.restored(stopped=True)
+        assert machine.state.phase is Phase.STARTING, "its driver is awaited, and then the job has finished"
 
 
 @pytest.mark.req("HA-5")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from emberkeep.adapters.job_store.database import JobDatabase
+from emberkeep.adapters.job_store.unfinished_restore import RESTORING, read_unfinished, unfinished
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, kept_after
 from emberkeep.base.clock import Clock, SystemClock
@@ -75,7 +76,9 @@ class EmbeddedJobStore:
             raise
 
     def _open(self) -> int:
-        self._lock = _take_lock(self._path.with_name(f"{self._path.name}.lock"))
+        self._lock = take_lock(self._path.with_name(f"{self._path.name}.lock"))
+        if read_unfinished(self._path.parent) is not None:
+            raise unfinished(str(self._path.parent / RESTORING))
         self._database = database = JobDatabase(self._path, self._graph_dir, self._clock.now_ms())
         if self._storage is not None:
             self._settle(database, self._storage)
@@ -233,7 +236,7 @@ class EmbeddedJobStore:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _take_lock(path: Path) -> int:
+def take_lock(path: Path) -> int:
     """Take the leader's lock and return its descriptor. The kernel releases the lock when the process ends, in any way.
 
     Raises Conflict while another process holds it, Fatal.

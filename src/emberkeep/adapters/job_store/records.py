@@ -39,7 +39,8 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
 
     ``attempt``: its number; 0 before the first. ``canceled``: the job must be canceled. ``home``: where the attempt's
     driver was to start. ``procedure``: the requested procedure, until its end is recorded. ``stopped``: trigger id of
-    the procedure that has stopped the job permanently, or "".
+    the procedure that has stopped the job permanently, or "". ``over``: the attempt was lost with its cluster, so the
+    next one may begin at once; a restore from a backup sets it.
     """
 
     attempt: int
@@ -47,6 +48,7 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
     home: DriverHome | None = None
     procedure: ProcedureRequest | None = None
     stopped: str = ""
+    over: bool = False
 
     def next_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> StoredAttempt:
         """Return the record of a newer attempt. Keep a requested procedure, except a MOVE: a new attempt completes it.
@@ -58,7 +60,7 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
         procedure = self.procedure
         if procedure is not None and procedure.procedure is Procedure.MOVE:
             procedure = None
-        return msgspec.structs.replace(self, attempt=attempt, home=home, procedure=procedure)
+        return msgspec.structs.replace(self, attempt=attempt, home=home, procedure=procedure, over=False)
 
     def require_newest(self, job_id: JobId, attempt: int) -> None:
         """Raise Conflict unless ``attempt`` is the newest one."""

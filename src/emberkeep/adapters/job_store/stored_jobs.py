@@ -51,6 +51,7 @@ def stored_job(
         pointers=pointers,
         procedure=newest.procedure,
         stopped=newest.stopped,
+        over=newest.over,
     )
 
 

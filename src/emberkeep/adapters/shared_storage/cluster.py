@@ -24,7 +24,7 @@ from emberkeep.adapters.shared_storage.marks import MARKS_FILE, read_marks, writ
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.errors import Damaged, EmberkeepError, Unavailable
+from emberkeep.base.errors import Conflict, Damaged, EmberkeepError, Unavailable
 from emberkeep.base.files.errors import cannot_write, is_directory
 from emberkeep.base.files.ownership import (
     OwnedByAnother,
@@ -98,8 +98,9 @@ class ClusterStorage:
         """Check who owns the storage and its place of BLOBs, and claim them if they are empty.
 
         Return the storage's identity, for the job store to record; "" if the owner is not settled. If the storage is
-        unavailable now, ``require`` checks it later. Raises OwnedByAnother, NewerFormat, Unavailable (at a first
-        start), or Fatal (no space): this JobManager must not be the leader with this storage.
+        unavailable now, ``require`` checks it later. Raises OwnedByAnother, Conflict (a restore from a backup has
+        replaced this job store), NewerFormat, Unavailable (at a first start), or Fatal (no space): this JobManager must
+        not be the leader with this storage.
         """
         place_id = self._settle(origin)
         self.blobs.settle(was_led=origin.was_led)
@@ -120,6 +121,11 @@ class ClusterStorage:
             log.error("deleting nothing in the storage", reason=error.message, hint=error.hint)
             return ""
         self._refuse_others(owner)
+        if origin.identity in owner.replaced:
+            raise Conflict(
+                f"the storage {self.location} belongs to a cluster that was restored from a backup of this one",
+                hint="end this JobManager for good: its job store has been replaced, and its jobs run elsewhere",
+            )
         if owner.belongs_to != origin.identity and not any(self.data.find()):
             return self._write(owner)  # the storage holds no data that could be another job store's
         if owner.belongs_to == origin.identity and not origin.storage:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from emberkeep.adapters.job_store.unfinished_restore import unfinished
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, ZooKeeperLayout, decode_node, encode_node
@@ -57,13 +58,15 @@ class LeaderEpoch:
 
         Call ``prepare`` with the previous epoch's number before writing, and raise what it raises. Raises Conflict if
         another session is published as leader and ``elected`` is false, if another JobManager wrote the epoch first, or
-        if this object holds the epoch already.
+        if this object holds the epoch already. Raises RetryLater while a restore from a backup has not ended.
         """
         if self._number is not None or self._taking:
             raise Conflict("this store is open already")
         self._taking = True
         try:
             await make_paths(self._session, self._layout)
+            if await self._session.exists(self._layout.restoring):
+                raise unfinished(f"the node {self._layout.restoring} in ZooKeeper")
             self._number = await self._write(prepare)
             return self._number
         finally:

@@ -19,6 +19,7 @@
                     /tokens                named tokens; empty until the first one
                     /upgrades/<upgrade>    an upgrade of a job to new code
                     /storage/…             JobManagers that can read the shared storage; ephemeral
+                    /restoring             a restore from a backup that has not ended
 ```
 """
 
@@ -30,6 +31,7 @@ from typing import TypeVar
 
 from emberkeep.adapters.job_store.records import StoredAttempt, decode_json
 from emberkeep.adapters.job_store.result_files import ResultFile
+from emberkeep.adapters.job_store.unfinished_restore import RESTORING
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
 from emberkeep.base.configuration.values import Configuration
@@ -149,6 +151,7 @@ class ZooKeeperLayout:
         self.upgrades = f"{self.base}/upgrades"
         self.storage = f"{self.base}/storage"
         self.owner = f"{self.base}/owner"
+        self.restoring = f"{self.base}/{RESTORING}"
 
     @property
     def persistent(self) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ class Owner(Compatible, frozen=True, kw_only=True):
     place_id: str = ""  # random, drawn at the claim: distinguishes the place from another one with the same path
     belongs_to: str = ""  # place_id of another place of this cluster, without which this place is incomplete
     parts: tuple[str, ...] = ()  # directories that also carry this record, because they may be separate mounts
+    replaced: tuple[str, ...] = ()  # place_ids of job stores that a restore from a backup has replaced
 
     def is_same_owner(self, other: Owner) -> bool:
         return (self.cluster_id, self.kind, self.holder) == (other.cluster_id, other.kind, other.holder)

@@ -193,6 +193,7 @@ class Dispatcher(Actor):
             attempt=attempt,
             home=stored.home,
             stopped=bool(stored.stopped),
+            over=stored.over,
         )
         job = ManagedJob(
             JobMachine(state),

@@ -1,0 +1,1 @@
+"""Writes, reads and restores backups of a cluster."""

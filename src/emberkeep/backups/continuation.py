@@ -1,0 +1,147 @@
+"""Decides from where a restored job continues: its checkpoints, else its newest savepoint that can be reached."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+
+
+class Sight(enum.Enum):
+    """What a look at a checkpoint or savepoint has found."""
+
+    FOUND = "found"
+    MISSING = "missing"
+    UNKNOWN = "unknown"  # it is where only Hadoop's file systems reach it, or it cannot be read now
+
+
+class CheckpointSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint that has committed batches. ``newest``: newest batch that it has now; -1 if none was seen."""
+
+    pointer: QueryCheckpoint
+    sight: Sight
+    newest: int = -1
+
+
+class SavepointSeen(msgspec.Struct, frozen=True, kw_only=True):
+    pointer: SavepointPointer
+    sight: Sight
+
+
+class From(enum.Enum):
+    """What a restored job continues from."""
+
+    BEGINNING = "beginning"  # it has not committed any batch: its script runs from its beginning
+    CHECKPOINTS = "checkpoints"
+    SAVEPOINT = "savepoint"
+    NOTHING = "nothing"  # its checkpoints are missing, and no savepoint can be reached: its queries wait
+
+
+class Continuation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job continues.
+
+    ``savepoint``: the location; "" unless it starts from one. ``batches``: the newest batch by the location of the
+    checkpoint. ``notes``: sentences for the operator.
+    """
+
+    start: From
+    savepoint: str = ""
+    batches: dict[str, int] = msgspec.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in the plan of a restore. ``attempt``: the number of its next attempt."""
+
+    job_id: JobId
+    name: str
+    attempt: int
+    continuation: Continuation
+
+
+class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restore does. ``steps``: sentences, in order. ``done``: True once it has been carried out."""
+
+    steps: tuple[str, ...]
+    jobs: tuple[PlannedJob, ...]
+    warnings: tuple[str, ...] = ()
+    done: bool = False
+
+
+def continuation(checkpoints: Sequence[CheckpointSeen], savepoints: Iterable[SavepointSeen]) -> Continuation:
+    """Return how a job continues. ``savepoints``: oldest first.
+
+    A checkpoint that is only unknown counts as present: the job's query waits for it, and never starts from nothing.
+    """
+    if not checkpoints:
+        return Continuation(start=From.BEGINNING)
+    lost = [each.pointer for each in checkpoints if each.sight is Sight.MISSING]
+    if len(lost) == len(checkpoints):
+        return _without_checkpoints(lost, savepoints)
+    notes = [f"the checkpoint {each.location} is missing: its query waits for it" for each in lost]
+    batches = {}
+    for each in checkpoints:
+        if each.sight is Sight.UNKNOWN:
+            notes.append(f"the checkpoint {each.pointer.location} was not examined: it cannot be read from here")
+        elif each.sight is Sight.FOUND:
+            batches[each.pointer.location] = each.newest
+            if each.newest < each.pointer.batch_id:
+                notes.append(
+                    f"the checkpoint {each.pointer.location} ends at batch {each.newest}, but batch "
+                    f"{each.pointer.batch_id} was committed before the backup"
+                )
+    return Continuation(start=From.CHECKPOINTS, batches=batches, notes=tuple(notes))
+
+
+def _without_checkpoints(lost: Sequence[QueryCheckpoint], savepoints: Iterable[SavepointSeen]) -> Continuation:
+    reachable = [each.pointer for each in savepoints if each.sight is Sight.FOUND]
+    if reachable:
+        newest = max(reachable, key=lambda each: (each.created_ms, each.path))
+        places = ", ".join(sorted(each.location for each in lost))
+        note = (
+            f"its checkpoints are missing ({places}), so what it has done since the savepoint is done again; if their "
+            "file system is only not mounted, mount it first"
+        )
+        return Continuation(start=From.SAVEPOINT, savepoint=newest.path, notes=(note,))
+    notes = [
+        f"the checkpoint {each.location} is missing and no savepoint can be reached: the query waits until the "
+        "checkpoint is back"
+        for each in lost
+    ]
+    return Continuation(start=From.NOTHING, notes=tuple(notes))
+
+
+def moved_pointers(pointers: JobPointers, places: Sequence[tuple[str, str]]) -> JobPointers:
+    """Return the pointers with locations as the new cluster reaches them.
+
+    ``places``: pairs of a directory of the lost cluster and the same directory of the new one; the first that contains
+    a location counts.
+    """
+
+    def moved(location: str) -> str:
+        for old, new in places:
+            if old != new and location.startswith(f"{old}/"):
+                return f"{new}{location.removeprefix(old)}"
+            if old != new and location.startswith(f"file:{old}/"):
+                return f"file:{new}{location.removeprefix(f'file:{old}')}"
+            if old != new and location.startswith(f"file://{old}/"):
+                return f"file://{new}{location.removeprefix(f'file://{old}')}"
+        return location
+
+    return msgspec.structs.replace(
+        pointers,
+        queries=tuple(msgspec.structs.replace(each, location=moved(each.location)) for each in pointers.queries),
+        savepoints=tuple(msgspec.structs.replace(each, path=moved(each.path)) for each in pointers.savepoints),
+    )
+
+
+def pointers_after(pointers: JobPointers, chosen: Continuation) -> JobPointers:
+    """Return the pointers with which the job continues.
+
+    A job that starts from a savepoint forgets its missing checkpoints: its queries would wait for them.
+    """
+    return msgspec.structs.replace(pointers, queries=()) if chosen.start is From.SAVEPOINT else pointers

@@ -1,0 +1,1 @@
+"""``emberkeep backup``: processes that make, check and restore backups, with the access that daemons have."""

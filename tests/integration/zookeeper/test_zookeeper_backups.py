@@ -1,0 +1,251 @@
+"""Backups of a job store in ZooKeeper: made while a leader writes, restored into an empty root."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.backups.nodes_copy import NodesCopy
+from emberkeep.adapters.backups.nodes_restore import NodesRestore
+from emberkeep.adapters.backups.reading import open_backup
+from emberkeep.adapters.blobs.directory import DirectoryBlobs
+from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.zookeeper.access.settings import session_settings
+from emberkeep.adapters.zookeeper.layout import zookeeper_layout
+from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
+from emberkeep.backups.continuation import From, RestorePlan
+from emberkeep.backups.model import ATTEMPTS_SKIPPED, EPOCHS_SKIPPED, BackupManifest
+from emberkeep.base.clock import SystemClock
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import (
+    HA_CLUSTER_ID,
+    HA_TYPE,
+    STATE_DIRECTORY,
+    STORAGE_DIRECTORY,
+    ZOOKEEPER_QUORUM,
+    ZOOKEEPER_ROOT,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.ids import JobId, SystemIds
+from emberkeep.blobs.model import permanent
+from emberkeep.blocklist.model import Blocklist
+from emberkeep.daemons.backups.creating import create
+from emberkeep.daemons.backups.restoring import RestoreRequest, restore
+from emberkeep.jobs.checkpoints import QueryCheckpoint
+from emberkeep.jobs.model import Artefact, ArtefactRole, DriverHome, JobGraph
+from tests.integration.zookeepers import Ensemble, connected
+from tests.support.contracts.job_store import job, result_of
+from tests.support.contracts.token_store import TOKENS
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("SAFE-23")]
+
+CODE = b"print('a job')\n"
+HOME = DriverHome(task_manager="tm-1", node_id="node", instance="instance")  # type: ignore[arg-type]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    ensemble = Ensemble(tmp_path_factory.mktemp("zookeeper"))
+    try:
+        asyncio.run(ensemble.start())
+        yield ensemble
+    finally:
+        ensemble.stop()
+
+
+class Site:
+    """A cluster's state directory, its root in ZooKeeper, and the storage, which another cluster may have used."""
+
+    def __init__(self, ensemble: Ensemble, place: Path, state: str) -> None:
+        texts = {
+            HA_TYPE.key: "zookeeper",
+            HA_CLUSTER_ID.key: "c",
+            ZOOKEEPER_QUORUM.key: ensemble.hosts,
+            ZOOKEEPER_ROOT.key: f"root-{next(_numbers)}",
+            STATE_DIRECTORY.key: str(place / state),
+            STORAGE_DIRECTORY.key: str(place / "storage"),
+        }
+        self.configuration = Configuration().with_texts(texts, "test")
+        self.layout = StateLayout(place / state, self.configuration)
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[ZooKeeperSession]:
+        session = ZooKeeperSession(session_settings(self.configuration, load_or_create_token(self.layout.token_file)))
+        session.start()
+        try:
+            await connected(session)
+            yield session
+        finally:
+            await session.close()
+
+    @contextlib.asynccontextmanager
+    async def led(self) -> AsyncIterator[tuple[ZooKeeperJobStore, int]]:
+        """The job store and the epoch, while a JobManager leads."""
+        async with self.session() as session:
+            store = ZooKeeperJobStore(
+                session,
+                zookeeper_layout(self.configuration),
+                self.layout.graphs,
+                SystemIds(),
+                address="127.0.0.1:1",
+                storage=ClusterStorage(self.layout, SystemClock().now_ms),
+            )
+            epoch = await store.open()
+            try:
+                yield store, epoch
+            finally:
+                await store.close()
+
+    async def accept(self, store: ZooKeeperJobStore, number: int) -> JobGraph:
+        """Accept a job with one file."""
+        source = self.layout.root / "app.py"
+        source.write_bytes(CODE)
+        digest = _sha256()
+        script = Artefact(role=ArtefactRole.SCRIPT, name="app.py", sha256=digest, size=len(CODE))
+        graph = job(number, artefacts=(script,))
+        await DirectoryBlobs(Path(self.layout.ha_blobs)).put(graph.job_id, permanent(digest), source)
+        await store.create(graph)
+        return graph
+
+    async def backed_up(self, target: Path) -> BackupManifest:
+        return await create(self.configuration, self.layout, target, with_keys=True)
+
+    async def restored(self, backup: Path) -> RestorePlan:
+        reader = open_backup(backup)
+        try:
+            request = RestoreRequest(apply=True, force=False, new_token=False)
+            return await restore(self.configuration, self.layout, reader, request)
+        finally:
+            reader.close()
+
+
+def _sha256() -> str:
+
+    return hashlib.sha256(CODE).hexdigest()
+
+
+@pytest.fixture
+def old(ensemble: Ensemble, tmp_path: Path) -> Site:
+    return Site(ensemble, tmp_path, "old")
+
+
+@pytest.fixture
+def new(ensemble: Ensemble, tmp_path: Path) -> Site:
+    return Site(ensemble, tmp_path, "new")
+
+
+async def running(site: Site, target: Path) -> tuple[list[JobGraph], int]:
+    """Back up a cluster that runs jobs 1 and 3; job 2 has ended."""
+    async with site.led() as (store, epoch):
+        graphs = [await site.accept(store, number) for number in (3, 1)]
+        ended = await site.accept(store, 2)
+        for graph in graphs:
+            await store.record_attempt(graph.job_id, 7, HOME)
+        place = site.layout.checkpoints / graphs[0].job_id / "0"
+        (place / "commits").mkdir(parents=True)
+        (place / "commits" / "4").touch()
+        checkpoint = QueryCheckpoint(
+            query="0", query_id="id", location=str(place), batch_id=4, triggered_ms=1, committed_ms=2
+        )
+        await store.record_checkpoints(graphs[0].job_id, 7, (checkpoint,))
+        await store.record_result(result_of(ended))
+        await store.record_tokens(TOKENS)
+        await site.backed_up(target)
+    return graphs, epoch
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+async def test_an_empty_root_gets_all_records_of_the_lost_one(old: Site, new: Site, tmp_path: Path, name: str) -> None:
+    graphs, epoch = await running(old, tmp_path / name)
+    plan = await new.restored(tmp_path / name)
+    assert [each.continuation.start for each in plan.jobs] == [From.CHECKPOINTS, From.BEGINNING]
+    async with new.led() as (store, now):
+        assert now > epoch + EPOCHS_SKIPPED
+        stored = await store.recover()
+        assert [each.graph for each in stored] == graphs, "in the order in which they were submitted"
+        assert [(each.attempt, each.home, each.over) for each in stored] == [(7 + ATTEMPTS_SKIPPED, None, True)] * 2
+        assert stored[0].pointers.queries[0].batch_id == 4
+        assert [result.job_id for result in await store.results()] == [job(2).job_id]
+        assert await store.create(job(2)) == job(2).job_id, "its idempotency key is known"
+        assert await store.tokens() == TOKENS
+        assert await store.blocklist() == Blocklist()
+        with pytest.raises(Conflict):
+            await store.record_attempt(graphs[0].job_id, 7 + ATTEMPTS_SKIPPED, HOME)
+
+
+async def test_the_lost_cluster_cannot_lead_with_its_storage_again(old: Site, new: Site, tmp_path: Path) -> None:
+    await running(old, tmp_path / "backup")
+    await new.restored(tmp_path / "backup")
+    with pytest.raises(Conflict, match="restored from a backup"):
+        async with old.led():
+            pass
+
+
+async def test_nothing_is_restored_into_a_root_that_is_used(old: Site, tmp_path: Path) -> None:
+    await running(old, tmp_path / "backup")
+    with pytest.raises(Conflict, match="there is a job store already"):
+        await old.restored(tmp_path / "backup")
+    async with old.led():
+        with pytest.raises(Conflict, match="a JobManager leads"):
+            await old.restored(tmp_path / "backup")
+
+
+async def test_an_interrupted_restore_lets_nobody_lead_and_continues(
+    old: Site, new: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs, _ = await running(old, tmp_path / "backup")
+
+    async def fail(*_: object) -> None:
+        raise Fatal("the machine is lost")
+
+    for step in ("complete", "_write"):
+        with monkeypatch.context() as patch:
+            patch.setattr(NodesRestore, step, fail)
+            with pytest.raises(Fatal, match="the machine is lost"):
+                await new.restored(tmp_path / "backup")
+        with pytest.raises(RetryLater, match="a restore from a backup has not ended"):
+            async with new.led():
+                pass
+    await new.restored(tmp_path / "backup")
+    async with new.led() as (store, _):
+        assert [each.graph for each in await store.recover()] == graphs
+
+
+@pytest.mark.parametrize("folder", ["upgrades", "currentJobs", "attempts", "checkpoints", "results", "damaged"])
+async def test_a_job_that_ends_while_the_nodes_are_read_is_in_the_backup_once(
+    old: Site, new: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Whatever was read when it ended: the job has ended in the backup as well, or it is still to be recovered."""
+    async with old.led() as (store, _):
+        graph = await old.accept(store, 1)
+        await store.record_attempt(graph.job_id, 1, HOME)
+        original = NodesCopy._below
+        ends = True
+
+        async def below(self: NodesCopy, read: str) -> list[Znode]:
+            nonlocal ends
+            found = await original(self, read)
+            if ends and read == folder:
+                ends = False
+                await store.record_result(result_of(graph))
+            return found
+
+        monkeypatch.setattr(NodesCopy, "_below", below)
+        manifest = await old.backed_up(tmp_path / "backup")
+    assert not manifest.lacks
+    await new.restored(tmp_path / "backup")
+    async with new.led() as (store, _):
+        live = [each.job_id for each in await store.recover()]
+        ended = [JobId(result.job_id) for result in await store.results()]
+        assert sorted(live + ended) == [graph.job_id]
