@@ -25,6 +25,7 @@ from emberkeep.cli.nodes import commands as node_commands
 from emberkeep.cli.operators import backup, doctor, top
 from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import UPGRADE_FLAGS, normalise, normalise_after_path
+from emberkeep.cli.system import commands as system_commands
 from emberkeep.cli.upgrades import commands as upgrade_commands
 
 _WITH_SCRIPT = ("run", "submit")
@@ -116,6 +117,7 @@ def build_app() -> App:
     app.command(daemon_commands.jobmanager, sort_key=40)
     app.command(daemon_commands.task_manager_app)
     app.command(daemon_commands.prepare, sort_key=42)
+    app.command(system_commands.system_app)
     app.command(completion, sort_key=49)
     app.command(version, sort_key=50)
     return app

@@ -1,0 +1,1 @@
+"""Installs Emberkeep as a service of the operating system."""

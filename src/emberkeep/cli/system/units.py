@@ -1,0 +1,170 @@
+"""The text of the systemd units of a JobManager and a task manager.
+
+The hardening is bounded by one promise: drivers and executors survive their task manager's process, and the next one
+adopts them. What would end or change them is left out, and a comment in the unit says so.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class Daemon(enum.Enum):
+    """A daemon that runs as a service."""
+
+    JOB_MANAGER = "jobmanager"
+    TASK_MANAGER = "taskmanager"
+
+    @property
+    def unit(self) -> str:
+        return f"emberkeep-{self.value}.service"
+
+
+@dataclass(frozen=True)
+class Service:
+    """How the daemons of a machine run.
+
+    ``executable``: the command ``emberkeep``. ``state``: the state directory. ``writable``: directories that the
+    JobManager writes to besides that one: storage, BLOBs, savepoints. ``java_home``: "" to find Java on the path.
+    """
+
+    executable: str
+    config: str
+    user: str
+    state: str
+    writable: tuple[str, ...] = ()
+    java_home: str = ""
+
+
+Settings = Sequence[tuple[str, str]]
+
+_BOTH: Settings = (
+    ("LockPersonality", "yes"),
+    ("NoNewPrivileges", "yes"),
+    ("ProtectClock", "yes"),
+    ("ProtectHostname", "yes"),
+    ("ProtectKernelLogs", "yes"),
+    ("ProtectKernelModules", "yes"),
+    ("ProtectKernelTunables", "yes"),
+    # AF_NETLINK: Java and Python list the network's interfaces with it.
+    ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX AF_NETLINK"),
+    ("RestrictNamespaces", "yes"),
+    ("RestrictRealtime", "yes"),
+    ("RestrictSUIDSGID", "yes"),
+    ("SystemCallArchitectures", "native"),
+    ("UMask", "0077"),
+)
+_JOB_MANAGER: Settings = (
+    ("CapabilityBoundingSet", ""),
+    ("AmbientCapabilities", ""),
+    ("PrivateDevices", "yes"),
+    ("ProtectControlGroups", "yes"),
+    ("ProtectHome", "yes"),
+    ("ProtectProc", "invisible"),
+    ("ProtectSystem", "strict"),
+    ("RemoveIPC", "yes"),
+    ("SystemCallErrorNumber", "EPERM"),
+    ("SystemCallFilter", "@system-service"),
+)
+_TASK_MANAGER: Settings = (
+    ("CapabilityBoundingSet", ""),
+    ("AmbientCapabilities", ""),
+    # Jobs write where their scripts say, so only the operating system itself is protected from them.
+    ("ProtectSystem", "full"),
+    ("SystemCallErrorNumber", "EPERM"),
+    (
+        "SystemCallFilter",
+        "~@clock @cpu-emulation @module @mount @obsolete @raw-io @reboot @swap",
+    ),
+)
+
+_WHY = {
+    Daemon.JOB_MANAGER: """\
+# Left out, with reasons:
+#   PrivateTmp: files there would be gone when the service stops.
+#   MemoryDenyWriteExecute: the history of Spark UIs is served by a JVM, which compiles at run time.
+""",
+    Daemon.TASK_MANAGER: """\
+# Left out, because drivers and executors outlive this service and the next one adopts them:
+#   PrivateTmp: systemd removes that directory when the service stops, while they still use it.
+#   RuntimeDirectory: likewise.
+#   ProtectProc, ProcSubset, PrivatePIDs: the next task manager must find them in /proc.
+#   ProtectControlGroups: see Delegate.
+# Left out, because jobs are the users' code:
+#   MemoryDenyWriteExecute: JVMs compile at run time.
+#   PrivateDevices, ProtectHome: jobs use GPUs, and files of users.
+""",
+}
+
+
+def unit_text(daemon: Daemon, service: Service) -> str:
+    """Return the text of a daemon's unit."""
+    title = "JobManager" if daemon is Daemon.JOB_MANAGER else "task manager"
+    lines = [
+        "# Written by `emberkeep system install`. Change it with `systemctl edit`, so that upgrades can replace it.",
+        "",
+        "[Unit]",
+        f"Description=Emberkeep {title}",
+        "Wants=network-online.target",
+        "After=network-online.target remote-fs.target time-sync.target",
+        "# A daemon that cannot start yet, because a mount or ZooKeeper is missing, is tried without an end.",
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=exec",
+        f"User={service.user}",
+        f"Group={service.user}",
+        f"ExecStart={service.executable} {daemon.value} --config {service.config}",
+        f"Environment=HOME={service.state}",
+        *([f"Environment=JAVA_HOME={service.java_home}"] if service.java_home else []),
+        f"EnvironmentFile=-{_environment_file(service)}",
+        f"WorkingDirectory={service.state}",
+        "",
+        "# Exit code 0: it was stopped, or ended permanently. Exit code 2: a setting is wrong.",
+        "Restart=on-failure",
+        "RestartSec=2",
+        "RestartPreventExitStatus=2",
+        "TimeoutStopSec=60",
+        "",
+        *_process_lines(daemon),
+        "",
+        "# Hardening",
+        *_setting_lines(_BOTH),
+        *_setting_lines(_JOB_MANAGER if daemon is Daemon.JOB_MANAGER else _TASK_MANAGER),
+        f"ReadWritePaths={service.state}",
+        # "-": the service starts while a mount is missing, and says so itself.
+        *(f"ReadWritePaths=-{path}" for path in service.writable if daemon is Daemon.JOB_MANAGER),
+        _WHY[daemon].rstrip("\n"),
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _process_lines(daemon: Daemon) -> list[str]:
+    lines = [
+        "# A stop or restart ends the daemon only: what it has started goes on, and its next process takes it over.",
+        "KillMode=process",
+        "# If the kernel ends an executor for want of memory, its job replaces it; the others go on.",
+        "OOMPolicy=continue",
+        "LimitNOFILE=65536",
+    ]
+    if daemon is Daemon.TASK_MANAGER:
+        lines += [
+            "TasksMax=infinity",
+            "# The control group belongs to the task manager, so that its processes may be limited below it.",
+            "Delegate=cpu memory pids",
+        ]
+    return lines
+
+
+def _setting_lines(settings: Settings) -> list[str]:
+    return [f"{name}={value}" for name, value in sorted(settings)]
+
+
+def _environment_file(service: Service) -> str:
+    return f"{service.config.rpartition('/')[0]}/environment"
