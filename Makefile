@@ -125,7 +125,7 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 .PHONY: lock
 lock: ## Lock the dependencies again after a change in pyproject.toml (LOCK_ARGS=--upgrade for newer ones)
-	@$(LOCK) $(LOCK_ARGS) --extra dev --extra object-store --extra opentelemetry -o requirements-dev.lock pyproject.toml
+	@$(LOCK) $(LOCK_ARGS) --extra connect --extra dev --extra object-store --extra opentelemetry -o requirements-dev.lock pyproject.toml
 	$(LOCK) -c requirements-dev.lock -o requirements.lock pyproject.toml
 	$(LOCK) $(LOCK_ARGS) -o requirements-audit.lock requirements-audit.in
 	$(LOCK) $(LOCK_ARGS) --extra test -o requirements-airflow.lock airflow_provider/pyproject.toml

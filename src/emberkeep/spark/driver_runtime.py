@@ -48,6 +48,7 @@ from emberkeep.spark.queries.committed_before import CommittedBefore
 from emberkeep.spark.queries.first_times import FirstTimes
 from emberkeep.spark.queries.progress import NOTHING_REPORTED
 from emberkeep.spark.queries.script_queries import ScriptQueries
+from emberkeep.spark.queries.session_queries import SessionQueries
 from emberkeep.spark.queries.start_hook import QueryHook
 from emberkeep.spark.queries.state_placement import StatePlacement, Surveyor
 from emberkeep.spark.stopping.plan_gate import PlanGate
@@ -97,6 +98,7 @@ class DriverRuntime:
         self._status: StatusStore | None = None  # of the newest SparkContext
         self._contexts = contexts
         self._queries = queries
+        self._sessions = SessionQueries()
         self._placement = placement
         self._script = script
 
@@ -155,8 +157,9 @@ class DriverRuntime:
 
         ``reported``: see ``query_progress``.
         """
-        self._context()
-        return self._queries.progress(reported)
+        context = self._context()
+        own = self._queries.progress(reported)
+        return own + self._sessions.progress(context, {query.run_id for query in own}, reported)
 
     def work(self, *, up_to_now: bool = False) -> AttemptWork:
         """Return the jobs, stages and tasks of this attempt, those of earlier SparkContexts included.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -11,8 +11,9 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import CLUSTER_NAME
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.running import run_job, submit_job
 from emberkeep.cli.jobs.submit_options import DEFAULT_JOB, DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words
-from emberkeep.cli.messages import print_line, say
+from emberkeep.cli.messages import say
 from emberkeep.cli.parameters import Job, JobSwitch
 from emberkeep.cli.tables import print_table
 from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
@@ -20,6 +21,7 @@ from emberkeep.client.errors import NotAuthorised
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
+    from emberkeep.client.submission.preparation import PreparedJob
     from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
     from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, JobExceptions
     from emberkeep.protocol.rest_task_managers import TaskManagerSummary
@@ -53,31 +55,7 @@ def run(
     """
     if detach:
         return submit(*words, job=job, quiet=quiet, spark=spark, cluster=cluster)
-    from emberkeep.cli.jobs.preparing import prepare_job
-    from emberkeep.client.submission.job_options import refuse_cluster_options, without_client_keys
-
-    prepared = prepare_job(words, job, spark, cluster, quiet=quiet)
-    endpoint = cluster.find()
-    from emberkeep.cli.jobs.run import run_embedded, run_on_cluster
-
-    if endpoint is not None:
-        refuse_cluster_options(cluster.definitions)
-        if keep_logs:
-            say("--keep-logs has no effect: the cluster keeps the logs of its jobs")
-        return asyncio.run(run_on_cluster(prepared, endpoint, quiet=quiet))
-    from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
-    from emberkeep.client.clusters.cluster_end import STOP_MARGIN
-    from emberkeep.client.clusters.embedded import EmbeddedOptions
-    from emberkeep.client.clusters.private_storage import PrivateStorage
-
-    options = EmbeddedOptions(
-        parent=cluster.layout().root / "runs",
-        config_file=cluster.effective_config_file(),
-        definitions=without_client_keys(cluster.definitions),
-        stop_timeout=cluster.load()[CANCELLATION_TIMEOUT] + STOP_MARGIN,
-        storage=PrivateStorage(cluster.load()),
-    )
-    return asyncio.run(run_embedded(prepared, options, quiet=quiet, keep_logs=keep_logs))
+    return run_job(_prepare(words, job, spark, cluster, quiet=quiet), cluster, keep_logs=keep_logs, quiet=quiet)
 
 
 def submit(
@@ -96,18 +74,15 @@ def submit(
     quiet
         Print only the job id.
     """
-    from emberkeep.cli.jobs.preparing import prepare_job, send_job
-    from emberkeep.client.submission.job_options import refuse_cluster_options
+    return submit_job(_prepare(words, job, spark, cluster, quiet=quiet), cluster, quiet=quiet)
 
-    refuse_cluster_options(cluster.definitions)
-    endpoint = cluster.require()
-    prepared = prepare_job(words, job, spark, cluster, quiet=quiet)
-    job_id = send_job(prepared, endpoint, quiet=quiet)
-    print_line(job_id)
-    if not quiet:
-        name = prepared.submission.name
-        say(f"{name} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
-    return ExitCode.OK
+
+def _prepare(
+    words: tuple[str, ...], job: JobOptions, spark: SubmitOptions, cluster: ClusterOptions, *, quiet: bool
+) -> Callable[[], PreparedJob]:
+    from emberkeep.cli.jobs.preparing import prepare_job
+
+    return lambda: prepare_job(words, job, spark, cluster, quiet=quiet)
 
 
 def list_jobs(

@@ -375,5 +375,6 @@ def _nothing_to_save() -> ProcedureRefused:
 def _nothing_runs() -> ProcedureRefused:
     return ProcedureRefused(
         "the job runs no streaming query",
-        hint="if the script has not started its first query yet, try again; to end a batch job, use 'emberkeep cancel'",
+        hint="if the script has not started its first query yet, try again; to end a batch job or a pipeline, "
+        "use 'emberkeep cancel'",
     )

@@ -1,0 +1,1 @@
+"""What a driver runs for the ways into Spark other than a script: pipelines and Spark Connect."""

@@ -1,0 +1,105 @@
+"""A pipeline's project: which specification is found, what is refused, and what is packed."""
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.client.doors import pipeline_project
+from emberkeep.client.doors.pipeline_project import find_project, pack
+
+SPEC = """
+name: shop
+storage: file://{storage}
+configuration:
+  spark.sql.shuffle.partitions: "2"
+libraries:
+  - glob:
+      include: transformations/**
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The directory of a project with definitions, and with what earlier runs have left there."""
+    directory = tmp_path / "shop"
+    (directory / "transformations" / "deep").mkdir(parents=True)
+    (directory / "spark-pipeline.yml").write_text(SPEC.format(storage=directory / "pipeline-storage"))
+    (directory / "transformations" / "orders.py").write_text("x = 1\n")
+    (directory / "transformations" / "deep" / "big.sql").write_text("SELECT 1\n")
+    (directory / "lookup.json").write_text("{}")
+    for left in ("pipeline-storage/_checkpoints/0", "spark-warehouse/t/part", ".git/config", "__pycache__/m.pyc"):
+        path = directory / left
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("left")
+    return directory
+
+
+def packed(directory: Path, target: Path) -> list[str]:
+    pack(find_project(None, directory), target)
+    with zipfile.ZipFile(target) as archive:
+        return sorted(archive.namelist())
+
+
+def test_the_nearest_specification_above_is_found_and_read(project: Path) -> None:
+    found = find_project(None, project / "transformations" / "deep")
+    assert (found.spec, found.name) == (project / "spark-pipeline.yml", "shop")
+    assert found.configuration == {"spark.sql.shuffle.partitions": "2"}
+
+
+def test_definitions_are_packed_and_what_runs_leave_behind_is_not(project: Path, tmp_path: Path) -> None:
+    assert packed(project, tmp_path / "a.zip") == [
+        "lookup.json",
+        "spark-pipeline.yml",
+        "transformations/deep/big.sql",
+        "transformations/orders.py",
+    ]
+
+
+def test_equal_projects_make_equal_archives(project: Path, tmp_path: Path) -> None:
+    packed(project, tmp_path / "a.zip")
+    for path in project.rglob("*"):
+        os.utime(path, (1, 1))
+    packed(project, tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_a_project_that_is_too_large_is_refused(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_project, "MAX_FILES", 3)
+    with pytest.raises(InvalidInput, match="too large: more than 3 files"):
+        packed(project, tmp_path / "a.zip")
+
+
+def test_two_specifications_in_one_directory_need_a_choice(project: Path) -> None:
+    (project / "spark-pipeline.yaml").write_text(SPEC)
+    with pytest.raises(InvalidInput, match="has two pipeline specifications"):
+        find_project(None, project)
+    assert find_project(str(project / "spark-pipeline.yml"), project).name == "shop"
+
+
+def test_without_a_specification_the_error_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"no spark-pipeline\.yml or spark-pipeline\.yaml in") as error:
+        find_project(None, tmp_path)
+    assert "spark-pipelines init" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a list\n", "is not a mapping"),
+        ("storage: /s\n", "has no name"),
+        ("name: x\n", "has no storage"),
+        ("name: x\nstorage: /s\nconfiguration: {spark.a: 2}\n", "the value of 'spark.a' in configuration is not text"),
+        ("name: x\nstorage: /s\nconfiguration: [1]\n", "configuration is not a mapping"),
+        ("name: x\nstorage: /s\nlibraries: [{glob: {include: ../more/**}}]\n", "is outside of the project's directory"),
+        ("name: x\nstorage: /s\nlibraries: [{glob: {include: /more/a.py}}]\n", "is outside of the project's directory"),
+        ("name: x\nstorage: /s\nlibraries: [transformations]\n", "is not of the form glob"),
+        ("name: [\n", "cannot read the pipeline specification"),
+    ],
+)
+def test_specifications_that_cannot_be_used_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "spark-pipeline.yml").write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        find_project(None, tmp_path)
