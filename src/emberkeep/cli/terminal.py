@@ -10,7 +10,7 @@ import time
 
 from emberkeep.base.inert_text import inert
 from emberkeep.cli.messages import say
-from emberkeep.cli.wording import SHORT_ID, status_text
+from emberkeep.cli.wording import SHORT_ID, executors_registered, status_text
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
 _REDRAW = 0.25  # seconds between updates of the status line
@@ -80,7 +80,10 @@ class JobTerminal:
         if state != self._told_state:
             self._told_state = state
             say(f"job {job.jid[:SHORT_ID]}: {state}")
-        waiting, now = job.emberkeep.waiting, time.monotonic()
+        own, now = job.emberkeep, time.monotonic()
+        # With dynamic allocation, a job that has executors asks for more again and again, and goes on without them.
+        goes_on = own.dynamic_allocation is not None and executors_registered(job) > 0
+        waiting = "" if goes_on else own.waiting
         if waiting != self._waiting:
             self._waiting, self._waiting_since = waiting, now
         elif waiting and waiting != self._told_waiting and now - self._waiting_since >= _LONG_WAIT:

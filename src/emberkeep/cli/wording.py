@@ -87,8 +87,10 @@ def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = T
     if extension.attempt > 1:
         parts.append(f"attempt {extension.attempt}")
     if not job.state.is_globally_terminal:
-        if extension.executors_wanted:
-            parts.append(f"executors {executors_registered(job)}/{extension.executors_wanted}")
+        executors = executors_text(executors_registered(job), extension.executors_wanted)
+        # Dynamic allocation changes the number all the time.
+        if executors and (with_rates or extension.dynamic_allocation is None):
+            parts.append(f"executors {executors}")
         if with_rates:
             running, finished = job.status_counts.get("RUNNING", 0), job.status_counts.get("FINISHED", 0)
             if running or finished:
@@ -99,6 +101,11 @@ def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = T
         if extension.waiting and with_waiting:
             parts.append(f"waiting: {extension.waiting}")
     return " · ".join(parts)
+
+
+def executors_text(registered: int, wanted: int) -> str:
+    """Return how many executors of those that the job wants are registered; "" if there are none of either."""
+    return f"{registered}/{wanted}" if registered or wanted else ""
 
 
 def procedure_text(procedure: ProcedureInfo) -> str:
@@ -126,7 +133,7 @@ _PHASES = {
 def _job_row(job: JobDetails, is_wide: bool) -> tuple[str, ...]:
     """Return a job's row without its owner."""
     own = job.emberkeep
-    executors = f"{own.executors}/{own.executors_wanted}" if own.executors_wanted else "-"
+    executors = executors_text(own.executors, own.executors_wanted) or "-"
     end = (timestamp(job.end_time), "-" if own.exit_code is None else str(own.exit_code)) if is_wide else ()
     return (
         shown_id(job.jid, is_wide),

@@ -3,9 +3,12 @@ from typing import Any
 
 import pytest
 
+from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.cli import terminal
 from emberkeep.cli.terminal import JobTerminal
 from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.rest_jobs import DynamicAllocationInfo, ExecutorInfo
 from tests.unit.client.fake_job_manager import job_info
 
 JOB = "a" * 32
@@ -56,6 +59,32 @@ def test_only_a_long_wait_is_told_and_once(clock: Clock, capfd: Output) -> None:
         "emberkeep: job aaaaaaaa: RUNNING",
         "emberkeep: job aaaaaaaa waits for b",
     ]
+
+
+def test_a_job_whose_executors_come_and_go_prints_no_line_for_each(clock: Clock, capfd: Output) -> None:
+    shown = JobTerminal(quiet=False)
+    for registered, wanted, waiting in ((0, 1, ""), (1, 3, "2 slots"), (1, 3, "2 slots"), (3, 3, ""), (1, 1, "")):
+        executors = [executor(number) for number in range(registered)]
+        scaling = DynamicAllocationInfo(wanted=wanted, minimum=0, maximum=3, changed=0)
+        shown.progress(
+            job_info(JOB, waiting=waiting, executors=executors, executors_wanted=wanted, dynamic_allocation=scaling)
+        )
+        clock.now += 9.0
+    assert capfd.readouterr().err.splitlines() == ["emberkeep: job aaaaaaaa: RUNNING"]
+
+
+def executor(number: int) -> ExecutorInfo:
+    return ExecutorInfo(
+        id=ExecutorId(str(number)),
+        taskmanager_id=TaskManagerId("tm"),
+        host="127.0.0.1",
+        state=ProcessState.RUNNING,
+        registered=True,
+        pid=1,
+        cores=1,
+        heap_mb=1,
+        away=False,
+    )
 
 
 def test_quiet_holds_back_all_but_the_jobs_output(clock: Clock, capfd: Output) -> None:

@@ -2,10 +2,10 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import ExecutorId, TaskManagerId
-from emberkeep.cli.wording import counted, duration, memory, status_text, timestamp
+from emberkeep.cli.wording import counted, duration, executors_text, memory, status_text, timestamp
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import ProcessState
-from emberkeep.protocol.rest_jobs import ExecutorInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import DynamicAllocationInfo, ExecutorInfo, StreamingQuery
 from tests.unit.client.fake_job_manager import job_info
 
 JOB = "a" * 32
@@ -71,3 +71,12 @@ def test_a_job_in_one_line() -> None:
         "waiting: 2 of 4 slots are missing"
     )
     assert status_text(job_info(JOB, state=JobStatus.FINISHED, executors_wanted=4), with_rates=True) == "FINISHED"
+
+
+def test_a_number_of_executors_that_changes_all_the_time_is_shown_only_where_it_is_redrawn() -> None:
+    scaling = DynamicAllocationInfo(wanted=0, minimum=0, maximum=None, changed=0)
+    job = job_info(JOB, executors_wanted=3, dynamic_allocation=scaling)
+    assert status_text(job, with_rates=False) == "RUNNING"
+    assert status_text(job, with_rates=True) == "RUNNING · executors 0/3"
+    assert executors_text(2, 0) == "2/0", "idle ones are there until Spark removes them"
+    assert executors_text(0, 0) == ""

@@ -46,7 +46,8 @@ def print_job(
     if own.driver is not None:
         pid = f"pid {own.driver.pid} on " if own.driver.pid else ""
         driver = f"{pid}{own.driver.taskmanager_id}"
-    executors = f"{executors_registered(job)} of {own.executors_wanted} registered" if own.executors_wanted else ""
+    registered = executors_registered(job)
+    executors = f"{registered} of {own.executors_wanted} registered" if registered or own.executors_wanted else ""
     tasks = {name.lower(): number for name, number in job.status_counts.items() if number}
     print_fields(
         [

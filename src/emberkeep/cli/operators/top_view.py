@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from emberkeep.base.inert_text import inert
 from emberkeep.cli.nodes.status import evacuation_text
 from emberkeep.cli.tables import text_table
-from emberkeep.cli.wording import SHORT_ID, counted, duration, executors_registered, memory, timestamp
+from emberkeep.cli.wording import SHORT_ID, counted, duration, executors_registered, executors_text, memory, timestamp
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_cluster import ClusterOverview
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, StreamingQuery
@@ -73,7 +73,7 @@ def _job_row(job: JobDetailsInfo) -> tuple[str, ...]:
         job.state.value,
         duration(job.now - entered if entered else job.duration),
         str(own.attempt),
-        f"{executors_registered(job)}/{own.executors_wanted}" if own.executors_wanted else "-",
+        executors_text(executors_registered(job), own.executors_wanted) or "-",
         f"{running} running, {done} done" if running or done else "-",
         _rate(own.queries, [query.input_rows_per_second for query in own.queries]),
         _rate(own.queries, [query.processed_rows_per_second for query in own.queries]),
