@@ -84,10 +84,10 @@ class ResourceManagerDriver(Protocol):
         Task managers that an earlier leader's resource driver started are included. Raises RetryLater, Fatal.
         """
 
-    async def outages(self) -> tuple[NodeOutage, ...]:
-        """Return the nodes that are out of service; none if the platform does not know such a thing.
+    async def outages(self) -> tuple[NodeOutage, ...] | None:
+        """Return the nodes that are out of service. None if the platform has no such notion.
 
-        Raises RetryLater, Fatal.
+        Raises RetryLater (unknown now), Fatal.
         """
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:

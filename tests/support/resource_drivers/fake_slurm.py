@@ -106,6 +106,9 @@ class FakeSlurm:
     def drain(self, node: str, reason: str) -> None:
         self._write({**self._read(), "drained": {node: reason}})
 
+    def remove_nodes(self) -> None:
+        self._write({**self._read(), "nodes": []})
+
     def switch(self, fault: str, *, on: bool) -> None:
         """Let the commands fail: "down", "hang", "refuse" or "lose-reply"."""
         if on:

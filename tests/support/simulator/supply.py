@@ -10,7 +10,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
+from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
 from tests.support.simulator.scripts import RUNTIME
 from tests.support.simulator.virtual_loop import seeded_random
 
@@ -44,8 +44,8 @@ class SimDriver:
             if node.id in self.listed
         )
 
-    async def outages(self) -> tuple[NodeOutage, ...]:
-        return ()
+    async def outages(self) -> None:
+        return None
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         for node in self._cluster.nodes:

@@ -34,6 +34,8 @@ class PlatformOutages:
         """Bring the blocklist up to date. Raises RetryLater, Fatal (the platform or the blocklist cannot be read)."""
         hosting = {each.node_id for each in started if each.alive and each.node_id}
         outages = await self._driver.outages()
+        if outages is None:
+            return
         blocklist = await self._blocklist.blocklist()
         changes = outage_changes(outages, hosting, blocklist, action=self._action, now_ms=self._clock.now_ms())
         with called_by(_BY):

@@ -79,6 +79,8 @@ class TaskManagerSupplier:
                 await self._cycle()
             except EmberkeepError as error:
                 self._warn("cycle", f"cannot start or end task managers: {error}")
+            else:
+                self._warned.pop("cycle", None)
             await asyncio.sleep(CYCLE)
 
     async def _cycle(self) -> None:

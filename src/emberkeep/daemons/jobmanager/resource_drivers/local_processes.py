@@ -44,7 +44,7 @@ from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.records.agent_files import read_agent_life
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions
-from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
+from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
 from emberkeep.spark.distribution import spark_version
 
 log = structlog.get_logger(__name__)
@@ -113,8 +113,8 @@ class LocalProcesses:
             for record in read_started(self._directory)
         )
 
-    async def outages(self) -> tuple[NodeOutage, ...]:
-        return ()
+    async def outages(self) -> None:
+        return None
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         free = [

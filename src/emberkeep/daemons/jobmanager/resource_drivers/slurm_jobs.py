@@ -33,7 +33,7 @@ from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, InvalidInput, UnknownOutcome
+from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.base.log_tail import last_lines
 from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import environment_handed_on, write_settings
@@ -226,12 +226,17 @@ class SlurmJobs:
             arguments += ["-p", partition]
         self._nodes_asked_at = self._now()
         try:
-            self._nodes = parse_nodes((await self._commands.read("sinfo", *arguments)).decode("utf-8", "replace"))
+            nodes = parse_nodes((await self._commands.read("sinfo", *arguments)).decode("utf-8", "replace"))
+            if not nodes:
+                raise Unavailable(
+                    f"`sinfo` lists no node{f' of partition {partition}' if partition else ''}",
+                    hint=f"check {options.SLURM_PARTITION.key}",
+                )
         except EmberkeepError as error:
             self._nodes_problem = error
             raise
-        self._nodes_problem = None
-        return self._nodes
+        self._nodes, self._nodes_problem = nodes, None
+        return nodes
 
     async def _submit(self, key: TaskManagerId, excluded: Iterable[str]) -> None:
         name = f"{self._prefix}{key.removeprefix('tm-')}"

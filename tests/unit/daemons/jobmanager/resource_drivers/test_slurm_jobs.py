@@ -136,6 +136,18 @@ async def test_a_job_that_slurm_has_forgotten_has_ended_and_stays_listed(tmp_pat
     assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
 
 
+@pytest.mark.req("BLK-20")
+async def test_a_list_without_nodes_says_nothing_about_any_node(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm, partition="nope")
+    slurm.remove_nodes()
+    for _ in range(2):
+        with pytest.raises(RetryLater, match="`sinfo` lists no node of partition nope"):
+            await driver.outages()
+    with pytest.raises(RetryLater, match="lists no node"):
+        await driver.start(FREE, NONE)
+    assert slurm.jobs() == []
+
+
 async def test_why_a_job_has_ended_is_in_the_log_and_only_the_newest_outputs_are_kept(
     tmp_path: Path, slurm: FakeSlurm
 ) -> None:
