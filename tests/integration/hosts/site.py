@@ -1,0 +1,258 @@
+"""A cluster on hosts of its own, started with the documented commands for several machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.configuration.hosts import in_brackets, join_host_port
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
+from tests.integration.commands import SMALL, Running
+from tests.integration.conditions import DEADLINE, until
+from tests.integration.hosts.host import SHARED, Host
+from tests.integration.hosts.network import LAN, OUTSIDE, Network
+
+USER, UID = "emberkeep", 4711  # who runs the cluster on each host
+CONFIG = "/etc/emberkeep/config.yaml"
+TLS = ".local/state/emberkeep/tls"  # below the home directory
+PORT, SPARK_UI_PORT = 8081, 8082
+# Losses are noticed within seconds. Test processes are small, and no machine is spent on standbys and class archives.
+SETTINGS = {
+    "heartbeat.interval": "500ms",
+    "heartbeat.timeout": "6s",
+    "job.driver.lease-timeout": "8s",
+    "executor.backoff.initial": "100ms",
+    "high-availability.zookeeper.client.session-timeout": "4s",
+    "rest.port": str(PORT),
+    "rest.spark-ui.port": str(SPARK_UI_PORT),
+    "taskmanager.memory.process.size": "3g",
+    "taskmanager.cpu.cores": "2",
+    "taskmanager.numberOfTaskSlots": "1",
+    "taskmanager.standby.drivers": "0",
+    "taskmanager.standby.executors": "0",
+    "taskmanager.class-archive.build": "false",
+}
+
+
+# Prints what is at a URL. Follows redirects to the leader, as a browser does.
+FETCH = """
+import ssl, sys
+from urllib.request import Request, urlopen
+
+headers = {"Authorization": "Bearer " + open("/etc/emberkeep/token").read(), "Accept": sys.argv[2]}
+context = ssl.create_default_context(cafile="/etc/emberkeep/ca.pem")
+with urlopen(Request(sys.argv[1], headers=headers), timeout=20, context=context) as reply:
+    print(reply.read().decode())
+"""
+
+
+class HostedCluster:
+    """JobManagers with a ZooKeeper, and task managers, each on its host.
+
+    They call each other by name, and JobManagers have an interface for their users as well; nothing else can be
+    reached from there. With ``by_address`` all are at one switch, and call each other by address.
+    """
+
+    credentials = (
+        *("-D", "security.tls.ca=/etc/emberkeep/ca.pem"),
+        *("-D", "security.token-file=/etc/emberkeep/token"),
+    )
+
+    def __init__(
+        self,
+        network: Network,
+        job_managers: int = 3,
+        task_managers: int = 3,
+        families: tuple[int, ...] = (4, 6),
+        *,
+        by_address: bool = False,
+    ) -> None:
+        self.network = network
+        self.by_address = by_address
+        users, servers = ((LAN,), (LAN,)) if by_address else ((OUTSIDE,), (LAN, OUTSIDE))
+        self.zookeeper = network.add("zk", families=families)
+        self.job_managers = [
+            network.add(f"jm-{number + 1}", *servers, families=families) for number in range(job_managers)
+        ]
+        self.task_managers = [network.add(f"tm-{number + 1}", families=families) for number in range(task_managers)]
+        self.client = network.add("client", *users, families=families)
+        self.client.namespaces.run("umount", "/mnt/shared")
+        self.any_address = "0.0.0.0" if 4 in families else "::"
+        self._daemons: dict[str, Running] = {}
+        self._hosts = [*self.job_managers, *self.task_managers]
+        for host in (*self._hosts, self.zookeeper):
+            host.add_user(USER, UID)
+        os.chown(network.shared, UID, UID)
+        self._token = secrets.token_hex(32)
+        self._login = f"digest:emberkeep:{secrets.token_hex(16)}"
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    def join(self, host: Host) -> None:
+        """Make a host one of the task managers, before ``prepare``."""
+        host.add_user(USER, UID)
+        self.task_managers.append(host)
+        self._hosts.append(host)
+
+    def called(self, host: Host) -> str:
+        """How the others call a host."""
+        return host.address if self.by_address else host.name
+
+    def prepare(self, announced: Mapping[str, str] | None = None) -> None:
+        """Write one configuration file everywhere, and give each host a certificate and the client what it needs.
+
+        ``announced``: how others call a host, by its name, where that is neither its name nor its address.
+        """
+        texts = {
+            "high-availability.type": "zookeeper",
+            "high-availability.zookeeper.quorum": f"{in_brackets(self.called(self.zookeeper))}:2181",
+            "high-availability.cluster-id": "production",
+            "high-availability.storageDir": str(SHARED / "emberkeep"),
+            "security.token-file": "/etc/emberkeep/token",
+            "high-availability.zookeeper.client.authorization-file": "/etc/emberkeep/zookeeper-login",
+            **SETTINGS,
+        }
+        for host in self._hosts:
+            self.configure(host, texts)
+        first = self.job_managers[0]
+        first.done("emberkeep", "security", "init", "--host", self.called(first), user=USER)
+        bundles = self.network.shared / "bundles"
+        for host in self._hosts[1:]:
+            called = (announced or {}).get(host.name, self.called(host))
+            bundle = ("security", "bundle", "--host", called, str(SHARED / "bundles" / host.name))
+            first.done("emberkeep", *bundle, user=USER)
+            tls = host.disk / "home" / USER / TLS
+            shutil.copytree(bundles / host.name, tls)
+            for path in (*tls.parents[0:3], tls, *tls.iterdir()):
+                os.chown(path, UID, UID)
+            tls.chmod(0o700)
+        self.client.write("/etc/emberkeep/ca.pem", (first.disk / "home" / USER / TLS / "ca.pem").read_text())
+        self.client.write("/etc/emberkeep/token", self._token, 0o600)
+
+    def configure(self, host: Host, texts: Mapping[str, str]) -> None:
+        host.write(CONFIG, "".join(f"{key}: '{value}'\n" for key, value in texts.items()))
+        for name, text in (("token", self._token), ("zookeeper-login", self._login)):
+            host.write(f"/etc/emberkeep/{name}", f"{text}\n", 0o600)
+            os.chown(host.path(f"/etc/emberkeep/{name}"), UID, UID)
+
+    def start(self, task_managers: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Start ZooKeeper and all daemons; return when the task managers have registered.
+
+        ``task_managers``: settings of single ones, by host name.
+        """
+        words = ("--directory", "/mnt/local/home/emberkeep/zk", "--address", self.any_address, "--client-port", "2181")
+        self._daemons["zk"] = self.zookeeper.start("python", "-m", "emberkeep.daemons.zookeeper", *words, user=USER)
+        for host in self.job_managers:
+            self.start_job_manager(host)
+        for host in self.task_managers:
+            self.start_task_manager(host, (task_managers or {}).get(host.name, {}))
+        until(lambda: self.registered() == len(self.task_managers), self.story)
+
+    def start_job_manager(self, host: Host) -> None:
+        settings = {"rest.address": self.called(host), "rest.bind-address": self.any_address}
+        self._daemons[host.name] = host.start(
+            "emberkeep", "jobmanager", "--config", CONFIG, *_given(settings), user=USER
+        )
+
+    def start_task_manager(self, host: Host, settings: Mapping[str, str]) -> None:
+        given = _given({"taskmanager.host": self.called(host), **settings})
+        self._daemons[host.name] = host.start("emberkeep", "taskmanager", "--config", CONFIG, *given, user=USER)
+
+    # --- asking, as a user on the client's host -----------------------------------------------------------------------
+
+    def command(self, *words: str, seconds: float = DEADLINE) -> str:
+        """Run a command of the client that must succeed, against whichever JobManager is up; return its output."""
+        where = ("--url", self.url(), *self.credentials)
+        ended = self.client.run("emberkeep", words[0], *where, *words[1:], seconds=seconds)
+        assert ended.code == 0, f"{' '.join(words)}: {ended}"
+        return ended.out
+
+    def url(self) -> str:
+        """Of the first JobManager that is up."""
+        return self.url_of(next(host for host in self.job_managers if host.is_up))
+
+    def url_of(self, host: Host) -> str:
+        return f"https://{join_host_port(self.called(host), PORT)}"
+
+    def fetch(self, path: str, accept: str = "application/json") -> str | None:
+        """Return a resource or a page as the client's host gets it; None while no leader answers."""
+        ended = self.client.run("python", "-c", FETCH, f"{self.url()}{path}", accept)
+        return ended.out if ended.code == 0 else None
+
+    def registered(self) -> int:
+        """How many task managers have registered; 0 while nobody leads."""
+        found = self.fetch("/v1/overview")
+        return 0 if found is None else int(json.loads(found)["taskmanagers"])
+
+    def submit(self, script: str, *options: str, arguments: tuple[str, ...] = (), executors: int = 1) -> str:
+        number = str(executors)
+        return self.command("submit", "-q", *SMALL, "--num-executors", number, *options, script, *arguments).strip()
+
+    def job(self, job_id: str) -> JobDetailsInfo | None:
+        """The job as the leader shows it; None while no leader answers."""
+        found = self.fetch(f"/v1/jobs/{job_id}")
+        return None if found is None else msgspec.json.decode(found, type=JobDetailsInfo)
+
+    def wait_for(self, job_id: str, condition: Callable[[JobDetailsInfo], object], what: str) -> JobDetailsInfo:
+        """Return the job once it fulfils the condition. Fails if it ends before."""
+
+        def look() -> JobDetailsInfo | None:
+            job = self.job(job_id)
+            if job is None or condition(job):
+                return job
+            assert not job.state.is_globally_terminal, f"{what}: {job}\n{self.story()}"
+            return None
+
+        return until(look, lambda: f"{what}: {self.job(job_id)}\n{self.story()}")
+
+    def leader(self) -> Host:
+        """The host whose JobManager leads, once there is one."""
+
+        def look() -> Host | None:
+            found = self.fetch("/v1/overview")
+            leader = "" if found is None else json.loads(found)["emberkeep"]["job-manager"]
+            running = (host for host in self.job_managers if host.is_up)
+            return next((host for host in running if join_host_port(self.called(host), PORT) == leader), None)
+
+        return until(look, self.story)
+
+    def driver_host(self, job: JobDetailsInfo) -> Host:
+        driver = job.emberkeep.driver
+        assert driver is not None
+        return next(
+            host for host in self.task_managers if driver.taskmanager_id == f"tm-{self.called(host).replace(':', '-')}"
+        )
+
+    def logs(self, host: Host) -> list[str]:
+        """The texts of the logs that the daemon on a host has written."""
+        directory = host.disk / "home" / USER / ".local"
+        return [log.read_text() for log in sorted(directory.rglob("logs/*manager.log"))]
+
+    def story(self) -> str:
+        """What the daemons and Spark's processes printed last, and the warnings in the daemons' logs."""
+        parts = []
+        for name, daemon in self._daemons.items():
+            parts += [f"--- {name}", daemon.out[-500:], daemon.err[-1500:]]
+        for host in self._hosts:
+            for log in self.logs(host):
+                told = [line for line in log.splitlines() if '"level":"info"' not in line.replace(" ", "")]
+                parts += [f"--- log of {host.name}", *(line[:600] for line in told[-8:])]
+            for path in sorted((host.disk / "home" / USER / ".local").rglob("logs/jobs/**/*.stderr")):
+                parts += [f"--- {path.parent.name}/{path.name} on {host.name}", path.read_text()[-1500:]]
+        return "\n".join(parts)
+
+
+def _given(settings: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
+
+
+def own_files(directory: Path) -> None:
+    """Give the cluster's user what a test has written below the shared directory."""
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, UID, UID)

@@ -1,0 +1,81 @@
+"""A cluster on several hosts: what its users reach, and what it survives."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from emberkeep.jobs.model import JobStatus
+from tests.integration.conditions import until
+from tests.integration.hosts.host import SHARED
+from tests.integration.hosts.network import Network
+from tests.integration.hosts.numbered_rows import LIBRARY, SCRIPT, SETTINGS, NumberedRows
+from tests.integration.hosts.site import PORT, HostedCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+
+def submitted(cluster: HostedCluster, rows: NumberedRows, executors: int = 1) -> str:
+    """Submit the stream from the client's host, where the shared directory is not mounted."""
+    for name, text in (("app.py", SCRIPT), ("doubling.py", LIBRARY), ("settings.json", SETTINGS)):
+        cluster.client.write(cluster.client.home() / name, text)
+    job_id = cluster.submit(
+        *("app.py", "--py-files", "doubling.py", "--files", "settings.json"),
+        arguments=(str(SHARED / rows.place.name),),
+        executors=executors,
+    )
+    cluster.wait_for(job_id, lambda job: job.state is JobStatus.RUNNING, "the job runs")
+    return job_id
+
+
+def more(cluster: HostedCluster, rows: NumberedRows, what: str) -> None:
+    """Feed more rows, and wait until they come out."""
+    rows.feed(2)
+    until(rows.is_read, lambda: f"rows come out {what}: {rows.written()[-3:]}\n{cluster.story()}")
+
+
+def finished(cluster: HostedCluster, rows: NumberedRows, job_id: str) -> None:
+    rows.finish()
+    job = cluster.wait_for(job_id, lambda job: job.state.is_globally_terminal, "the job ends")
+    assert job.state is JobStatus.FINISHED, job
+    assert rows.written() == rows.answer()
+
+
+@pytest.mark.req("NET-1", "NET-2")
+def test_users_outside_need_to_reach_job_managers_only(network: Network) -> None:
+    cluster = HostedCluster(network, job_managers=2, task_managers=1)
+    cluster.prepare()
+    cluster.start()
+    rows = NumberedRows(network.shared / "rows")
+    job_id = submitted(cluster, rows)
+    more(cluster, rows, "at first")
+    # The client may name a JobManager that does not lead.
+    standby = next(host for host in cluster.job_managers if host is not cluster.leader())
+    assert cluster.client.reaches(standby.name, PORT)
+    assert "attempt 1" in cluster.command("info", job_id).lower()
+    assert cluster.command("logs", job_id) == "rows are being read\n"
+    page = cluster.fetch(f"/jobs/{job_id}", "text/html")
+    assert page is not None
+    assert "app.py" in page
+    ui = cluster.client.start("emberkeep", "spark-ui", "--url", cluster.url_of(standby), *cluster.credentials, job_id)
+    found = until(lambda: re.search(r"http://127\.0\.0\.1:\d+/\S+", ui.out), lambda: f"the Spark UI is served: {ui}")
+    fetch = (
+        "import sys, urllib.request as r, http.cookiejar as c; o = r.build_opener(r.HTTPCookieProcessor(c.CookieJar()))"
+    )
+    shown = cluster.client.done("python", "-c", f"{fetch}; print(o.open(sys.argv[1]).read().decode())", found[0])
+    assert "Spark Jobs" in shown
+    finished(cluster, rows, job_id)
+
+
+@pytest.mark.req("NET-1")
+def test_a_cluster_has_ipv6_addresses_only(network: Network) -> None:
+    cluster = HostedCluster(network, job_managers=2, task_managers=1, families=(6,), by_address=True)
+    cluster.prepare()
+    cluster.start()
+    rows = NumberedRows(network.shared / "rows")
+    job_id = submitted(cluster, rows)
+    more(cluster, rows, "over IPv6")
+    network.kill(cluster.leader())
+    more(cluster, rows, "after the leader's host was lost")
+    finished(cluster, rows, job_id)
