@@ -293,7 +293,7 @@ class StandbyExecutorProcess:
         marker = variable_of(pid, MARKER_VARIABLE)
         self._marked = {} if marker is None else {MARKER_VARIABLE: marker}
         environ = {**self._environ, **self._marked}
-        await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", environ)
+        await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", environ, for_driver=False)
         self._standby = await asyncio.to_thread(StandbyExecutor, connection, pid)
 
     async def prepare(self, order: Import) -> None:

@@ -110,7 +110,7 @@ def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
     jvm = start_jvm(plan, settings, (*NATIVE_OPTIONS, *LATE_OPTIONS))
     try:
         parameters = jvm.gateway.gateway_parameters
-        warm(Connection(parameters.port, parameters.auth_token), warm_up, os.environ)
+        warm(Connection(parameters.port, parameters.auth_token), warm_up, os.environ, for_driver=True)
         forget_objects(jvm.gateway)
         standby = StandbyJvm(jvm, plan)
         release_memory(standby.reflection)

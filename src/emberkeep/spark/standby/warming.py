@@ -10,19 +10,22 @@ from pathlib import Path
 
 from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.jvm.gateway_connection import Connection
+from emberkeep.spark.standby.warm_up import FOR_DRIVER, FOR_EXECUTOR
 
 WARM_UP_SECONDS = 900.0  # at idle priority, a warm-up of 30 s may take much longer
 
 
-def warm(connection: Connection, directory: Path, environ: Mapping[str, str]) -> None:
+def warm(connection: Connection, directory: Path, environ: Mapping[str, str], *, for_driver: bool) -> None:
     """Warm the JVM at this connection from a process of its own, with its files in ``directory``.
 
-    Raises StandbyFailed, OSError.
+    ``for_driver``: False for an executor's JVM, which serves no Spark UI and writes no event log. Raises StandbyFailed,
+    OSError.
     """
+    kind = FOR_DRIVER if for_driver else FOR_EXECUTOR
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "emberkeep.spark.standby.warm_up", str(directory)],
+            [sys.executable, "-P", "-m", "emberkeep.spark.standby.warm_up", str(directory), kind],
             env={
                 **environ,
                 "PYSPARK_GATEWAY_PORT": str(connection.port),
