@@ -178,6 +178,14 @@ def test_an_application_without_executors_waits_for_new_slots_without_a_limit() 
     assert "slot.request.timeout" in failure.message, "one that never had a slot fails, as every job does"
 
 
+def test_the_next_application_of_a_driver_has_to_get_a_first_slot_again() -> None:
+    pool = elastic(1, registered=1)
+    requirement = SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME)
+    pool.handle(ApplicationStarted(requirement, decommissions=True, idle_timeout=IDLE), 1.0)
+    effects = pool.handle(Tick(), 1.0 + LIMITS.request_timeout)
+    assert any(isinstance(one, FailAttempt) for one in effects)
+
+
 @pytest.mark.req("BLK-18")
 def test_an_evacuated_executor_gets_a_successor_even_if_spark_wants_none() -> None:
     pool = elastic(1, registered=1)
