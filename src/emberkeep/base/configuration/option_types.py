@@ -40,6 +40,18 @@ def interval(minimum: float) -> Callable[[str], float]:
     return parse
 
 
+def duration_of_at_least(minimum: float) -> Callable[[str], float]:
+    """Return a parser of durations that are not shorter than ``minimum`` seconds."""
+
+    def parse(text: str) -> float:
+        seconds = duration(text)
+        if seconds < minimum:
+            raise ValueError(f"expected at least {minimum:g}s")
+        return seconds
+
+    return parse
+
+
 def size(text: str) -> int:
     """Return the bytes in "512", "64k", "128m" or "2g" (powers of 1024)."""
     match = _SIZE.fullmatch(text.strip().lower())

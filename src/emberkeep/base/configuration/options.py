@@ -7,7 +7,17 @@ next to similar ones.
 from __future__ import annotations
 
 from emberkeep.base.configuration.hosts import host, hosts
-from emberkeep.base.configuration.option_types import boolean, choice, decimal, duration, integer, interval, size, text
+from emberkeep.base.configuration.option_types import (
+    boolean,
+    choice,
+    decimal,
+    duration,
+    duration_of_at_least,
+    integer,
+    interval,
+    size,
+    text,
+)
 from emberkeep.base.configuration.values import Option, define
 
 PORT = integer(0, 65535)
@@ -1011,7 +1021,7 @@ SLURM_QUERY_INTERVAL = define(
     Option(
         "resourcemanager.slurm.query-interval",
         5.0,
-        interval(1.0),
+        duration_of_at_least(1.0),
         "duration",
         "Shortest time between two `squeue` calls of the JobManager, and between two `sinfo` calls. Between them it "
         "uses what the last one printed.",
@@ -1021,7 +1031,7 @@ SLURM_COMMAND_TIMEOUT = define(
     Option(
         "resourcemanager.slurm.command-timeout",
         15.0,
-        interval(1.0),
+        duration_of_at_least(1.0),
         "duration",
         "How long one command of Slurm may take. After that time it is killed.",
     )
@@ -1030,7 +1040,7 @@ SLURM_DRAIN_TIME = define(
     Option(
         "resourcemanager.slurm.drain-time",
         300.0,
-        interval(60.0),
+        duration_of_at_least(60.0),
         "duration",
         "How long before the end of its time limit a task manager begins to move its work elsewhere. Slurm counts in "
         "minutes, so this may begin up to a minute earlier.",

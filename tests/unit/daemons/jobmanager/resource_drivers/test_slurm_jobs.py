@@ -235,3 +235,10 @@ def test_settings_that_cannot_work_are_refused_at_the_start(
     configuration = Configuration().with_texts(settings, "test")
     with pytest.raises(InvalidInput, match=said):
         SlurmJobs(configuration, StateLayout(tmp_path, configuration), address)
+
+
+@pytest.mark.parametrize("key", ["query-interval", "command-timeout", "drain-time"])
+@pytest.mark.parametrize("text", ["0", "500ms"])
+def test_slurm_is_not_asked_in_a_loop_by_a_setting(key: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match="expected at least"):
+        Configuration().with_texts({f"resourcemanager.slurm.{key}": text}, "test")
