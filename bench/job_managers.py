@@ -65,7 +65,7 @@ class JobManagers:
     @property
     def configuration(self) -> Configuration:
         """What each process of the cluster is told."""
-        return load_configuration(environ={}, definitions=self._definitions)
+        return load_configuration(environ={}, definitions=self.definitions)
 
     @property
     def token(self) -> str:
@@ -74,7 +74,7 @@ class JobManagers:
     async def add(self) -> None:
         """Start another one; returns when it stands by, or leads."""
         name = f"jobmanager-{len(self._started)}"
-        definitions = [*self._definitions, "rest.port=0", f"jobmanager.resource-id={name}", "log.level=warning"]
+        definitions = [*self.definitions, "rest.port=0", f"jobmanager.resource-id={name}", "log.level=warning"]
         arguments = tuple(part for definition in definitions for part in ("-D", definition))
         daemon = start_daemon(DaemonCommand("jobmanager", arguments, self._directory / name))
         self._started.append(daemon)
@@ -105,7 +105,8 @@ class JobManagers:
         member.daemon.kill()
 
     @property
-    def _definitions(self) -> list[str]:
+    def definitions(self) -> list[str]:
+        """The settings of each process of the cluster, as KEY=VALUE."""
         return [
             f"emberkeep.state-dir={self._directory / 'state'}",
             "high-availability.type=zookeeper",
