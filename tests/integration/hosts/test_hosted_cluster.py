@@ -35,11 +35,39 @@ def more(cluster: HostedCluster, rows: NumberedRows, what: str) -> None:
     until(rows.is_read, lambda: f"rows come out {what}: {rows.written()[-3:]}\n{cluster.story()}")
 
 
+def until_restarted(cluster: HostedCluster, job_id: str, attempt: int) -> None:
+    cluster.wait_for(
+        job_id,
+        lambda job: job.emberkeep.attempt > attempt and job.state is JobStatus.RUNNING,
+        f"a driver runs after attempt {attempt}",
+    )
+
+
 def finished(cluster: HostedCluster, rows: NumberedRows, job_id: str) -> None:
     rows.finish()
     job = cluster.wait_for(job_id, lambda job: job.state.is_globally_terminal, "the job ends")
     assert job.state is JobStatus.FINISHED, job
     assert rows.written() == rows.answer()
+
+
+@pytest.mark.req("NET-3")
+def test_the_hosts_of_the_leader_and_of_the_driver_are_lost(network: Network) -> None:
+    cluster = HostedCluster(network)
+    cluster.prepare()
+    cluster.start()
+    rows = NumberedRows(network.shared / "rows")
+    job_id = submitted(cluster, rows)
+    more(cluster, rows, "at first")
+
+    network.kill(cluster.leader())
+    more(cluster, rows, "after the leader's host was lost")
+    job = cluster.wait_for(job_id, lambda job: job.emberkeep.driver, "its driver is known to the new leader")
+    assert job.emberkeep.attempt == 1
+
+    network.kill(cluster.driver_host(job))
+    until_restarted(cluster, job_id, attempt=1)
+    more(cluster, rows, "after the driver's host was lost")
+    finished(cluster, rows, job_id)
 
 
 @pytest.mark.req("NET-1", "NET-2")
