@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emberkeep.protocol.messages import REQUESTS
 
-_REQUIREMENT = re.compile(r"\b(?:BLOB|HA|LOC|ELASTIC|BLK|END|NET|SAFE|SEC)-\d+\b")
+_REQUIREMENT = re.compile(r"\b(?:BLOB|HA|LOC|ELASTIC|BLK|END|NET|RES|SAFE|SEC)-\d+\b")
 _DEFINED = re.compile(r"^\| ([A-Z]+-\d+) \|")
 _MARK = re.compile(r"\breq\(([^)]*)\)")
 _PLANNED = "SEC-"

@@ -75,6 +75,8 @@ class JobResources(Compatible, frozen=True, kw_only=True):
     executor_cores: int
     executor_memory_mb: int  # heap
     executor_overhead_mb: int
+    executor_resources: dict[str, int] = msgspec.field(default_factory=dict)  # of each executor, such as {"gpu": 1}
+    driver_resources: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class JobGraph(Compatible, frozen=True, kw_only=True, omit_defaults=True):

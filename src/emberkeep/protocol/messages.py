@@ -30,6 +30,8 @@ from emberkeep.kept_logs.model import LogPiece, Position
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.local_state.model import Holding
 from emberkeep.log_records.scan import Found, Search
+from emberkeep.slots.custom.addresses import ResourceAddresses
+from emberkeep.slots.custom.amounts import Amounts
 from emberkeep.slots.model import Allocation, ProcessStart, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 PROTOCOL_VERSION = 1
@@ -64,6 +66,7 @@ class DriverReport(Message, frozen=True, kw_only=True):
     state: ProcessState
     pid: int = 0
     memory_mb: int = 0  # reserved on the task manager
+    custom: Amounts = ()  # of its custom resources, like memory_mb
     outcome: AttemptOutcome | None = None  # with EXITED
     start: ProcessStart | None = None
     why_cold: str = ""  # why it took no standby process, "" if it has none to take
@@ -275,6 +278,7 @@ class StartDriver(Message, frozen=True, kw_only=True):
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # commits of earlier attempts, to compare the storage with
     procedure: ProcedureRequest | None = None  # to be continued; an earlier attempt may have begun it
     lineage: str = ""  # job store to which the epoch belongs
+    addresses: tuple[ResourceAddresses, ...] = ()  # of custom resources, set by the TaskManager itself
 
 
 class StopDriver(Message, frozen=True, kw_only=True):
@@ -438,6 +442,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     who may own these folders, apart from root and the task manager's user; None: the driver is from the previous
     release, and its workers find the folders only by ``PYTHONPATH``. ``secrets``: the job graph's, encrypted.
     ``namespace_claim``: proves the job's namespace, see ``identities.attempts``.
+    ``addresses``: of custom resources. The TaskManager itself sets them to those of the slot.
     """
 
     job_id: JobId
@@ -459,6 +464,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     python_path_owner: int | None = None
     secrets: dict[str, str] = msgspec.field(default_factory=dict)
     namespace_claim: str = ""
+    addresses: tuple[ResourceAddresses, ...] = ()
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):

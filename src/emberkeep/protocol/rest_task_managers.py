@@ -161,6 +161,7 @@ class SlotInfo(Camel, frozen=True, kw_only=True):
     attempt: int
     index: int
     resource: Resources
+    addresses: dict[str, list[str]] = field(default_factory=dict)  # of custom resources, by name
 
 
 class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):

@@ -47,15 +47,19 @@ def _check_member(member: Member, jobs: Mapping[JobId, JobAccount]) -> None:
         job = jobs.get(allocation.job_id)
         known = job is not None and job.attempt == allocation.attempt and allocation.id in job.held
         _hold(known, f"{where}: pending slot {allocation.id} belongs to no current attempt")
-    free = (member.free_slots, member.free_cores, member.free_memory, member.free_places)
+    free = _free(member)
     member.recount()
-    again = (member.free_slots, member.free_cores, member.free_memory, member.free_places)
+    again = _free(member)
     _hold(free == again, f"{where}: the counts of free resources are {free}, and must be {again}")
     _hold(member.level == member.usable_level(), f"{where}: on the wrong level")
     _hold(
         not (member.away and (member.pending or member.reservations)),
         f"{where}: away, with a pending slot or a reservation",
     )
+
+
+def _free(member: Member) -> tuple[object, ...]:
+    return member.free_slots, member.free_cores, member.free_memory, member.free_places, member.free_custom
 
 
 def _check_job(job: JobAccount, members: Mapping[TaskManagerId, Member]) -> None:

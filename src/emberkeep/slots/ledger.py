@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
+from emberkeep.slots.custom.amounts import Amounts, fit, grows, minus, total
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 LEFT_KEPT = 100  # maximum number of task managers remembered per job as places where it lost slots
@@ -20,11 +21,12 @@ class DriverUse:
     attempt: int
     memory_mb: int
     live: bool
+    custom: Amounts = ()
 
 
 @dataclass(frozen=True)
 class DriverNeed:
-    """The memory and Python version that a driver needs on a task manager. ``python``: "" accepts any version.
+    """The memory, Python version and custom resources that a driver needs. ``python``: "" accepts any version.
 
     ``shunned``: nodes where the driver could not be started. They are used only if no other node has room.
     """
@@ -32,6 +34,7 @@ class DriverNeed:
     memory_mb: int
     python: str
     shunned: frozenset[str] = frozenset()
+    custom: Amounts = ()
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Reservation:
 
     attempt: int
     memory_mb: int
+    custom: Amounts = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ class Member:
     free_cores: int = 0
     free_memory: int = 0
     free_places: int = 0
+    free_custom: Amounts = ()
     level: int = 0  # one-core slots that it could give now; 0 while nothing may be placed here
 
     @property
@@ -135,6 +140,7 @@ class Member:
     def recount(self) -> bool:
         """Compute the free resources. Return True if any of them has grown."""
         before = (self.free_slots, self.free_cores, self.free_memory, self.free_places)
+        custom_before = self.free_custom
         cores = memory = places = 0
         for allocations in (self.allocations, self.pending):
             for allocation in allocations.values():
@@ -152,6 +158,7 @@ class Member:
         self.free_cores = info.total.cores - cores
         self.free_memory = info.total.memory_mb - memory
         self.free_places = info.driver_places - places
+        self.free_custom = minus(info.total.custom, self._used_custom())
         if self.is_leaving:
             self.free_slots = self.free_places = 0
         return (
@@ -159,7 +166,14 @@ class Member:
             or self.free_cores > before[1]
             or self.free_memory > before[2]
             or self.free_places > before[3]
+            or grows(custom_before, self.free_custom)
         )
+
+    def _used_custom(self) -> Amounts:
+        used = [slot.profile.custom for slot in (*self.allocations.values(), *self.pending.values())]
+        used += [driver.custom for driver in self.drivers if driver.live]
+        used += [reservation.custom for reservation in self.reservations.values()]
+        return total(used)
 
     def promise(self, allocation: Allocation) -> None:
         """Account for a newly decided slot, with the same result as ``recount`` but in constant time."""
@@ -167,6 +181,7 @@ class Member:
         self.free_slots -= 1
         self.free_cores -= allocation.profile.cores
         self.free_memory -= allocation.profile.memory_mb
+        self.free_custom = minus(self.free_custom, allocation.profile.custom)
 
     @property
     def withheld_memory(self) -> int:
@@ -188,7 +203,12 @@ class Member:
 
     def fits(self, profile: ResourceProfile) -> bool:
         memory = self.free_memory - self.withheld_memory
-        return self.free_slots > 0 and profile.cores <= self.free_cores and profile.memory_mb <= memory
+        return (
+            self.free_slots > 0
+            and profile.cores <= self.free_cores
+            and profile.memory_mb <= memory
+            and fit(profile.custom, self.free_custom)
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -200,7 +220,8 @@ class Member:
         return not (holds or self.away or self.claimed_by is not None)
 
     def free(self) -> ResourceProfile:
-        return ResourceProfile(cores=max(0, self.free_cores), memory_mb=max(0, self.free_memory))
+        custom = tuple(each for each in self.free_custom if each.amount > 0)
+        return ResourceProfile(cores=max(0, self.free_cores), memory_mb=max(0, self.free_memory), custom=custom)
 
 
 @dataclass

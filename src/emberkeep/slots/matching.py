@@ -18,6 +18,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from emberkeep.slots.custom.amounts import fit
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Want
 from emberkeep.slots.locality import Homes, StateIndex
 from emberkeep.slots.model import ResourceProfile
@@ -252,6 +253,9 @@ class PlaceRound:
         return min(able)[-1] if able else None
 
     def _freest(self, need: DriverNeed) -> Member | None:
+        if need.custom:
+            members = (member for heap in self._heaps.values() for _, _, member in heap)
+            return min((_room(member) for member in members if _fits(member, need)), default=(0, 0, None))[-1]
         best: list[tuple[int, int, Member]] | None = None
         for python, heap in self._heaps.items():
             _settle(heap)
@@ -267,11 +271,12 @@ def takes_drivers(member: Member) -> bool:
 
 
 def _fits(member: Member, need: DriverNeed) -> bool:
-    return (
-        takes_drivers(member)
-        and member.free_memory >= need.memory_mb
-        and need.python in ("", member.info.runtime.python)
-    )
+    return takes_drivers(member) and has_place(member, need) and need.python in ("", member.info.runtime.python)
+
+
+def has_place(member: Member, need: DriverNeed) -> bool:
+    """True if a driver place, and the memory and custom resources for it, are free on this task manager."""
+    return member.free_places > 0 and member.free_memory >= need.memory_mb and fit(need.custom, member.free_custom)
 
 
 def _settle(heap: list[tuple[int, int, Member]]) -> None:

@@ -11,25 +11,38 @@ import enum
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.slots.custom.addresses import ResourceAddresses
+from emberkeep.slots.custom.amounts import Amounts, fit, minus, plus, said
 
 
 class ResourceProfile(Compatible, frozen=True, kw_only=True):
-    """An amount of resources. ``memory_mb`` is in MiB and includes heap and overhead."""
+    """An amount of resources. ``memory_mb`` is in MiB and includes heap and overhead. ``custom``: GPUs and others."""
 
     cores: int
     memory_mb: int
+    custom: Amounts = ()
 
     def fits_in(self, other: ResourceProfile) -> bool:
-        return self.cores <= other.cores and self.memory_mb <= other.memory_mb
+        return self.cores <= other.cores and self.memory_mb <= other.memory_mb and fit(self.custom, other.custom)
 
     def plus(self, other: ResourceProfile) -> ResourceProfile:
-        return ResourceProfile(cores=self.cores + other.cores, memory_mb=self.memory_mb + other.memory_mb)
+        return ResourceProfile(
+            cores=self.cores + other.cores,
+            memory_mb=self.memory_mb + other.memory_mb,
+            custom=plus(self.custom, other.custom),
+        )
 
     def minus(self, other: ResourceProfile) -> ResourceProfile:
-        return ResourceProfile(cores=self.cores - other.cores, memory_mb=self.memory_mb - other.memory_mb)
+        return ResourceProfile(
+            cores=self.cores - other.cores,
+            memory_mb=self.memory_mb - other.memory_mb,
+            custom=minus(self.custom, other.custom),
+        )
 
     def __str__(self) -> str:
-        return f"{self.cores} core{'' if self.cores == 1 else 's'} and {self.memory_mb} MiB"
+        cores = f"{self.cores} core{'' if self.cores == 1 else 's'}"
+        memory = f"{self.memory_mb} MiB"
+        return f"{cores}, {memory} and {said(self.custom)}" if self.custom else f"{cores} and {memory}"
 
 
 class RuntimeVersions(Compatible, frozen=True, kw_only=True):
@@ -57,6 +70,7 @@ class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
     predecessor: InstanceId | None = None  # the previous instance, whose slots and processes this one has taken over
     checkpoints: str = ""  # directory where its state gateway finds jobs' checkpoints; "" without a gateway
     release: str = ""  # the version of Emberkeep; "" of a release that does not report it
+    addresses: tuple[ResourceAddresses, ...] = ()  # of its custom resources, whose amounts are in ``total``
 
 
 class Allocation(Compatible, frozen=True, kw_only=True):
@@ -68,6 +82,7 @@ class Allocation(Compatible, frozen=True, kw_only=True):
     attempt: int
     profile: ResourceProfile
     job_master: str  # address of the JobMaster that gets the offer of this slot
+    addresses: tuple[ResourceAddresses, ...] = ()  # of the custom resources in ``profile``, which only this slot has
 
 
 class SlotRequirement(Compatible, frozen=True, kw_only=True):

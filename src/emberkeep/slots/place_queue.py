@@ -18,7 +18,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots import shortage
 from emberkeep.slots.ledger import DriverNeed, EndingState, JobAccount, Member, Reservation
 from emberkeep.slots.locality import StateIndex
-from emberkeep.slots.matching import PlaceRound
+from emberkeep.slots.matching import PlaceRound, has_place
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceQuotas
 from emberkeep.slots.shelves import Due, Shelves
@@ -103,8 +103,7 @@ class PlaceQueue:
         room = self._quotas.driver_room()
         if self._claim is not None:
             job, member = self._claim.job, self._claim.member
-            fits = job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb
-            if fits and room.left(job):
+            if job.need is not None and has_place(member, job.need) and room.left(job):
                 places.append(self._grant(job, member))
                 room.take(job)
         rounds = PlaceRound(self._members.values(), self._state)
@@ -131,7 +130,7 @@ class PlaceQueue:
         job.need = None
         del self.waiting[job]
         job.reserved_on = member
-        member.reservations[job.job_id] = Reservation(job.need_attempt, need.memory_mb)
+        member.reservations[job.job_id] = Reservation(job.need_attempt, need.memory_mb, need.custom)
         self._shelves.update(member)
         return DriverPlaceGranted(
             job.job_id, member.info, only_node=bool(need.shunned) and self._is_only_node(member, need)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView, NothingBlocked
+from emberkeep.slots.custom.amounts import fit
 from emberkeep.slots.job_accounts import JobAccounts
 from emberkeep.slots.ledger import BlockState, DriverNeed, DriverUse, EndingState, Member
 from emberkeep.slots.matching import takes_drivers
@@ -133,7 +134,8 @@ class Restrictions:
         for member in self._members.values():
             if takes_drivers(member) and member.info.runtime.python == home.info.runtime.python:
                 own = (one.profile.memory_mb for one in member.allocations.values() if one.job_id == driver.job_id)
-                if member.free_memory + sum(own) >= driver.memory_mb:
+                enough = fit(driver.custom, member.free_custom)
+                if enough and member.free_memory + sum(own) >= driver.memory_mb:
                     return True
         return False
 

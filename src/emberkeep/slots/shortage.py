@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from emberkeep.slots.custom.amounts import Amounts, fit, plus, said
 from emberkeep.slots.ledger import DriverNeed, Want
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.shelves import Shelf, Shelves
 
 NO_TASK_MANAGER = "no task manager is registered"
-NAMED = 3  # maximum number of blocked places without a task manager that a text names
+NAMED = 3  # maximum number of blocked places, or of different offers of resources, that a text names
 
 
 def _none_registered(shelves: Shelves) -> str:
@@ -20,6 +21,10 @@ def _none_registered(shelves: Shelves) -> str:
 
 def could_host(info: TaskManagerInfo, need: DriverNeed) -> bool:
     """True if the driver would fit on an empty task manager of this kind."""
+    return _large_enough_for_driver(info, need) and fit(need.custom, info.total.custom)
+
+
+def _large_enough_for_driver(info: TaskManagerInfo, need: DriverNeed) -> bool:
     return (
         info.driver_places > 0 and need.python in ("", info.runtime.python) and need.memory_mb <= info.total.memory_mb
     )
@@ -49,7 +54,7 @@ def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:
     if shelf.slots == 0:
         return "no task manager has any slots"
     if not any(_large_enough(member.info, requirement.profile) for member in shelf.members):
-        return f"no task manager is large enough: the largest has {_largest(m.info for m in shelf.members)}"
+        return _no_large_enough(requirement.profile, [member.info for member in shelf.members])
     usable = shelf.slots - shelf.blocked_slots
     if usable == 0:
         return _all_blocked(shelf.slots, "slot")
@@ -76,7 +81,11 @@ def _no_runtime(runtime: RuntimeVersions, shelves: Shelves) -> str:
 
 def missing_place(need: DriverNeed, shelves: Shelves) -> str:
     """Return a text such as "no place for the driver (1408 MiB): all 4 driver places are taken"."""
-    return f"no place for the driver ({need.memory_mb} MiB): {_place_reason(need, shelves)}"
+    return f"no place for the driver ({_driver_size(need)}): {_place_reason(need, shelves)}"
+
+
+def _driver_size(need: DriverNeed) -> str:
+    return f"{need.memory_mb} MiB and {said(need.custom)}" if need.custom else f"{need.memory_mb} MiB"
 
 
 def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
@@ -86,8 +95,7 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     if not able:
         return f"no task manager has Python {need.python}"
     if not any(could_host(member.info, need) for shelf in able for member in shelf.members):
-        largest = _largest(member.info for shelf in able for member in shelf.members)
-        return f"no task manager is large enough: the largest has {largest}"
+        return _no_large_enough_for_driver(need, [member.info for shelf in able for member in shelf.members])
     away = sum(shelf.blocked_places for shelf in able)
     places = sum(shelf.places for shelf in able) - away
     free = sum(shelf.free_places for shelf in able)
@@ -96,7 +104,8 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     blocked = _also_blocked(away)
     if free == 0:
         return (f"all {places} driver places are taken" if places > 1 else "the only driver place is taken") + blocked
-    return f"{free} of {places} driver places are free, but none on a task manager with enough free memory{blocked}"
+    lacking = f"enough free memory and {said(need.custom)} free" if need.custom else "enough free memory"
+    return f"{free} of {places} driver places are free, but none on a task manager with {lacking}{blocked}"
 
 
 def vacant_places(places: Sequence[str]) -> str:
@@ -131,24 +140,30 @@ def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence
     """Return why no subset of ``infos`` could ever run such a job; "" if some could or ``infos`` is empty."""
     if not infos or any(_hosts_both(info, need, executor) for info in infos):
         return ""  # usually the first task manager already suffices; the checks below look at all of them
-    fit = [info for info in infos if need.python in ("", info.runtime.python)]
-    if not fit:
+    able = [info for info in infos if need.python in ("", info.runtime.python)]
+    if not able:
         known = ", ".join(sorted({info.runtime.python for info in infos}))
         return f"no task manager has Python {need.python} (registered: Python {known})"
-    drivers = [info for info in fit if could_host(info, need)]
+    drivers = [info for info in able if could_host(info, need)]
     if not drivers:
-        return f"no task manager is large enough for the driver ({need.memory_mb} MiB): the largest has {_largest(fit)}"
+        return _no_large_enough_for_driver(need, able, f" for the driver ({_driver_size(need)})")
     if executor is None:
         return ""
-    executors = [info for info in fit if _large_enough(info, executor)]
+    executors = [info for info in able if _large_enough(info, executor)]
     if not executors:
-        return f"no task manager is large enough for an executor ({executor}): the largest has {_largest(fit)}"
+        return _no_large_enough(executor, able, f" for an executor ({executor})")
     if {info.id for info in drivers} == {info.id for info in executors} and len(drivers) == 1:
         both = need.memory_mb + executor.memory_mb
         if both > drivers[0].total.memory_mb:
             return (
                 f"the driver and one executor together need {both} MiB, but the only task manager that is large "
                 f"enough for either has {drivers[0].total.memory_mb} MiB"
+            )
+        together = plus(need.custom, executor.custom)
+        if not fit(together, drivers[0].total.custom):
+            return (
+                f"the driver and one executor together need {said(together)}, but the only task manager that is large "
+                f"enough for either offers {said(drivers[0].total.custom)}"
             )
     return ""
 
@@ -157,11 +172,36 @@ def _hosts_both(info: TaskManagerInfo, need: DriverNeed, executor: ResourceProfi
     if executor is None:
         return could_host(info, need)
     enough = need.memory_mb + executor.memory_mb <= info.total.memory_mb
+    enough = enough and fit(plus(need.custom, executor.custom), info.total.custom)
     return enough and could_host(info, need) and _large_enough(info, executor)
 
 
 def _large_enough(info: TaskManagerInfo, profile: ResourceProfile) -> bool:
     return info.slots > 0 and profile.fits_in(info.total)
+
+
+def _no_large_enough(profile: ResourceProfile, infos: Sequence[TaskManagerInfo], what: str = "") -> str:
+    """Return why none of ``infos`` is large enough: no cores and memory, or too few custom resources."""
+    plain = ResourceProfile(cores=profile.cores, memory_mb=profile.memory_mb)
+    able = [info for info in infos if _large_enough(info, plain)]
+    if not able:
+        return f"no task manager is large enough{what}: the largest has {_largest(infos)}"
+    return _not_offered(profile.custom, able, what)
+
+
+def _no_large_enough_for_driver(need: DriverNeed, infos: Sequence[TaskManagerInfo], what: str = "") -> str:
+    able = [info for info in infos if _large_enough_for_driver(info, need)]
+    if not able:
+        return f"no task manager is large enough{what}: the largest has {_largest(infos)}"
+    return _not_offered(need.custom, able, what)
+
+
+def _not_offered(custom: Amounts, able: Sequence[TaskManagerInfo], what: str) -> str:
+    offered = sorted({said(info.total.custom) or "none" for info in able})
+    return (
+        f"no task manager that is large enough{what} offers {said(custom)} "
+        f"(taskmanager.resources.*; offered: {'; '.join(offered[:NAMED])})"
+    )
 
 
 def _largest(infos: Iterable[TaskManagerInfo]) -> ResourceProfile:

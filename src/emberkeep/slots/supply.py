@@ -69,15 +69,19 @@ class Room:
     runtime: RuntimeVersions
 
     def take_driver(self, need: DriverNeed) -> bool:
-        fits = self.places > 0 and need.memory_mb <= self.memory_mb and need.python in ("", self.runtime.python)
+        able = need.python in ("", self.runtime.python) and not need.custom
+        fits = self.places > 0 and need.memory_mb <= self.memory_mb and able
         if fits:
             self.places -= 1
             self.memory_mb -= need.memory_mb
         return fits
 
     def take_slots(self, profile: ResourceProfile, runtime: RuntimeVersions, wanted: int) -> int:
-        """Take as many of the ``wanted`` slots as fit; return their number."""
-        if runtime != self.runtime:
+        """Take as many of the ``wanted`` slots as fit; return their number.
+
+        Task managers that the JobManager starts offer no custom resources.
+        """
+        if runtime != self.runtime or profile.custom:
             return 0
         by_memory = self.memory_mb // profile.memory_mb if profile.memory_mb else wanted
         by_cores = self.cores // profile.cores if profile.cores else wanted

@@ -22,6 +22,7 @@ from emberkeep.spark.executors.allocation import DemandReader, ExecutorDemand
 from emberkeep.spark.executors.blocks import ExecutorBlocks
 from emberkeep.spark.executors.cordon import Cordon
 from emberkeep.spark.executors.resizing import resize
+from emberkeep.spark.executors.resource_profiles import refuse_executor_profiles
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.job_files import add_to_path
 from emberkeep.spark.files.state_locations import DirectLocations, GatewayLocations, StateLocations
@@ -280,6 +281,7 @@ def install(
     queries = QueryHook(settings.checkpoint_root, locations, places, placement, committed, notices, known, starts)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices, take_jvm)
     contexts.install()
+    refuse_executor_profiles()
     queries.install()
     install_await_hook(gate, known)
     guard_checkpoints(may_commit, plans.planning)

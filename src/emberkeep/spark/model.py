@@ -55,6 +55,7 @@ class DriverSettings:
     - ``lineage``: parent of the runs that OpenLineage's listener reports; None: the listener is not turned on.
     - ``event_log``: existing directory for the event log; None: Spark writes none, unless the user's settings say so.
     - ``ui_key``: key to the Spark UI, see ``jvm.spark_ui``; None leaves the UI open to all users of the machine.
+    - ``resources_file``: file that lists the driver's custom resources; "" if it has none from its task manager.
     """
 
     host: str
@@ -80,6 +81,7 @@ class DriverSettings:
     event_log: Path | None = None
     ui_key: bytes | None = None
     bind_host: str = ""
+    resources_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class SparkApplication:
     ``executor_overhead_mb``: memory of an executor beyond its heap (native memory, Python workers, off-heap), by
     Spark's rule. ``python``: interpreter of the Python workers, as the application names it. ``decommissions``: true if
     an executor that receives SIGPWR hands over its blocks and ends. ``dynamic``: None if the number of executors is
-    fixed.
+    fixed. ``executor_resources``: number of addresses of each custom resource that an executor needs.
     """
 
     app_id: str
@@ -111,6 +113,7 @@ class SparkApplication:
     executor_heap_set: bool = False
     decommissions: bool = False
     dynamic: DynamicAllocation | None = None
+    executor_resources: Mapping[str, int] = field(default_factory=dict)
 
 
 class ApplicationListener(Protocol):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, ExecutorId
@@ -19,6 +21,7 @@ from emberkeep.protocol.messages import (
     StopDriver,
     StopTaskManager,
 )
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table import events as ev
 from emberkeep.slots.table.slot import SlotState
@@ -68,9 +71,12 @@ class Orders:
     def _start_driver(self, order: StartDriver) -> Message:
         self._kept.decide(ev.EpochSeen(order.epoch, order.lineage))
         key = DriverKey(job_id=order.graph.job_id, attempt=order.attempt)
+        custom = amounts(order.graph.resources.driver_resources)
         if ev.LaunchDriver(key.job_id, key.attempt) in self._kept.decide(
-            ev.ReserveDriver(key.job_id, key.attempt, order.memory_mb)
+            ev.ReserveDriver(key.job_id, key.attempt, order.memory_mb, custom)
         ):
+            driver = self._kept.table.state.drivers.by_attempt[key.job_id, key.attempt]
+            order = msgspec.structs.replace(order, addresses=driver.addresses)
             self._processes.launch_driver(order, lambda: self._may_start_driver(key))
         return Ack()
 
@@ -111,6 +117,8 @@ class Orders:
     def _start_executor(self, order: StartExecutor) -> Message:
         wanted = ev.StartWanted(order.job_id, order.attempt, order.allocation_id, order.executor_id)
         if ev.LaunchExecutor(order.allocation_id, order.executor_id) in self._kept.decide(wanted):
+            slot = self._kept.table.state.slots[order.allocation_id]
+            order = msgspec.structs.replace(order, addresses=slot.allocation.addresses)
             self._processes.launch_executor(
                 order, lambda: self._may_start_executor(order.allocation_id, order.executor_id)
             )

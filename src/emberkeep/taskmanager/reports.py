@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
+from emberkeep.slots.custom.addresses import amounts_of
 from emberkeep.slots.table.driver_places import HeldDriver
 from emberkeep.slots.table.slot import Slot, SlotState
 from emberkeep.slots.table.state import TableState
@@ -58,6 +59,7 @@ def _driver_report(driver: HeldDriver, outcomes: Mapping[DriverKey, AttemptOutco
         state=ProcessState[driver.state.name],
         pid=driver.pid,
         memory_mb=driver.memory_mb,
+        custom=amounts_of(driver.addresses),
         outcome=outcomes.get(DriverKey(job_id=driver.job_id, attempt=driver.attempt)),
         start=driver.start,
         why_cold=driver.why_cold,

@@ -216,4 +216,5 @@ def _limits(configuration: Configuration, info: TaskManagerInfo) -> TableLimits:
         recovery_timeout=configuration[HEARTBEAT_TIMEOUT] + configuration[SLOT_TIMEOUT],
         silence_timeout=configuration[HEARTBEAT_TIMEOUT],
         forget_after=FORGET_AFTER,
+        addresses=info.addresses,
     )

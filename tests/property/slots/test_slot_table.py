@@ -16,6 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.slots.custom.addresses import ResourceAddresses, amounts_of
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.table.driver_places import DriverState
 from emberkeep.slots.table.events import (
@@ -49,16 +51,24 @@ from emberkeep.slots.table.slot import SlotState
 from emberkeep.slots.table.state import TableLimits, TableState
 from tests.campaign import examples
 
+GPUS = (ResourceAddresses(name="gpu", addresses=("0", "1")),)
 LIMITS = TableLimits(
     slots=3,
     driver_places=2,
-    total=ResourceProfile(cores=4, memory_mb=4000),
+    total=ResourceProfile(cores=4, memory_mb=4000, custom=amounts_of(GPUS)),
     slot_timeout=10.0,
     recovery_timeout=20.0,
     silence_timeout=10.0,
     forget_after=60.0,
+    addresses=GPUS,
 )
-SMALLER = LIMITS._replace(slots=2, driver_places=1, total=ResourceProfile(cores=3, memory_mb=2500))
+FEWER_GPUS = (ResourceAddresses(name="gpu", addresses=("1",)),)
+SMALLER = LIMITS._replace(
+    slots=2,
+    driver_places=1,
+    total=ResourceProfile(cores=3, memory_mb=2500, custom=amounts_of(FEWER_GPUS)),
+    addresses=FEWER_GPUS,
+)
 JOBS = st.sampled_from([JobId("a"), JobId("b"), JobId("c")])
 ATTEMPTS = st.integers(1, 3)
 ALLOCATIONS = st.sampled_from([AllocationId(f"al{number}") for number in range(6)])
@@ -68,6 +78,7 @@ PROFILES = st.sampled_from(
         ResourceProfile(cores=1, memory_mb=500),
         ResourceProfile(cores=2, memory_mb=1500),
         ResourceProfile(cores=1, memory_mb=2500),
+        ResourceProfile(cores=1, memory_mb=100, custom=amounts({"gpu": 1})),
     ]
 )
 
@@ -135,9 +146,9 @@ class TableMachine(RuleBasedStateMachine):
             assert attempt >= self.highest.get(job, 0), "an older attempt gets a slot"
             self.highest[job] = attempt
 
-    @rule(job=JOBS, attempt=ATTEMPTS, memory=st.sampled_from([500, 1500]))
-    def reserve_driver(self, job: JobId, attempt: int, memory: int) -> None:
-        if self.give(ReserveDriver(job, attempt, memory)):
+    @rule(job=JOBS, attempt=ATTEMPTS, memory=st.sampled_from([500, 1500]), gpus=st.sampled_from([0, 0, 1]))
+    def reserve_driver(self, job: JobId, attempt: int, memory: int, gpus: int) -> None:
+        if self.give(ReserveDriver(job, attempt, memory, amounts({"gpu": gpus}))):
             assert attempt >= self.highest.get(job, 0), "an older attempt gets a driver place"
             self.highest[job] = attempt
 
@@ -296,6 +307,10 @@ class TableMachine(RuleBasedStateMachine):
         memory += sum(driver.memory_mb for driver in self.table.state.drivers.by_attempt.values())
         assert memory <= limits.total.memory_mb
         assert sum(allocation.profile.cores for allocation in allocations) <= limits.total.cores
+        gpus = [address for one in allocations for each in one.addresses for address in each.addresses]
+        assert len(gpus) == sum(bool(one.profile.custom) for one in allocations)
+        gpus += [a for driver in self.table.state.drivers.living() for each in driver.addresses for a in each.addresses]
+        assert len(set(gpus)) == len(gpus) <= 2
 
     @invariant()
     def every_process_has_its_place(self) -> None:

@@ -25,6 +25,8 @@ from emberkeep.jobmanager.views.upgrades import UpgradeWish
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import Message
+from emberkeep.slots.custom.addresses import ResourceAddresses
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.standbys.events import StandbyKind
 from emberkeep.taskmanager.ports import NodeUsage, TaskManagerPorts
@@ -85,6 +87,7 @@ class ClusterPlan:
     driver_places: int = 4
     cores: int = 6
     memory_mb: int = 12_000
+    gpus: int = 0
     options: dict[str, str] = field(default_factory=dict)
     clinging_executors: bool = False
     slow_starts: float = 0.0
@@ -229,6 +232,10 @@ class SimCluster:
             if address == f"{node.machine.host}:{AGENT_PORT}":
                 self.blocklist.ordered(node.machine.name, request)
 
+    def _gpus(self) -> tuple[ResourceAddresses, ...]:
+        numbers = tuple(str(number) for number in range(self.plan.gpus))
+        return (ResourceAddresses(name="gpu", addresses=numbers),) if numbers else ()
+
     def start_agent(self, node: TaskManagerNode) -> None:
         """Start a task manager process, unless one is running or the machine is off."""
         if (node.agent is not None and node.agent.alive) or not node.machine.up:
@@ -246,7 +253,10 @@ class SimCluster:
             pid=process.pid,
             slots=self.plan.slots,
             driver_places=self.plan.driver_places,
-            total=ResourceProfile(cores=self.plan.cores, memory_mb=self.plan.memory_mb),
+            total=ResourceProfile(
+                cores=self.plan.cores, memory_mb=self.plan.memory_mb, custom=amounts({"gpu": self.plan.gpus})
+            ),
+            addresses=self._gpus(),
             runtime=RUNTIME,
             java_major=17,
             started_ms=node.machine.clock.now_ms(),
@@ -451,6 +461,7 @@ class SimCluster:
                 executor_cores=script.cores,
                 executor_memory_mb=script.memory_mb * 3 // 4,
                 executor_overhead_mb=script.memory_mb - script.memory_mb * 3 // 4,
+                executor_resources={"gpu": script.gpus} if script.gpus else {},
             ),
             python=RUNTIME.python,
             submitted_ms=self.client.machine.clock.now_ms(),

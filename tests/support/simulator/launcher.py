@@ -171,6 +171,7 @@ class SimLauncher:
         )
 
         def begin(process: Process) -> None:
+            process.gpus = tuple(address for each in request.addresses for address in each.addresses)
             self._begun(key, process)
             work = ExecutorWork(
                 process=process,

@@ -26,7 +26,7 @@ class Process:
 
     Drivers and executors have a ``key``. They and standby processes have as ``owner`` the task manager that started
     them. ``claim``: the key that the supervisor's record on disk has, which a standby process gets before it begins.
-    ``origin``: the name with which a standby process was started.
+    ``origin``: the name with which a standby process was started. ``gpus``: addresses that an executor was given.
     """
 
     pid: int
@@ -38,6 +38,7 @@ class Process:
     owner: str = ""
     claim: DriverKey | ExecutorKey | None = None
     origin: str = ""
+    gpus: tuple[str, ...] = ()
     exit_code: int | None = None
     outcome: AttemptOutcome | None = None  # what a driver has written to its machine's disk
     term: asyncio.Event = field(default_factory=asyncio.Event)  # SIGTERM was sent

@@ -168,6 +168,10 @@ class Properties:
                 key.executor_id,
             ):
                 self._violate("b", f"executor id {key.executor_id} of {key.job_id[:8]} lives twice")
+            if other.owner == process.owner and set(other.gpus) & set(process.gpus):
+                self._violate("b", f"{process.name} and {other.name} both have GPUs of {process.gpus}")
+        if len(process.gpus) != script.gpus:
+            self._violate("b", f"{process.name} has the GPUs {process.gpus}, and asked for {script.gpus}")
         self._check_capacity(process.owner)
 
     def _check_capacity(self, owner: str) -> None:

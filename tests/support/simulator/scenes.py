@@ -304,6 +304,7 @@ def scene_of(seed: str) -> Scene:
     theme = THEMES[named] if named in THEMES else THEMES[rng.choices(names, [THEMES[n].weight for n in names])[0]]
     slots, places, managers = rng.choice(theme.slots), rng.choice((2, 3, 4)), rng.choice(theme.task_managers)
     chance = seeded_random(seed, "standbys")
+    chance_of_gpus = seeded_random(seed, "GPUs")
     plan = ClusterPlan(
         seed=seed,
         task_managers=managers,
@@ -322,6 +323,7 @@ def scene_of(seed: str) -> Scene:
         standby_executors=chance.choice((1, 1, 2)) if theme.standbys else 0,
         only_standbys=theme.only_standbys,
         **_reserved(seed, theme),
+        gpus=slots if chance_of_gpus.random() < 0.3 else 0,
     )
     dynamic = seeded_random(seed, "dynamic allocation")
     is_dynamic = dynamic.random() < 0.25 or theme.dynamic
@@ -330,6 +332,8 @@ def scene_of(seed: str) -> Scene:
     scripts = []
     for _ in range(rng.choice(theme.jobs)):
         script = draw_script(rng, theme, may_stream=left > 0)
+        if plan.gpus and not plan.on_demand:
+            script = msgspec.structs.replace(script, gpus=chance_of_gpus.choice((0, 1)))
         left -= script.executors if script.seconds is None else 0
         scripts.append(_elastic(dynamic, script) if is_dynamic else script)
     return Scene(plan, tuple(scripts), rng.uniform(*theme.chaos), rng.choice(theme.menace))

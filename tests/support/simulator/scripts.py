@@ -28,6 +28,7 @@ from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import QueryProgress, StartDriver
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from tests.support.simulator.elastic.allocation import IDLE_TIMEOUT, SimAllocation
@@ -68,6 +69,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     dynamic: bool = False  # Spark changes the number of executors
     cores: int = 1
     memory_mb: int = 1024
+    gpus: int = 0  # of each executor
     lost_attempts: int = 0  # number of first attempts that are killed in the middle (out of memory)
     mute_attempts: int = 0  # number of first attempts that hang before their JobMaster is up
     setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
@@ -398,7 +400,9 @@ class DriverWork:
         url = f"spark://CoarseGrainedScheduler@{self.address}/{number}"
         requirement = SlotRequirement(
             count=1 if self.script.dynamic else self.script.executors,
-            profile=ResourceProfile(cores=self.script.cores, memory_mb=self.script.memory_mb),
+            profile=ResourceProfile(
+                cores=self.script.cores, memory_mb=self.script.memory_mb, custom=amounts({"gpu": self.script.gpus})
+            ),
             runtime=RUNTIME,
         )
         self.sparks[url] = self.spark

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol import rest_logs
 from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, DynamicAllocationInfo, ReservedStandbyInfo
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
-from emberkeep.protocol.rest_task_managers import LocalStateOfJob
+from emberkeep.protocol.rest_task_managers import LocalStateOfJob, Resources, SlotInfo
 from emberkeep.slots.model import ProcessStart
 from emberkeep.watchdog.model import AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
@@ -570,6 +571,20 @@ def test_task_managers(fake: FakeJobManager, capfd: Output) -> None:
         assert main([*arguments, "-o", "json"]) == 0
         assert "tm-1" in json.dumps(json.loads(capfd.readouterr().out))
     assert main(["taskmanagers", "show", "tm-2"]) == 4
+
+
+@pytest.mark.req("RES-1")
+def test_a_task_manager_shows_its_gpus(fake: FakeJobManager, capfd: Output) -> None:
+    total, free = (Resources(cpu_cores=1, task_heap_memory=1, extended_resources={"gpu": n}) for n in (2.0, 0.0))
+    held = SlotInfo(job_id=JobId(A), attempt=1, index=0, resource=total, addresses={"gpu": ["0", "1"]})
+    shown = msgspec.structs.replace(
+        task_manager_info("tm-1"), total_resource=total, free_resource=free, allocated_slots=[held]
+    )
+    fake.task_managers = [shown]
+    assert main(["taskmanagers", "show", "tm-1"]) == 0
+    out = capfd.readouterr().out
+    assert re.search(r"gpu:? +2, 0 free", out)
+    assert re.search(r"RESOURCES\n.*gpu 0, 1", out)
 
 
 def test_status_of_a_cluster_elsewhere(fake: FakeJobManager, capfd: Output) -> None:

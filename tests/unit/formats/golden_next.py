@@ -53,6 +53,8 @@ from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.kept_logs.model import PieceHeader
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.local_state.gateway_ports import Rename
+from emberkeep.slots.custom.addresses import ResourceAddresses
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.taskmanager.agent_record import AgentRecord
 from tests.support.kept_logs.pieces import piece
 from tests.support.progress.records import record
@@ -104,6 +106,27 @@ RESULT_THAT_KEEPS_DATA: ResultNode = msgspec.structs.replace(samples.ZOOKEEPER_N
 SLOTS: AgentRecord = msgspec.structs.replace(
     samples.AGENT_RECORD, table=msgspec.structs.replace(samples.AGENT_RECORD.table, lineage="of-the-store")
 )
+GPUS = ResourceAddresses(name="gpu", addresses=("0", "1"))
+_TABLE = samples.AGENT_RECORD.table
+SLOTS_WITH_RESOURCES: AgentRecord = msgspec.structs.replace(
+    samples.AGENT_RECORD,
+    table=msgspec.structs.replace(
+        _TABLE,
+        slots=(
+            msgspec.structs.replace(
+                _TABLE.slots[0],
+                allocation=msgspec.structs.replace(
+                    _TABLE.slots[0].allocation,
+                    profile=msgspec.structs.replace(
+                        _TABLE.slots[0].allocation.profile, custom=amounts({"fpga": 1, "gpu": 2})
+                    ),
+                    addresses=(ResourceAddresses(name="fpga", addresses=("f",)), GPUS),
+                ),
+            ),
+        ),
+        drivers=(msgspec.structs.replace(_TABLE.drivers[0], addresses=(GPUS,)),),
+    ),
+)
 SPEC = msgspec.structs.replace(samples.DRIVER_SPEC, leader="/var/tm-1/leader.record", checkpoints_recorded=True)
 ENCRYPTED_SPEC = msgspec.structs.replace(SPEC, tls=TlsFiles("/state/tls/node.pem", "/state/tls/node.key", "/state/ca"))
 SPEC_WITH_SECRETS = msgspec.structs.replace(
@@ -111,6 +134,16 @@ SPEC_WITH_SECRETS = msgspec.structs.replace(
 )
 SPEC_WITH_NAMESPACE = msgspec.structs.replace(SPEC, namespace_claim=f"team-a.{'5' * 64}")
 SPEC_WITH_BIND_HOST = msgspec.structs.replace(SPEC, bind_host="::")
+SPEC_WITH_RESOURCES = msgspec.structs.replace(
+    SPEC,
+    resources_file="/var/tm-1/attempts/1/resources.json",
+    graph=msgspec.structs.replace(
+        SPEC.graph,
+        resources=msgspec.structs.replace(
+            SPEC.graph.resources, executor_resources={"gpu": 2}, driver_resources={"gpu": 1}
+        ),
+    ),
+)
 ENCRYPTED_CLUSTER: ClusterRecord = msgspec.structs.replace(samples.CLUSTER, ca="/state/tls/ca.pem")
 CLUSTER_WITH_ZOOKEEPER: ClusterRecord = msgspec.structs.replace(
     ENCRYPTED_CLUSTER,
@@ -341,6 +374,11 @@ FORMATS = {
     "result-in-a-file": _node(RESULT_IN_A_FILE),
     "renames-of-a-user": Format(_write_renames, _read_renames, (RENAME_OF_A_USER,)),
     "slots.record": Format(lambda path: SlotsFile(path).store(SLOTS), lambda path: SlotsFile(path).load(), SLOTS),
+    "slots-with-resources.record": Format(
+        lambda path: SlotsFile(path).store(SLOTS_WITH_RESOURCES),
+        lambda path: SlotsFile(path).load(),
+        SLOTS_WITH_RESOURCES,
+    ),
     "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),
     "spec-with-encryption.record": Format(lambda path: write_spec(path, ENCRYPTED_SPEC), read_spec, ENCRYPTED_SPEC),
     "spec-with-namespace.record": Format(
@@ -348,6 +386,9 @@ FORMATS = {
     ),
     "spec-with-bind-host.record": Format(
         lambda path: write_spec(path, SPEC_WITH_BIND_HOST), read_spec, SPEC_WITH_BIND_HOST
+    ),
+    "spec-with-resources.record": Format(
+        lambda path: write_spec(path, SPEC_WITH_RESOURCES), read_spec, SPEC_WITH_RESOURCES
     ),
     "spec-with-secrets.record": Format(lambda path: write_spec(path, SPEC_WITH_SECRETS), read_spec, SPEC_WITH_SECRETS),
     "cluster.json": Format(lambda path: write_cluster(path, ENCRYPTED_CLUSTER), read_cluster, ENCRYPTED_CLUSTER),

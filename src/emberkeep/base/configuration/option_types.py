@@ -16,6 +16,7 @@ _DURATION_UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
 _SIZE_UNITS = {"b": 1, "": 1, "k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2, "g": 1024**3, "gb": 1024**3}
 
@@ -98,6 +99,28 @@ def decimal(minimum: float, maximum: float) -> Callable[[str], float]:
         return number
 
     return parse
+
+
+def named_values(value: str) -> dict[str, str]:
+    """Return the values in "gpu=0,1;fpga=f0" by name."""
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in value.split(";"))):
+        name, equals, text = (side.strip() for side in part.partition("="))
+        if not equals or not text or not _NAME.fullmatch(name):
+            raise ValueError("expected name=value, several with semicolons between them")
+        if name in found:
+            raise ValueError(f"{name} is named twice")
+        found[name] = text
+    return found
+
+
+def named_lists(value: str) -> dict[str, tuple[str, ...]]:
+    """Return the comma-separated values in "gpu=0,1;fpga=f0" by name."""
+    lists = {name: tuple(part.strip() for part in text.split(",")) for name, text in named_values(value).items()}
+    for name, values in lists.items():
+        if not all(values) or len(set(values)) != len(values):
+            raise ValueError(f"expected different values with commas between them for {name}")
+    return lists
 
 
 def choice(*values: str) -> Callable[[str], str]:

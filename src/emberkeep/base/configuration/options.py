@@ -15,6 +15,8 @@ from emberkeep.base.configuration.option_types import (
     duration_of_at_least,
     integer,
     interval,
+    named_lists,
+    named_values,
     size,
     text,
 )
@@ -676,6 +678,28 @@ MEMORY = define(
         size,
         "size",
         "Memory for drivers and executors, with heap and overhead. 0: 80 % of the machine's memory.",
+    )
+)
+RESOURCE_ADDRESSES: Option[dict[str, tuple[str, ...]]] = define(
+    Option(
+        "taskmanager.resources.addresses",
+        {},
+        named_lists,
+        "named lists",
+        "Custom resources that a task manager offers, by the names that jobs use in `spark.executor.resource.<name>."
+        "amount`, and the addresses of each: `gpu=0,1;fpga=f0`. An executor gets its addresses for itself. Task "
+        "managers of one machine must not offer the same address twice.",
+    )
+)
+RESOURCE_DISCOVERY: Option[dict[str, str]] = define(
+    Option(
+        "taskmanager.resources.discovery-scripts",
+        {},
+        named_values,
+        "named paths",
+        "Executables that find the addresses of custom resources when a task manager starts: "
+        "`gpu=/opt/spark/getGpusResources.sh`. Each prints a line of JSON as Spark's discovery scripts do: "
+        '`{"name": "gpu", "addresses": ["0", "1"]}`. If a script fails, the task manager does not start.',
     )
 )
 STANDBY_DRIVERS = define(

@@ -8,6 +8,7 @@ from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import SHORT_ID, byte_count, counted, memory, timestamp
 from emberkeep.protocol.rest_task_managers import (
+    Resources,
     StandbyCounters,
     TaskManagerDetails,
     TaskManagerExtension,
@@ -85,6 +86,14 @@ def _standbys(standbys: StandbyCounters | None) -> str:
     )
 
 
+def _custom(total: Resources, free: Resources) -> list[tuple[str, str]]:
+    """Return a field for each custom resource, such as GPUs."""
+    return [
+        (name, f"{amount:g}, {free.extended_resources.get(name, 0):g} free")
+        for name, amount in total.extended_resources.items()
+    ]
+
+
 def print_task_manager(details: TaskManagerDetails) -> None:
     """Print one task manager as readable text."""
     own = details.emberkeep
@@ -102,6 +111,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ("Standbys", _standbys(own.standbys)),
             ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),
             ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
+            *_custom(total, free),
             ("Disk free", memory(own.disk_free_mb)),
             ("Taken over", f"{own.adopted} processes of the previous instance" if own.adopted else ""),
             ("Versions", f"{_release(own)}Python {own.python}, Spark {own.spark}, Java {own.java}"),
@@ -110,7 +120,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
     if details.allocated_slots:
         print_line("\nSlots given away")
         print_table(
-            ("SLOT", "JOB", "ATTEMPT", "CORES", "MEMORY"),
+            ("SLOT", "JOB", "ATTEMPT", "CORES", "MEMORY", "RESOURCES"),
             [
                 (
                     str(slot.index),
@@ -118,6 +128,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
                     str(slot.attempt),
                     f"{slot.resource.cpu_cores:g}",
                     memory(slot.resource.task_heap_memory),
+                    "; ".join(f"{name} {', '.join(held)}" for name, held in slot.addresses.items()),
                 )
                 for slot in details.allocated_slots
             ],

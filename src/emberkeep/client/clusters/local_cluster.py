@@ -21,10 +21,12 @@ import msgspec
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
     CANCELLATION_TIMEOUT,
+    RESOURCE_ADDRESSES,
+    RESOURCE_DISCOVERY,
     REST_PORT,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.client.clusters.cluster_end import ClusterEnd, has_processes, is_left
 from emberkeep.client.clusters.cluster_file import (
@@ -79,9 +81,11 @@ class LocalCluster:
 
         ``as_it_was``: if some of the cluster's processes run, complete it with its own shape and ignore ``shape``.
 
-        Raises Conflict (a cluster with another shape runs, or another command works on it), Fatal. If a newly started
-        cluster fails, its daemons are stopped; drivers and executors of the last cluster continue.
+        Raises InvalidInput (custom resources for several task managers), Conflict (a cluster with another shape runs,
+        or another command works on it), Fatal. If a newly started cluster fails, its daemons are stopped; drivers and
+        executors of the last cluster continue.
         """
+        self._check_addresses(shape)
         with self._lock():
             record = self.record()
             if record is not None and not record.ca and has_processes(record, self._layout):
@@ -112,6 +116,17 @@ class LocalCluster:
                 else:
                     self._take_back(started, record)
                 raise
+
+    def _check_addresses(self, shape: ClusterShape) -> None:
+        """Raise InvalidInput if several task managers of this machine would offer the same GPUs."""
+        for key in (RESOURCE_ADDRESSES.key, RESOURCE_DISCOVERY.key):
+            if self._configuration.texts().get(key) and len(shape.nodes) > 1:
+                raise InvalidInput(
+                    f"{key} is set for {len(shape.nodes)} task managers on this machine, which would all offer the "
+                    "same addresses",
+                    field=key,
+                    hint="use one task manager, or start the others with `emberkeep taskmanager` and own addresses",
+                )
 
     def _take_back(self, started: list[Daemon], before: ClusterRecord) -> None:
         """Stop the daemons of a start that failed, and restore the record. Processes of the last cluster continue."""

@@ -31,6 +31,8 @@ def job_resources(conf: Mapping[str, str]) -> JobResources:
         executor_cores=cores,
         executor_memory_mb=executor_heap,
         executor_overhead_mb=_overhead(conf, "executor", executor_heap) + extra,
+        executor_resources=_custom(conf, "executor"),
+        driver_resources=_custom(conf, "driver"),
     )
 
 
@@ -84,6 +86,14 @@ def _executors(conf: Mapping[str, str], cores: int) -> int:
     if "spark.cores.max" in conf:
         return max(1, _count(conf, "spark.cores.max", 1) // cores)
     return DEFAULT_EXECUTORS
+
+
+def _custom(conf: Mapping[str, str], role: str) -> dict[str, int]:
+    """Return the amounts of custom resources, from ``spark.executor.resource.gpu.amount`` and the like."""
+    key = re.compile(rf"spark\.{role}\.resource\.([^.]+)\.amount")
+    matches = (key.fullmatch(each) for each in conf)
+    wanted = (match for match in matches if match is not None and conf[match.group(0)].strip() != "0")
+    return {match.group(1): _count(conf, match.group(0), 1) for match in wanted}
 
 
 def _count(conf: Mapping[str, str], key: str, default: int) -> int:

@@ -44,6 +44,7 @@ from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, FailureKind
 from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.distribution import spark_version
@@ -218,6 +219,7 @@ class _Driver:
             lineage=lineage_parent(self._spec, self._configuration),
             event_log=prepared_event_log(self._spec) if self._configuration[EVENT_LOG_ENABLED] else None,
             ui_key=self._bridge.ui_key,
+            resources_file=self._spec.resources_file,
         )
 
     def _gateway_job(self) -> JobId | None:
@@ -234,6 +236,7 @@ class _Driver:
         profile = ResourceProfile(
             cores=application.executor_cores,
             memory_mb=application.executor_heap_mb + application.executor_overhead_mb,
+            custom=amounts(application.executor_resources),
         )
         runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
         wanted = application.executor_instances or self._spec.graph.resources.executors

@@ -48,6 +48,7 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
     options: dict[str, str]  # the task manager's configuration, as texts
     checkpoints: tuple[QueryCheckpoint, ...]  # commits of earlier attempts
     procedure: ProcedureRequest | None  # to be carried out; an earlier attempt may have begun it
+    resources_file: str = ""  # lists the driver's custom resources for Spark; "" if it has none
     namespace_claim: str = ""  # proves the job's namespace to task managers, see ``identities.attempts``
 
 

@@ -42,6 +42,7 @@ from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, durable_states, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
+from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.standbys.events import DEFAULT_HEAP_MB, StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.java import JavaRuntime
@@ -66,6 +67,7 @@ class Site:
     token: str
     tls: TlsLinks | None
     users: Mapping[str, OsUser]  # of jobs, by namespace
+    addresses: tuple[ResourceAddresses, ...] = ()  # of the node's custom resources
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:

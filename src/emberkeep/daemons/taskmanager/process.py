@@ -26,6 +26,7 @@ from emberkeep.adapters.http.server import BoundPort, serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.processes.log_retention import prune_logs
+from emberkeep.adapters.processes.resource_discovery import offered_addresses
 from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
@@ -72,6 +73,7 @@ from emberkeep.rest.blobs import task_manager_blobs
 from emberkeep.rest.logs.uploads import LogUploads
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
+from emberkeep.slots.custom.addresses import amounts_of
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import find_java
@@ -114,8 +116,8 @@ async def task_manager_process(
     On exit, drivers and executors continue to run and keep their slots for the next task manager process. If
     ``retiring`` is set by then, they end, and everything that the task manager has kept is deleted.
 
-    Raises Fatal (no Java, no certificate, port in use, working directory not writable), InvalidInput, Conflict (its
-    local state is in use or belongs to another cluster).
+    Raises Fatal (no Java, no certificate, a failing discovery script, port in use, working directory not writable),
+    InvalidInput, Conflict (its local state is in use or belongs to another cluster).
     """
     hosts = (configuration[TASK_MANAGER_HOST], bind_host(configuration))
     for each in hosts:
@@ -123,6 +125,7 @@ async def task_manager_process(
     users = job_users(configuration)
     await asyncio.to_thread(open_working_directory, layout, place.directory, tuple(set(users.values())))
     java = await asyncio.to_thread(find_java, os.environ)
+    addresses = await asyncio.to_thread(offered_addresses, configuration)
     token = load_or_create_token(layout.token_file)
     job_manager, _, _ = _job_manager(configuration).rpartition(":")
     check_unencrypted(configuration, *hosts, job_manager)
@@ -136,7 +139,8 @@ async def task_manager_process(
     tls = await asyncio.to_thread(open_tls, configuration, layout, *hosts, founds=False)
     if tls is not None:
         services.start("certificate", tls.keep())
-    site = Site(system, configuration, layout, services, place, java, token, None if tls is None else tls.links, users)
+    links = None if tls is None else tls.links
+    site = Site(system, configuration, layout, services, place, java, token, links, users, addresses)
     async with contextlib.AsyncExitStack() as stack:
         holdings = await open_holdings(site, lambda: service.job_manager, stack)
         service = await _service(site, holdings, stack)
@@ -261,10 +265,11 @@ def _info(site: Site, address: str, checkpoints: str) -> TaskManagerInfo:
         pid=os.getpid(),
         slots=configuration[SLOTS],
         driver_places=configuration[DRIVER_PLACES],
-        total=ResourceProfile(cores=cores, memory_mb=memory // _MIB),
+        total=ResourceProfile(cores=cores, memory_mb=memory // _MIB, custom=amounts_of(site.addresses)),
         runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
         java_major=site.java.major,
         started_ms=site.system.clock.now_ms(),
         checkpoints=checkpoints,
         release=__version__,
+        addresses=site.addresses,
     )

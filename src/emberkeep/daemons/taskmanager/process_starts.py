@@ -35,6 +35,7 @@ from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch, executor_command
+from emberkeep.spark.jvm.resources import resources_json
 from emberkeep.taskmanager.libraries.cache import BoundFile
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessEnvironment, ProcessKey
 
@@ -192,6 +193,7 @@ class ProcessStarts:
             checkpoints=request.checkpoints,
             procedure=request.procedure,
             namespace_claim=self._namespace_claim(graph),
+            resources_file=_write_resources(directory, request),
         )
         write_spec(directory / "spec.record", spec)
         return directory / "spec.record"
@@ -259,11 +261,22 @@ class ProcessStarts:
             import_folders=_import_folders(request),
             jars=tuple(Path(file.path) for file in files if file.role is ArtefactRole.JAR),
             jars_first=request.jars_first,
+            resources={each.name: each.addresses for each in request.addresses},
             # This process's archive is in its home directory, which other users cannot read.
             class_archive=None
             if user is not None
             else find_class_archive(self._node.java, default_directory(os.environ), os.environ),
         )
+
+
+def _write_resources(directory: Path, request: StartDriver) -> str:
+    """Write the file that gives Spark's driver its custom resources, and return its path; "" if it has none."""
+    if not request.addresses:
+        return ""
+    path = directory / "resources.json"
+    addresses = {each.name: each.addresses for each in request.addresses}
+    path.write_text(resources_json("spark.driver", addresses), "utf-8")
+    return str(path)
 
 
 def _working_directory(request: StartDriver) -> Path | None:

@@ -7,6 +7,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.model import NO_JOB, BlobContent, BlobKey, permanent
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.model import ResourceProfile
 
@@ -18,6 +19,7 @@ def driver_need(graph: JobGraph, shunned: frozenset[str] = frozenset()) -> Drive
         memory_mb=resources.driver_memory_mb + resources.driver_overhead_mb,
         python=graph.python,
         shunned=shunned,
+        custom=amounts(resources.driver_resources),
     )
 
 
@@ -29,6 +31,7 @@ def executor_profile(graph: JobGraph) -> ResourceProfile | None:
     return ResourceProfile(
         cores=resources.executor_cores,
         memory_mb=resources.executor_memory_mb + resources.executor_overhead_mb,
+        custom=amounts(resources.executor_resources),
     )
 
 
@@ -88,6 +91,15 @@ def check_graph(graph: JobGraph) -> None:
     ):
         if value < least:
             raise InvalidInput(f"resources.{field} is {value}: at least {least} is needed", field=f"resources.{field}")
+    for field, by_name in (
+        ("executor_resources", resources.executor_resources),
+        ("driver_resources", resources.driver_resources),
+    ):
+        for name, amount in by_name.items():
+            if amount < 1:
+                raise InvalidInput(
+                    f"resources.{field}.{name} is {amount}: at least 1 is needed", field=f"resources.{field}"
+                )
 
 
 def unreadable_graph(job_id: JobId, idempotency_key: str, now_ms: int) -> JobGraph:

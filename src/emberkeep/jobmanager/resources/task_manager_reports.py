@@ -213,7 +213,9 @@ def _attempts_of(report: TaskManagerReport) -> tuple[AttemptKey, ...]:
 
 def _held(report: TaskManagerReport) -> HeldReport:
     drivers = (
-        DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
+        DriverUse(
+            driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED, driver.custom
+        )
         for driver in report.drivers
     )
     return HeldReport(

@@ -10,23 +10,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from emberkeep.jobs.model import AttemptOutcome, JobGraph
+from emberkeep.jobs.model import AttemptOutcome, JobGraph, JobResources
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol import messages
 from emberkeep.protocol.messages import Message
-from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 
 MessageT = TypeVar("MessageT", bound=Message)
 
 # For each class, the fields that were added after 0.1.0.
 ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
+    Allocation: ("addresses",),
     AttemptOutcome: ("lasting",),
     JobGraph: ("owner", "namespace", "secrets"),
+    JobResources: ("executor_resources", "driver_resources"),
     ProcedureProgress: ("impossible",),
     ProcedureRequest: ("periodic",),
-    TaskManagerInfo: ("release",),
+    ResourceProfile: ("custom",),
+    TaskManagerInfo: ("release", "addresses"),
     messages.AllocateSlot: ("lineage",),
-    messages.DriverReport: ("start", "why_cold"),
+    messages.DriverReport: ("custom", "start", "why_cold"),
     messages.ExecutorReport: ("start", "why_cold"),
     messages.ExecutorView: ("outgoing", "cordoned", "start", "why_cold"),
     messages.JobMasterHeartbeat: ("lineage", "known_epoch"),
@@ -37,8 +40,8 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.RegisterJobMaster: ("lineage", "known_epoch"),
     messages.RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
     messages.ReportOutcome: ("lineage", "known_epoch"),
-    messages.StartDriver: ("checkpoints_recorded", "lineage"),
-    messages.StartExecutor: ("python_path_owner", "secrets", "namespace_claim"),
+    messages.StartDriver: ("checkpoints_recorded", "lineage", "addresses"),
+    messages.StartExecutor: ("python_path_owner", "secrets", "namespace_claim", "addresses"),
     messages.StopDriver: ("lineage",),
     messages.StopTaskManager: ("lineage",),
     messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),

@@ -175,11 +175,16 @@ def _slot(allocation: Allocation) -> SlotInfo:
         attempt=allocation.attempt,
         index=allocation.slot_index,
         resource=_resources(allocation.profile),
+        addresses={each.name: list(each.addresses) for each in allocation.addresses},
     )
 
 
 def _resources(profile: ResourceProfile) -> Resources:
-    return Resources(cpu_cores=float(profile.cores), task_heap_memory=profile.memory_mb)
+    return Resources(
+        cpu_cores=float(profile.cores),
+        task_heap_memory=profile.memory_mb,
+        extended_resources={each.name: float(each.amount) for each in profile.custom},
+    )
 
 
 def _port(address: str) -> int:

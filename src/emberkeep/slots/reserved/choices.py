@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.slots.custom.amounts import fit
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import takes_drivers
@@ -127,6 +128,7 @@ class ReservedStandbys:
             and need.python in ("", member.info.runtime.python)
             and member.free_places > 0
             and member.free_memory - used >= need.memory_mb
+            and fit(need.custom, member.free_custom)
             and len(others) < RESERVED_STANDBYS
         )
 

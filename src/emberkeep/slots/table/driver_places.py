@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
+from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.table.events import (
     DriverEnded,
@@ -33,6 +34,7 @@ class HeldDriver:
     stop_grace: float | None = None  # seconds that it was given to stop; None: not asked
     start: ProcessStart | None = None  # how it got its process, None if unknown
     why_cold: str = ""
+    addresses: tuple[ResourceAddresses, ...] = ()  # of custom resources; none once it has ended
 
 
 class DriverPlaces:
@@ -49,6 +51,11 @@ class DriverPlaces:
     def memory_mb(self) -> int:
         """MiB reserved by living drivers."""
         return sum(driver.memory_mb for driver in self.by_attempt.values())
+
+    @property
+    def addresses(self) -> list[ResourceAddresses]:
+        """Addresses of custom resources that drivers have."""
+        return [held for driver in self.by_attempt.values() for held in driver.addresses]
 
     def living(self) -> list[HeldDriver]:
         return [driver for driver in self.by_attempt.values() if driver.state is not DriverState.EXITED]
@@ -81,7 +88,7 @@ class DriverPlaces:
         if not self.is_alive(event.job_id, event.attempt):
             return False
         driver = self.by_attempt[(event.job_id, event.attempt)]
-        driver.state, driver.memory_mb = DriverState.EXITED, 0
+        driver.state, driver.memory_mb, driver.addresses = DriverState.EXITED, 0, ()
         return True
 
     def end(self, job_id: JobId, attempt: int, grace: float) -> list[TableEffect]:

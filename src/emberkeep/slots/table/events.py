@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.slots.custom.amounts import Amounts
 from emberkeep.slots.model import Allocation, ProcessStart, ResourceProfile
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -112,11 +113,15 @@ class JobMasterHeard(msgspec.Struct, frozen=True):
 
 
 class ReserveDriver(msgspec.Struct, frozen=True):
-    """Reserve a driver place. Raises Conflict: superseded attempt, shutdown, or no driver place or memory free."""
+    """Reserve a driver place.
+
+    Raises Conflict: superseded attempt, shutdown, or no driver place, memory or custom resource free.
+    """
 
     job_id: JobId
     attempt: int
     memory_mb: int
+    custom: Amounts = ()
 
 
 class DriverStarted(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emberkeep.slots.custom.addresses import shared
 from emberkeep.slots.table.slot import SlotState
 from emberkeep.slots.table.state import TableState
 
@@ -12,6 +13,8 @@ def check(table: TableState) -> None:
     _hold(len(indices) == len(set(indices)), "two allocations stand on one slot index")
     _hold(all(0 <= index < table.limits.slots for index in indices), "a slot index is out of range")
     _hold(table.free.cores >= 0 and table.free.memory_mb >= 0, "more is given away than there is")
+    _hold(all(each.amount > 0 for each in table.free.custom), "more custom resources are given away than there are")
+    _hold(not shared(table.held_addresses), "two processes have one address of a custom resource")
     living = table.drivers.living()
     _hold(len(living) <= table.limits.driver_places, "more drivers than places")
     executors = [(*slot.attempt, slot.executor_id) for slot in table.slots.values() if slot.executor_id is not None]

@@ -11,6 +11,8 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import ExecutorId, JobId
+from emberkeep.slots.custom.addresses import ResourceAddresses, amounts_of
+from emberkeep.slots.custom.amounts import fit
 from emberkeep.slots.model import Allocation
 from emberkeep.slots.table.driver_places import DriverState, HeldDriver
 from emberkeep.slots.table.fences import FenceRecord
@@ -38,6 +40,7 @@ class DriverRecord(Compatible, frozen=True, kw_only=True):
     memory_mb: int
     state: DriverState
     stop_grace: float | None = None
+    addresses: tuple[ResourceAddresses, ...] = ()
 
 
 class TableRecord(Compatible, frozen=True, kw_only=True):
@@ -75,6 +78,7 @@ def record_table(table: TableState) -> TableRecord:
                 memory_mb=driver.memory_mb,
                 state=driver.state,
                 stop_grace=driver.stop_grace,
+                addresses=driver.addresses,
             )
             for driver in table.drivers.by_attempt.values()
         ),
@@ -107,7 +111,8 @@ def recall_ended(table: TableState, job_id: JobId, attempt: int, now: float) -> 
 
 def _driver(table: TableState, record: DriverRecord) -> HeldDriver:
     ended = record.state is DriverState.EXITED
-    if not ended and (table.drivers.is_full or record.memory_mb > table.free.memory_mb):
+    fits = record.memory_mb <= table.free.memory_mb and fit(amounts_of(record.addresses), table.free.custom)
+    if not ended and (table.drivers.is_full or not fits):
         table.fences.end(record.job_id, record.attempt)
         ended = True
     return HeldDriver(
@@ -116,6 +121,7 @@ def _driver(table: TableState, record: DriverRecord) -> HeldDriver:
         0 if ended else record.memory_mb,
         DriverState.EXITED if ended else DriverState.STARTING,
         stop_grace=record.stop_grace,
+        addresses=() if ended else record.addresses,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from emberkeep.base.errors import Conflict
+from emberkeep.slots.custom.addresses import choose
+from emberkeep.slots.custom.amounts import fit, said
 from emberkeep.slots.model import Allocation
 from emberkeep.slots.table.attempts import Attempts
 from emberkeep.slots.table.driver_places import DriverState, HeldDriver
@@ -49,6 +51,7 @@ class Reservations:
             attempt=event.attempt,
             profile=event.profile,
             job_master=event.job_master,
+            addresses=choose(table.limits.addresses, table.held_addresses, event.profile.custom),
         )
         table.take_slot(Slot(allocation, SlotState.OFFERED, now + table.limits.slot_timeout), now)
         return [*effects, SlotBegun(allocation), ReportChanged()]
@@ -62,6 +65,10 @@ class Reservations:
         table.drivers.check_free()
         if event.memory_mb > table.free.memory_mb:
             raise Conflict(f"a driver of {event.memory_mb} MiB does not fit in what is free: {table.free}")
+        if not fit(event.custom, table.free.custom):
+            raise Conflict(f"a driver with {said(event.custom)} does not fit in what is free: {table.free}")
         effects = self._attempts.supersede(event.job_id, event.attempt)
-        table.take_driver(HeldDriver(event.job_id, event.attempt, event.memory_mb, DriverState.STARTING), now)
+        addresses = choose(table.limits.addresses, table.held_addresses, event.custom)
+        driver = HeldDriver(event.job_id, event.attempt, event.memory_mb, DriverState.STARTING, addresses=addresses)
+        table.take_driver(driver, now)
         return [*effects, LaunchDriver(event.job_id, event.attempt), ReportChanged()]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from emberkeep.base.errors import Conflict, IllegalTransition
 from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.slots.custom.addresses import ResourceAddresses, amounts_of
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.table.driver_places import DriverPlaces, HeldDriver
 from emberkeep.slots.table.fences import Fences
@@ -27,6 +28,7 @@ class TableLimits(NamedTuple):
     recovery_timeout: float  # the same for a slot recovered from the previous instance
     silence_timeout: float  # slots of a JobMaster that is silent for this long are freed
     forget_after: float  # files of a job that holds nothing here are deleted after this, even if it has not ended
+    addresses: tuple[ResourceAddresses, ...] = ()  # of custom resources, whose amounts are in ``total``
 
 
 class TableState:
@@ -49,10 +51,16 @@ class TableState:
     @property
     def free(self) -> ResourceProfile:
         """Resources that neither a slot nor a driver uses."""
-        used = ResourceProfile(cores=0, memory_mb=self.drivers.memory_mb)
+        used = ResourceProfile(cores=0, memory_mb=self.drivers.memory_mb, custom=amounts_of(self.drivers.addresses))
         for slot in self.slots.values():
             used = used.plus(slot.allocation.profile)
         return self.limits.total.minus(used)
+
+    @property
+    def held_addresses(self) -> list[ResourceAddresses]:
+        """Addresses of custom resources in use. A slot or a driver has them until its process has provably ended."""
+        slots = [held for slot in self.slots.values() for held in slot.allocation.addresses]
+        return [*slots, *self.drivers.addresses]
 
     @property
     def is_empty(self) -> bool:

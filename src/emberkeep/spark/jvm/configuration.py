@@ -25,6 +25,7 @@ from emberkeep.spark.jvm.link_security import (
     is_secret,
     password_variables,
 )
+from emberkeep.spark.jvm.resources import resource_amounts
 from emberkeep.spark.jvm.spark_ui import FILTERS, access_settings
 from emberkeep.spark.model import DriverSettings, SparkApplication
 
@@ -112,12 +113,17 @@ def _defaults(settings: DriverSettings) -> dict[str, str]:
 
 
 def _required(settings: DriverSettings, master_url: str) -> dict[str, str]:
-    return authentication(settings.secret) | {
-        "spark.master": master_url,
-        "spark.submit.deployMode": "client",
-        "spark.driver.host": in_brackets(settings.host),
-        "spark.driver.bindAddress": settings.bind_host or settings.host,
-    }
+    resources = {"spark.driver.resourcesFile": settings.resources_file} if settings.resources_file else {}
+    return (
+        authentication(settings.secret)
+        | resources
+        | {
+            "spark.master": master_url,
+            "spark.submit.deployMode": "client",
+            "spark.driver.host": in_brackets(settings.host),
+            "spark.driver.bindAddress": settings.bind_host or settings.host,
+        }
+    )
 
 
 def master_configuration(merged: Mapping[str, str]) -> dict[str, str]:
@@ -167,6 +173,7 @@ def application(
         executor_instances=_instances(merged, cores),
         executor_cores_set=EXECUTOR_CORES in merged,
         executor_heap_set=heap is not None,
+        executor_resources=resource_amounts(merged, "spark.executor"),
         decommissions=is_true(merged, DECOMMISSION_SWITCH) and merged.get(_DECOMMISSION_SIGNAL, "PWR") == "PWR",
     )
 

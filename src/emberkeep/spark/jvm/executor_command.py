@@ -6,7 +6,7 @@ The process must be started in ``work_dir``, which contains the job's files wher
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from emberkeep.api.function_link import EXECUTOR_VARIABLE
@@ -18,6 +18,7 @@ from emberkeep.spark.files.job_files import folder_links
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.gateway_connection import CONNECTION_VARIABLE
 from emberkeep.spark.jvm.link_security import FILE_ENCRYPTION
+from emberkeep.spark.jvm.resources import resources_json
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 
 BACKEND_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -44,6 +45,7 @@ class ExecutorLaunch:
       a folder that must not be used on this node.
     - ``temporary_dir``: temporary directory that only this process uses.
     - ``jars``: the job's own jars; with ``jars_first`` they precede Spark's.
+    - ``resources``: addresses of custom resources that the executor has for itself, by name.
     - ``class_archive``: class-data archive for a faster start (see ``class_archive.py``), or None.
     """
 
@@ -68,6 +70,7 @@ class ExecutorLaunch:
     class_archive: Path | None = None
     named_python: str = ""
     bind_host: str = ""
+    resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]:
@@ -82,6 +85,8 @@ def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]
         link.unlink(missing_ok=True)
         if folder.is_dir():
             link.symlink_to(folder)
+    if launch.resources:
+        _resources_file(launch).write_text(resources_json("spark.executor", launch.resources), "utf-8")
     return _argv(launch), executor_environment(launch)
 
 
@@ -120,7 +125,12 @@ def backend_arguments(launch: ExecutorLaunch) -> list[str]:
         launch.app_id,
         "--resourceProfileId",
         "0",
+        *(["--resourcesFile", str(_resources_file(launch))] if launch.resources else []),
     ]
+
+
+def _resources_file(launch: ExecutorLaunch) -> Path:
+    return launch.temporary_dir / "resources.json"
 
 
 def archive_options(archive: Path | None) -> list[str]:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from emberkeep.base.errors import InvalidInput
@@ -5,8 +7,8 @@ from emberkeep.client.submission.resources import job_resources, parse_memory_mb
 from emberkeep.jobs.model import JobResources
 
 
-def resources(**changes: int) -> JobResources:
-    values = {
+def resources(**changes: Any) -> JobResources:
+    values: dict[str, Any] = {
         "driver_memory_mb": 1024,
         "driver_overhead_mb": 384,
         "executors": 2,
@@ -39,6 +41,11 @@ def resources(**changes: int) -> JobResources:
         ({"spark.cores.max": "9", "spark.executor.cores": "2"}, resources(executors=4, executor_cores=2)),
         ({"spark.cores.max": "1", "spark.executor.cores": "2"}, resources(executors=1, executor_cores=2)),
         ({"spark.cores.max": "9", "spark.executor.instances": "3"}, resources(executors=3)),
+        (
+            {"spark.executor.resource.gpu.amount": "2", "spark.executor.resource.fpga.amount": "0"},
+            resources(executor_resources={"gpu": 2}),
+        ),
+        ({"spark.driver.resource.gpu.amount": "1"}, resources(driver_resources={"gpu": 1})),
     ],
 )
 def test_what_a_job_takes(conf: dict[str, str], expected: JobResources) -> None:
@@ -73,6 +80,7 @@ def test_memory_notation(text: str, mebibytes: int) -> None:
         ({"spark.executor.memory": ""}, "not an amount of memory"),
         ({"spark.executor.cores": "0"}, r"spark\.executor\.cores='0' is not a whole number above zero"),
         ({"spark.executor.instances": "two"}, "not a whole number above zero"),
+        ({"spark.executor.resource.gpu.amount": "0.5"}, "not a whole number above zero"),
         ({"spark.executor.instances": "²"}, "not a whole number above zero"),
         ({"spark.executor.memoryOverheadFactor": "x"}, "not a number above zero"),
         ({"spark.driver.memoryOverheadFactor": "nan"}, "not a number above zero"),

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from emberkeep.protocol.rest_task_managers import TaskManagerDetails
-from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
+from emberkeep.slots.custom.addresses import ResourceAddresses
+from emberkeep.slots.custom.amounts import amounts
+from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, task_manager_view
 from tests.unit.rest.server import Site
 
 
@@ -37,6 +39,35 @@ async def test_the_detail_shows_slots_and_drivers(site: Site) -> None:
     ]
     assert [(driver.jid, driver.pid) for driver in detail.emberkeep.drivers] == [(job_id(1), 4711)]
     assert (detail.emberkeep.driver_places_total, detail.emberkeep.driver_places_available) == (4, 3)
+
+
+@pytest.mark.req("RES-1")
+async def test_custom_resources_are_shown_with_who_has_them(site: Site, gateway: FakeGateway) -> None:
+    view = task_manager_view(7)
+    (slot,) = view.report.allocations
+    gpus = ResourceAddresses(name="gpu", addresses=("0", "1"))
+    with_gpus = msgspec.structs.replace(
+        view,
+        info=msgspec.structs.replace(
+            view.info, total=msgspec.structs.replace(view.info.total, custom=amounts({"gpu": 2})), addresses=(gpus,)
+        ),
+        free_resources=msgspec.structs.replace(view.free_resources, custom=amounts({"gpu": 1})),
+        report=msgspec.structs.replace(
+            view.report,
+            allocations=(msgspec.structs.replace(slot, addresses=(msgspec.structs.replace(gpus, addresses=("1",)),)),),
+        ),
+    )
+    gateway.add_task_managers(with_gpus)
+    body = (await site.get(f"/v1/taskmanagers/{view.info.id}")).body
+    detail = msgspec.json.decode(body, type=TaskManagerDetails)
+    assert (detail.total_resource.extended_resources, detail.free_resource.extended_resources) == (
+        {"gpu": 2.0},
+        {"gpu": 1.0},
+    )
+    assert [slot.addresses for slot in detail.allocated_slots] == [{"gpu": ["1"]}]
+    page = (await site.get(f"/taskmanagers/{view.info.id}")).body.decode()
+    assert "<dt>gpu free</dt><dd>1 of 2</dd>" in page
+    assert '<td data-label="Resources">gpu 1</td>' in page
 
 
 @pytest.mark.req("LOC-6")

@@ -221,3 +221,11 @@ def test_executors_hand_over_their_blocks_unless_the_user_wants_it_otherwise(
 ) -> None:
     merged = with_defaults(change, {}, SETTINGS)
     assert application(merged, "app-1", 1, SETTINGS, "me", "python3").decommissions is decommissions
+
+
+@pytest.mark.req("RES-1")
+def test_a_driver_reads_its_resources_from_the_file_of_its_task_manager() -> None:
+    settings = dataclasses.replace(SETTINGS, resources_file="/driver/resources.json")
+    asked = {"spark.driver.resource.gpu.amount": "1"}
+    assert merge(asked, settings, _MASTER).values["spark.driver.resourcesFile"] == "/driver/resources.json"
+    assert "spark.driver.resourcesFile" not in merge(asked, SETTINGS, _MASTER).values

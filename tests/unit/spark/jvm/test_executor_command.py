@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,14 @@ def test_python_workers_encrypt_what_they_spill_where_spark_does(
     argv, _ = executor_command(dataclasses.replace(launch, named_python=named, java_options=options))
     module = "emberkeep.spark.executors.encrypting_python_daemon"
     assert (f"-Dspark.python.daemon.module={module}" in argv) is encrypts
+
+
+@pytest.mark.req("RES-1")
+def test_an_executor_gets_a_file_with_the_addresses_that_it_has(launch: ExecutorLaunch) -> None:
+    argv, _ = executor_command(dataclasses.replace(launch, resources={"gpu": ("1", "3")}))
+    path = Path(argv[argv.index("--resourcesFile") + 1])
+    assert json.loads(path.read_text()) == [
+        {"id": {"componentName": "spark.executor", "resourceName": "gpu"}, "addresses": ["1", "3"]}
+    ]
+    without, _ = executor_command(launch)
+    assert "--resourcesFile" not in without

@@ -97,7 +97,7 @@ class LocalProcesses:
         self._directory = layout.started_task_managers
         self._starts: dict[TaskManagerId, int] = {}  # number of starts by this driver
         self._spec = self._new_spec()
-        self._settings = write_settings(self._directory, configuration)
+        self._settings = write_settings(self._directory, configuration, same_machine=True)
 
     @property
     def spec(self) -> TaskManagerSpec:

@@ -29,18 +29,20 @@ _NOT_HANDED_ON = (
     options.TOKEN_FILE,
     options.WORKING_DIRECTORY,
 )
+_OF_ONE_MACHINE = (options.RESOURCE_ADDRESSES, options.RESOURCE_DISCOVERY)  # no two may offer the same GPU
 
 
-def write_settings(directory: Path, configuration: Configuration) -> Path:
+def write_settings(directory: Path, configuration: Configuration, *, same_machine: bool = False) -> Path:
     """Write the settings of the task managers to ``directory``, and return the file. Blocks.
 
-    They are in a file because other users can read the arguments of a process. Raises Fatal.
+    They are in a file because other users can read the arguments of a process. ``same_machine``: all run on this one.
+    Raises Fatal.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Fatal(f"cannot use {directory}: {error.strerror}", hint="check its permissions") from error
-    private = {option.key for option in _NOT_HANDED_ON}
+    private = {option.key for option in (*_NOT_HANDED_ON, *(_OF_ONE_MACHINE if same_machine else ()))}
     texts = {key: text for key, text in configuration.texts().items() if key not in private}
     if texts.get(options.ZOOKEEPER_RECORDS.key) == UnsignedRecords.SIGN.value:
         del texts[options.ZOOKEEPER_RECORDS.key]  # only leaders sign; others must not trust what is unsigned
