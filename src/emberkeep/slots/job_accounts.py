@@ -41,9 +41,11 @@ class JobAccounts:
 
     # --- jobs and their attempts --------------------------------------------------------------------------------------
 
-    def add(self, job_id: JobId, order: int, attempt: int, namespace: str = "") -> None:
+    def add(self, job_id: JobId, order: int, attempt: int, namespace: str = "", priority: int = 0) -> None:
         """Add a job that may have drivers and slots. ``attempt``: the newest one recorded; 0 if none is."""
-        self.by_id[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt, namespace=namespace)
+        self.by_id[job_id] = JobAccount(
+            job_id=job_id, order=order, attempt=attempt, namespace=namespace, priority=priority
+        )
 
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
         """Follow a newer recorded attempt. The slots and drivers of older attempts are no longer valid."""

@@ -37,13 +37,19 @@ class LackingJobs:
 
     def drop(self, job: JobAccount) -> None:
         """Drop a job's requirements."""
-        job.requirements, job.wants = (), []
+        job.requirements, job.wants, job.without_slot_since = (), [], None
         self._jobs.pop(job, None)
         self._give_up(job)
 
     def _give_up(self, job: JobAccount) -> None:
         if self._shares and job.namespace:
             self._due.slots = True
+
+    def begin_round(self, now: float) -> None:
+        """Note since when jobs without any slot have waited."""
+        for job in self._jobs:
+            if not job.held and job.without_slot_since is None:
+                job.without_slot_since = now
 
     def end_round(self) -> None:
         """Remove the jobs that a round of matching has given everything."""

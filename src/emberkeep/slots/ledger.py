@@ -234,12 +234,18 @@ class Want:
 
 @dataclass(eq=False)
 class JobAccount:
-    """What a job needs and holds. ``order`` grows with each submission. ``namespace``: "" for none."""
+    """What a job needs and holds. ``order`` grows with each submission. ``namespace``: "" for none.
+
+    ``priority``: jobs with a higher one come first, see ``priorities.precedence``. ``without_slot_since``: when a round
+    first found the job without any slot; None if it holds or needs none.
+    """
 
     job_id: JobId
     order: int
     attempt: int
     namespace: str = ""
+    priority: int = 0
+    without_slot_since: float | None = None
     over: bool = False  # everything that task managers report about ``attempt`` is void
     closed: int = 0  # attempts up to this one need no more slots
     need: DriverNeed | None = None  # set while the job waits for a driver place
@@ -271,6 +277,7 @@ class JobAccount:
         self.held_by_profile[allocation.profile] = self.held_by_profile.get(allocation.profile, 0) + 1
         self.spread[member] = self.spread.get(member, 0) + 1
         self.left.pop(member, None)
+        self.without_slot_since = None
 
     def drop(self, allocation: Allocation) -> None:
         member = self.held.pop(allocation.id, None)
@@ -309,3 +316,5 @@ class JobAccount:
             elsewhere -= vouched
             if vouched < missing:
                 self.wants.append(Want(requirement, missing - vouched))
+        if not self.wants:
+            self.without_slot_since = None

@@ -1,7 +1,7 @@
 """One round of matching: assign free slots to jobs and free driver places to waiting drivers.
 
-Slots are shared max-min fairly. The next slot always goes to the job that holds the fewest; ties go to the earlier
-submission. So each job gets a first slot before any job gets a second one.
+Slots are shared max-min fairly among jobs of equal priority: the next slot goes to the job that holds the fewest. Each
+job gets a first slot before any job gets a second one. ``priorities.precedence`` has the whole order.
 
 A job's slots go where its local state is. Without local state they spread, in this order of preference: the freest task
 manager where the job holds nothing and its current attempt has lost nothing; the one where it holds nothing and lost
@@ -23,6 +23,7 @@ from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Want
 from emberkeep.slots.locality import Homes, StateIndex
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.namespace_quotas import NamespaceRoom
+from emberkeep.slots.priorities.precedence import Rank
 from emberkeep.slots.shelves import Shelf, Shelves
 
 
@@ -143,14 +144,16 @@ class SlotRound:
         self._walks = {runtime: _ShelfWalk(shelf) for runtime, shelf in shelves.by_runtime.items()}
         self._give = give
 
-    def run(self, jobs: Iterable[JobAccount]) -> None:
-        queue = [(len(job.held), job.order, self._wishes(job)) for job in jobs]
-        queue = [entry for entry in queue if entry[2]]
+    def run(self, jobs: Iterable[JobAccount], rank: Callable[[JobAccount], Rank]) -> None:
+        """Give slots to ``jobs``, each time to the one with the lowest ``rank`` at that time."""
+        queue = [(rank(job), self._wishes(job)) for job in jobs]
+        queue = [entry for entry in queue if entry[1]]
         heapq.heapify(queue)
         while queue:
-            held, order, wishes = queue[0]
+            _, wishes = queue[0]
+            job = wishes[0].job
             if self._serve(wishes):
-                heapq.heapreplace(queue, (held + 1, order, wishes))
+                heapq.heapreplace(queue, (rank(job), wishes))
             else:
                 heapq.heappop(queue)
 

@@ -1,4 +1,4 @@
-"""The queue of drivers that wait for a place, in the order of submission. Part of the SlotManager.
+"""The queue of drivers that wait for a place, by priority, then in the order of submission. Part of the SlotManager.
 
 A driver that fits nowhere does not hold up smaller ones behind it until it has waited for ``patience`` seconds. Then it
 claims one task manager that is large enough: that task manager takes no other drivers, and no slots that would use
@@ -21,6 +21,7 @@ from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import PlaceRound, has_place
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceQuotas
+from emberkeep.slots.priorities.precedence import highest, place_rank
 from emberkeep.slots.shelves import Due, Shelves
 
 
@@ -56,6 +57,7 @@ class PlaceQueue:
         quotas: NamespaceQuotas,
         *,
         patience: float,
+        priority_patience: float,
     ) -> None:
         self.waiting: dict[JobAccount, None] = {}
         self._members = members
@@ -64,6 +66,7 @@ class PlaceQueue:
         self._due = due
         self._quotas = quotas
         self._patience = patience
+        self._priority_patience = priority_patience
         self._claim: _Claim | None = None
         self._no_claim_before = float("-inf")
 
@@ -109,7 +112,8 @@ class PlaceQueue:
         rounds = PlaceRound(self._members.values(), self._state)
         if rounds.is_empty and (self._claim is not None or not self._members):
             return places  # the usual case with many waiting jobs: there is no need to look at any of them
-        for job in sorted(self.waiting, key=lambda job: job.order):
+        top = highest(self.waiting)
+        for job in sorted(self.waiting, key=lambda job: place_rank(job, now, self._priority_patience, top)):
             need = job.need
             if need is None or not room.left(job):
                 continue

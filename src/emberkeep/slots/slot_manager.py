@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -22,6 +23,7 @@ from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits, NamespaceQuotas
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.place_queue import DriverPlaceGranted, PlaceQueue
+from emberkeep.slots.priorities.precedence import highest, said_ahead, slot_rank
 from emberkeep.slots.registered_task_managers import Lapsed, RegisteredTaskManagers, SilenceLimits
 from emberkeep.slots.reserved.choices import ReservedStandbys
 from emberkeep.slots.restrictions import Restrictions
@@ -51,7 +53,8 @@ class SlotManager:
     passed in.
 
     ``pending_timeout``: how long a decided slot may take to appear in a report. ``patience``: how long a driver waits
-    for a place before it may claim a task manager. ``quotas``: limits of each namespace.
+    for a place before it may claim a task manager. ``quotas``: limits of each namespace. ``priority_patience``: seconds
+    after which a job without a slot or a place comes before jobs with a higher priority.
     """
 
     def __init__(
@@ -61,7 +64,9 @@ class SlotManager:
         pending_timeout: float,
         patience: float = 30.0,
         quotas: NamespaceLimits | None = None,
+        priority_patience: float = 60.0,
     ) -> None:
+        self._priority_patience = priority_patience
         self._members: dict[TaskManagerId, Member] = {}
         accounts: dict[JobId, JobAccount] = {}
         self._quotas = NamespaceQuotas(quotas or NamespaceLimits(), accounts)
@@ -69,7 +74,15 @@ class SlotManager:
         self._due = Due()
         self._shelves = Shelves(self._due)
         self._lacking = LackingJobs(self._due, shares=self._quotas.limits.slots > 0)
-        self._places = PlaceQueue(self._members, self._shelves, self._state, self._due, self._quotas, patience=patience)
+        self._places = PlaceQueue(
+            self._members,
+            self._shelves,
+            self._state,
+            self._due,
+            self._quotas,
+            patience=patience,
+            priority_patience=priority_patience,
+        )
         self._pending = PendingSlots(self._shelves, self._lacking, timeout=pending_timeout)
         self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking)
         self.restrictions = Restrictions(self._members, self._shelves, self.jobs)
@@ -96,7 +109,9 @@ class SlotManager:
             def give(job: JobAccount, member: Member, profile: ResourceProfile) -> None:
                 slots.append(self._allot(job, member, profile, new_id(), now))
 
-            SlotRound(self._shelves, self._state, self._quotas.slot_room(), give).run(self._lacking)
+            self._lacking.begin_round(now)
+            rank = partial(slot_rank, now=now, patience=self._priority_patience, top=highest(self._lacking))
+            SlotRound(self._shelves, self._state, self._quotas.slot_room(), give).run(self._lacking, rank)
             self._lacking.end_round()
         self._due.slots = False
         return Matches(tuple(places), tuple(slots))
@@ -170,7 +185,12 @@ class SlotManager:
             what = "; ".join(
                 shortage.missing_slots(want.requirement, want.missing, self._shelves) for want in job.wants
             )
-        return what and what + shortage.vacant_places(self.restrictions.vacant())
+        return what and what + said_ahead(self._ahead_of(job)) + shortage.vacant_places(self.restrictions.vacant())
+
+    def _ahead_of(self, job: JobAccount) -> int:
+        """Return the number of jobs with a higher priority that wait for the same, a driver place or slots."""
+        waiting = self._lacking if job.need is None else self._places.waiting
+        return sum(other.priority > job.priority for other in waiting)
 
     def waits_for_blocked(self, job_id: JobId) -> bool:
         """True if unblocking task managers may give the job what it lacks.

@@ -30,6 +30,7 @@ ORPHAN = 60.0
 PENDING = 20.0
 TEAM_SLOTS, TEAM_DRIVERS = 3, 1
 PATIENCE = 30.0
+FAIR_AFTER = 45.0  # seconds without a slot after which priorities do not count
 RUNTIMES = [RuntimeVersions(python="3.11", spark="4.3.0"), RuntimeVersions(python="3.12", spark="4.3.0")]
 PROFILES = [ResourceProfile(cores=1, memory_mb=1024), ResourceProfile(cores=2, memory_mb=3072)]
 
@@ -72,6 +73,11 @@ class Tenant:
     requirements: tuple[SlotRequirement, ...] = ()
 
     @property
+    def priority(self) -> int:
+        """Every third job has a higher one."""
+        return 5 if self.order % 3 == 0 else 0
+
+    @property
     def namespace(self) -> str:
         """Every second job belongs to the only team with a quota."""
         return "team" if self.order % 2 == 0 else ""
@@ -104,6 +110,7 @@ class Cluster(RuleBasedStateMachine):
             SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN),
             pending_timeout=PENDING,
             patience=PATIENCE,
+            priority_patience=FAIR_AFTER,
             quotas=NamespaceLimits(slots=TEAM_SLOTS, drivers=TEAM_DRIVERS),
         )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count(1))
@@ -128,7 +135,7 @@ class Cluster(RuleBasedStateMachine):
         for count in counts:
             tenant = self._new_tenant()
             tenant.attempt = 1
-            self.slots.jobs.add(tenant.job_id, tenant.order, 1, tenant.namespace)
+            self.slots.jobs.add(tenant.job_id, tenant.order, 1, tenant.namespace, tenant.priority)
             tenant.requirements = (SlotRequirement(count=count, profile=PROFILES[0], runtime=RUNTIMES[0]),)
             self.slots.jobs.require(tenant.job_id, 1, "jm:1", tenant.requirements, {})
         if settled:
@@ -313,7 +320,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(memory=st.sampled_from([512, 1500, 4096]), python=st.sampled_from(["", "3.11", "3.12"]))
     def job_arrives(self, memory: int, python: str) -> None:
         tenant = self._new_tenant()
-        self.slots.jobs.add(tenant.job_id, tenant.order, 0, tenant.namespace)
+        self.slots.jobs.add(tenant.job_id, tenant.order, 0, tenant.namespace, tenant.priority)
         self.slots.jobs.request_place(tenant.job_id, DriverNeed(memory, python), 1, self.now)
 
     def _new_tenant(self) -> Tenant:
@@ -468,6 +475,7 @@ class Cluster(RuleBasedStateMachine):
             for member, count in self.slots.jobs.by_id[job_id].spread.items()
         }
         held = {job_id: len(self.slots.jobs.by_id[job_id].held) for job_id in self.tenants}
+        priorities = self._priorities()
         drivers = self._drivers_of_the_team()
         wants = {job_id: self._wants(job_id) for job_id in self.tenants}
         matches = self.slots.match(self.now, lambda: next(self.ids))
@@ -482,12 +490,20 @@ class Cluster(RuleBasedStateMachine):
         if not matches.places:  # else the room has changed before the slots were given
             for member in self.slots.task_managers.all():
                 room[member.info.id][2] -= member.withheld_memory  # kept for a driver that has waited for long
-            self._judge(matches.slots, room, avoided, held, wants, spread)
+            self._judge(matches.slots, room, avoided, held, wants, spread, priorities)
         for allotted in matches.slots:
             assert allotted.allocation.id not in self.given, "a slot is given once"
             self.given.add(allotted.allocation.id)
             assert self.tenants[allotted.allocation.job_id].attempt == allotted.allocation.attempt
             self.orders.append(allotted)
+
+    def _priorities(self) -> dict[JobId, int]:
+        """The priorities of jobs while they hold no slot: those that have waited for long count as the highest."""
+        accounts = self.slots.jobs.by_id
+        top = max((self.tenants[key].priority for key, account in accounts.items() if account.wants), default=0)
+        since = {key: account.without_slot_since for key, account in accounts.items()}
+        starved = {key for key, begun in since.items() if begun is not None and self.now - begun >= FAIR_AFTER}
+        return {key: top if key in starved else tenant.priority for key, tenant in self.tenants.items()}
 
     def _drivers_of_the_team(self) -> int:
         return sum(account.has_driver for account in self.slots.jobs.by_id.values() if account.namespace)
@@ -513,8 +529,9 @@ class Cluster(RuleBasedStateMachine):
         held: dict[JobId, int],
         wants: dict[JobId, list[tuple[SlotRequirement, int]]],
         spread: dict[tuple[JobId, TaskManagerId], int],
+        priorities: dict[JobId, int],
     ) -> None:
-        """Replay the decisions one by one: none may pass over a job that holds fewer and could use that very slot, and
+        """Replay the decisions one by one: none may pass over a job that comes first and could use that very slot, and
         at the end nobody may lack a slot that is free. The quota of the team excuses both."""
         missing = {job_id: dict(wishes) for job_id, wishes in wants.items() if wishes}
 
@@ -523,13 +540,17 @@ class Cluster(RuleBasedStateMachine):
             used = sum(held[each] + self.slots.jobs.by_id[each].elsewhere for each in team)
             return job not in team or used < TEAM_SLOTS
 
+        def rank(job: JobId) -> tuple[bool, int, int, int]:
+            tenant, holds = self.tenants[job], held[job] > 0
+            return holds, -(tenant.priority if holds else priorities[job]), held[job], tenant.order
+
         for allotted in decisions:
             job_id, node = allotted.allocation.job_id, self.nodes[allotted.info.id]
             assert node.info.id not in closed
             assert may_have(job_id), "no slot above the quota"
-            mine = (held[job_id], self.tenants[job_id].order)
+            mine = rank(job_id)
             for other, wishes in missing.items():
-                theirs = (held[other], self.tenants[other].order)
+                theirs = rank(other)
                 if theirs < mine:
                     fitting = [wish for wish, count in wishes.items() if count and _fits(wish, node, room)]
                     usable = fitting if may_have(other) else []

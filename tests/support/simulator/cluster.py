@@ -452,7 +452,7 @@ class SimCluster:
             arguments=(msgspec.json.encode(script).decode(),),
             artefacts=(artefact_of(_content(job)),) if self.plan.files else (),
             spark_conf={},
-            options=job.options,
+            options=job.options | ({"job.priority": str(script.priority)} if script.priority else {}),
             working_directory="/",
             resources=JobResources(
                 driver_memory_mb=DRIVER_MEMORY_MB - 128,

@@ -304,7 +304,7 @@ def scene_of(seed: str) -> Scene:
     theme = THEMES[named] if named in THEMES else THEMES[rng.choices(names, [THEMES[n].weight for n in names])[0]]
     slots, places, managers = rng.choice(theme.slots), rng.choice((2, 3, 4)), rng.choice(theme.task_managers)
     chance = seeded_random(seed, "standbys")
-    chance_of_gpus = seeded_random(seed, "GPUs")
+    chance_of_gpus, priorities = seeded_random(seed, "GPUs"), seeded_random(seed, "priorities")
     plan = ClusterPlan(
         seed=seed,
         task_managers=managers,
@@ -334,6 +334,7 @@ def scene_of(seed: str) -> Scene:
         script = draw_script(rng, theme, may_stream=left > 0)
         if plan.gpus and not plan.on_demand:
             script = msgspec.structs.replace(script, gpus=chance_of_gpus.choice((0, 1)))
+        script = msgspec.structs.replace(script, priority=priorities.choice((0, 0, 0, -100, 100)))
         left -= script.executors if script.seconds is None else 0
         scripts.append(_elastic(dynamic, script) if is_dynamic else script)
     return Scene(plan, tuple(scripts), rng.uniform(*theme.chaos), rng.choice(theme.menace))

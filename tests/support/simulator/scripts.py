@@ -70,6 +70,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cores: int = 1
     memory_mb: int = 1024
     gpus: int = 0  # of each executor
+    priority: int = 0
     lost_attempts: int = 0  # number of first attempts that are killed in the middle (out of memory)
     mute_attempts: int = 0  # number of first attempts that hang before their JobMaster is up
     setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails

@@ -123,6 +123,21 @@ def named_lists(value: str) -> dict[str, tuple[str, ...]]:
     return lists
 
 
+PRIORITIES = {"low": -100, "normal": 0, "high": 100}
+_MOST_PRIORITY = 1000
+
+
+def priority(value: str) -> int:
+    """Return the priority that a class or a number stands for."""
+    if value in PRIORITIES:
+        return PRIORITIES[value]
+    try:
+        return integer(-_MOST_PRIORITY, _MOST_PRIORITY)(value)
+    except ValueError:
+        classes = ", ".join(f"{name} ({number})" for name, number in PRIORITIES.items())
+        raise ValueError(f"expected {classes}, or a whole number from {-_MOST_PRIORITY} to {_MOST_PRIORITY}") from None
+
+
 def choice(*values: str) -> Callable[[str], str]:
     """Return a parser that accepts one of ``values``."""
 

@@ -17,6 +17,7 @@ from emberkeep.base.configuration.option_types import (
     interval,
     named_lists,
     named_values,
+    priority,
     size,
     text,
 )
@@ -740,6 +741,17 @@ CANCELLATION_TIMEOUT = define(
         "How long a driver may take to end after SIGTERM before all processes of its session are killed.",
     )
 )
+PRIORITY = define(
+    Option(
+        "job.priority",
+        0,
+        priority,
+        "priority",
+        "Jobs with a higher priority come first when slots or driver places are free: `low` (-100), `normal` (0), "
+        "`high` (100), or a number from -1000 to 1000. Each job still gets a first slot before any job gets a second "
+        "one. Nothing is taken away from a running job.",
+    )
+)
 STANDBY = define(
     Option(
         "execution.standby",
@@ -1068,6 +1080,16 @@ SLURM_DRAIN_TIME = define(
         "duration",
         "How long before the end of its time limit a task manager begins to move its work elsewhere. Slurm counts in "
         "minutes, so this may begin up to a minute earlier.",
+    )
+)
+PRIORITY_PATIENCE = define(
+    Option(
+        "slotmanager.priority.patience",
+        60.0,
+        duration,
+        "duration",
+        "A job that has waited for this long without any slot, or for its driver's place, counts as one of the highest "
+        "`job.priority` that waits.",
     )
 )
 MIN_SLOTS = define(

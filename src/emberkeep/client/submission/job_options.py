@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from emberkeep.base.configuration.options import (
     LOCAL_RECOVERY,
+    PRIORITY,
     REST_ADDRESS,
     REST_PORT,
     STATE_DIRECTORY,
@@ -26,7 +27,9 @@ _JOB_PREFIXES = (
     "security.spark.",
     "watchdog.",
 )
-_JOB_KEYS = frozenset({LOCAL_RECOVERY.key})  # a job may turn it off where the task managers have it turned on
+_JOB_KEYS = frozenset(
+    {LOCAL_RECOVERY.key, PRIORITY.key}  # a job may turn local recovery off where the task managers have it turned on
+)
 _CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TLS_CA, TOKEN_FILE))
 
 

@@ -24,9 +24,9 @@ class JobNeeds(ActorPart):
         self._clock = clock
 
     @told
-    def add_job(self, job_id: JobId, order: int, attempt: int, namespace: str = "") -> None:
+    def add_job(self, job_id: JobId, order: int, attempt: int, namespace: str = "", priority: int = 0) -> None:
         """Add a job. ``attempt``: the newest one recorded; 0 if none is."""
-        self._accounts.add(job_id, order, attempt, namespace)
+        self._accounts.add(job_id, order, attempt, namespace, priority)
 
     @told
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:

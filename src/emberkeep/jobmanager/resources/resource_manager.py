@@ -85,6 +85,7 @@ class ResourceManager(Actor):
             quotas=NamespaceLimits(
                 slots=configuration[options.QUOTA_SLOTS], drivers=configuration[options.QUOTA_DRIVERS]
             ),
+            priority_patience=configuration[options.PRIORITY_PATIENCE],
         )
         self._places = blocked or BlockedPlaces()
         slots.restrictions.block(self._places)

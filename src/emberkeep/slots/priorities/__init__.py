@@ -1,0 +1,1 @@
+"""Priorities of jobs: the order in which jobs get free slots and driver places."""
