@@ -41,10 +41,19 @@ class JobAccounts:
 
     # --- jobs and their attempts --------------------------------------------------------------------------------------
 
-    def add(self, job_id: JobId, order: int, attempt: int, namespace: str = "", priority: int = 0) -> None:
+    def add(
+        self,
+        job_id: JobId,
+        order: int,
+        attempt: int,
+        namespace: str = "",
+        priority: int = 0,
+        *,
+        gang: bool = False,
+    ) -> None:
         """Add a job that may have drivers and slots. ``attempt``: the newest one recorded; 0 if none is."""
         self.by_id[job_id] = JobAccount(
-            job_id=job_id, order=order, attempt=attempt, namespace=namespace, priority=priority
+            job_id=job_id, order=order, attempt=attempt, namespace=namespace, priority=priority, gang=gang
         )
 
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:

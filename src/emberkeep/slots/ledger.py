@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
-from emberkeep.slots.custom.amounts import Amounts, fit, grows, minus, total
+from emberkeep.slots.custom.amounts import Amounts, by_name, fit, grows, minus, total
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 LEFT_KEPT = 100  # maximum number of task managers remembered per job as places where it lost slots
@@ -210,6 +210,14 @@ class Member:
             and fit(profile.custom, self.free_custom)
         )
 
+    def capacity(self, profile: ResourceProfile) -> int:
+        """Return how many slots of this size are free here."""
+        return _times(profile, self.free_slots, self.free(), self.withheld_memory)
+
+    def capacity_when_empty(self, profile: ResourceProfile) -> int:
+        """Return how many slots of this size would be free here if nothing ran."""
+        return _times(profile, self.info.slots, self.info.total)
+
     @property
     def is_idle(self) -> bool:
         """True if nothing is held, decided or reserved here, and the task manager is neither away nor claimed.
@@ -222,6 +230,17 @@ class Member:
     def free(self) -> ResourceProfile:
         custom = tuple(each for each in self.free_custom if each.amount > 0)
         return ResourceProfile(cores=max(0, self.free_cores), memory_mb=max(0, self.free_memory), custom=custom)
+
+
+def _times(profile: ResourceProfile, slots: int, free: ResourceProfile, withheld_mb: int = 0) -> int:
+    """Return how many slots of this size fit into ``slots`` slots and the ``free`` resources."""
+    have = by_name(free.custom)
+    bounds = [slots, *(have.get(each.name, 0) // each.amount for each in profile.custom)]
+    if profile.cores:
+        bounds.append(free.cores // profile.cores)
+    if profile.memory_mb:
+        bounds.append((free.memory_mb - withheld_mb) // profile.memory_mb)
+    return max(0, min(bounds))
 
 
 @dataclass
@@ -245,6 +264,7 @@ class JobAccount:
     attempt: int
     namespace: str = ""
     priority: int = 0
+    gang: bool = False  # it gets all slots at once or none, see ``priorities.gangs``
     without_slot_since: float | None = None
     over: bool = False  # everything that task managers report about ``attempt`` is void
     closed: int = 0  # attempts up to this one need no more slots

@@ -23,6 +23,7 @@ from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Want
 from emberkeep.slots.locality import Homes, StateIndex
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.namespace_quotas import NamespaceRoom
+from emberkeep.slots.priorities.gangs import room_now, room_when_empty
 from emberkeep.slots.priorities.precedence import Rank
 from emberkeep.slots.shelves import Shelf, Shelves
 
@@ -62,8 +63,12 @@ class _Wish:
     position: int = 0
     touched: list[tuple[int, int, int, Member]] | None = None  # heap of the task managers where the job holds slots
 
+    @property
+    def profile(self) -> ResourceProfile:
+        return self.want.requirement.profile
+
     def find(self) -> Member | None:
-        profile = self.want.requirement.profile
+        profile = self.profile
         if profile in self.walk.exhausted:
             return None
         member = (
@@ -144,15 +149,28 @@ class SlotRound:
         self._walks = {runtime: _ShelfWalk(shelf) for runtime, shelf in shelves.by_runtime.items()}
         self._give = give
 
-    def run(self, jobs: Iterable[JobAccount], rank: Callable[[JobAccount], Rank]) -> None:
-        """Give slots to ``jobs``, each time to the one with the lowest ``rank`` at that time."""
+    def run(
+        self,
+        jobs: Iterable[JobAccount],
+        rank: Callable[[JobAccount], Rank],
+        keep_for: Callable[[JobAccount], bool] = lambda _: False,
+    ) -> None:
+        """Give slots to ``jobs``, each time to the one with the lowest ``rank`` at that time.
+
+        ``keep_for``: called for a gang that would fit on empty task managers and does not fit now. If it returns True,
+        the round ends, so that what is free stays free.
+        """
         queue = [(rank(job), self._wishes(job)) for job in jobs]
         queue = [entry for entry in queue if entry[1]]
         heapq.heapify(queue)
         while queue:
             _, wishes = queue[0]
             job = wishes[0].job
-            if self._serve(wishes):
+            if job.gang and not job.held:
+                heapq.heappop(queue)
+                if not self._serve_gang(wishes) and self._would_fit(wishes) and keep_for(job):
+                    return
+            elif self._serve(wishes):
                 heapq.heapreplace(queue, (rank(job), wishes))
             else:
                 heapq.heappop(queue)
@@ -167,6 +185,24 @@ class SlotRound:
                 wishes.append(_Wish(job, want, walk, homes, walk.top))
         return wishes
 
+    def _serve_gang(self, wishes: list[_Wish]) -> bool:
+        """Assign all slots that a gang needs, or none. Return True if all were assigned."""
+        job = wishes[0].job
+        missing = sum(wish.want.missing for wish in wishes)
+        if len(wishes) < len(job.wants) or self._room.left(job, missing) < missing:
+            return False
+        if any(room_now(wish.walk.shelf.members, wish.profile) < wish.want.missing for wish in wishes):
+            return False
+        while self._serve(wishes):
+            pass
+        return True
+
+    def _would_fit(self, wishes: list[_Wish]) -> bool:
+        """True if a gang would have room on empty task managers, and in the quota of its namespace."""
+        missing = sum(wish.want.missing for wish in wishes)
+        roomy = all(room_when_empty(wish.walk.shelf.members, wish.profile) >= wish.want.missing for wish in wishes)
+        return roomy and self._room.left(wishes[0].job, missing) >= missing
+
     def _serve(self, wishes: list[_Wish]) -> bool:
         """Assign one slot. Return False if the job has all its slots, or if its size or quota allows no further one."""
         while wishes and self._room.left(wishes[-1].job):
@@ -176,7 +212,7 @@ class SlotRound:
                 wishes.pop()
                 continue
             level = member.level
-            self._give(wish.job, member, wish.want.requirement.profile)
+            self._give(wish.job, member, wish.profile)
             self._room.take(wish.job)
             wish.want.missing -= 1
             if member.level != level:

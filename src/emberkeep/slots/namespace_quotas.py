@@ -67,13 +67,23 @@ class NamespaceQuotas:
         """True if the job waits for room in its namespace's quota, and not for the cluster."""
         if job.need is not None:
             return bool(self.no_driver_for(job))
-        return bool(job.wants) and bool(self.no_slot_for(job))
+        return bool(job.wants) and bool(self.no_slot_for(job) or self.too_small_for(job))
 
     def no_slot_for(self, job: JobAccount) -> str:
         """Return why the job gets no further slot; "" if its namespace has room."""
         if self.slot_room().left(job):
             return ""
         return f"namespace {job.namespace!r} uses {_all(self.limits.slots, 'slot')} of its quota ({SLOTS_KEY})"
+
+    def too_small_for(self, job: JobAccount) -> str:
+        """Return why a gang does not get all its slots at once; "" if its namespace has room, or if it is no gang."""
+        missing = sum(want.missing for want in job.wants)
+        left = self.slot_room().left(job, missing)
+        if left >= missing or job.held or not job.gang:
+            return ""
+        return (
+            f"namespace {job.namespace!r} has {left} of the {self.limits.slots} slots of its quota left ({SLOTS_KEY})"
+        )
 
     def no_driver_for(self, job: JobAccount) -> str:
         """Return why the job's driver gets no place; "" if its namespace has room."""

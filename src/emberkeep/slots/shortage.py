@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from emberkeep.slots.custom.amounts import Amounts, fit, plus, said
 from emberkeep.slots.ledger import DriverNeed, Want
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.priorities.gangs import room_now, room_when_empty
 from emberkeep.slots.shelves import Shelf, Shelves
 
 NO_TASK_MANAGER = "no task manager is registered"
@@ -39,10 +40,25 @@ def missing_slots(requirement: SlotRequirement, missing: int, shelves: Shelves) 
     return f"{missing} of {requirement.count} {slots} ({size}) {verb} missing: {why}"
 
 
+def missing_gang(requirement: SlotRequirement, missing: int, shelves: Shelves) -> str:
+    """Return a text such as "4 slots (1 core and 1 MiB each) are needed at once (job.gang): 2 of them are free"."""
+    shelf = shelves.by_runtime.get(requirement.runtime)
+    if missing == 1 or shelf is None:
+        return missing_slots(requirement, missing, shelves)
+    free, most = (room(shelf.members, requirement.profile) for room in (room_now, room_when_empty))
+    text = f"{missing} slots ({requirement.profile} each) are needed at once (job.gang): {free} of them are free"
+    return text if most >= missing else f"{text}, and all task managers together have room for {most}"
+
+
 def missing_for_quota(wants: Iterable[Want], over: str) -> str:
     """Return a text such as "2 slots are missing: namespace 'a' uses all 4 slots of its quota"."""
     missing = sum(want.missing for want in wants)
     return f"{missing} slot{' is' if missing == 1 else 's are'} missing: {over}"
+
+
+def missing_at_once_for_quota(wants: Iterable[Want], over: str) -> str:
+    """Return a text such as "4 slots are needed at once (job.gang): namespace 'a' has 2 of the 3 slots … left"."""
+    return f"{sum(want.missing for want in wants)} slots are needed at once (job.gang): {over}"
 
 
 def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:

@@ -23,6 +23,7 @@ from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits, NamespaceQuotas
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.place_queue import DriverPlaceGranted, PlaceQueue
+from emberkeep.slots.priorities.gangs import KeptSlots
 from emberkeep.slots.priorities.precedence import highest, said_ahead, slot_rank
 from emberkeep.slots.registered_task_managers import Lapsed, RegisteredTaskManagers, SilenceLimits
 from emberkeep.slots.reserved.choices import ReservedStandbys
@@ -67,6 +68,7 @@ class SlotManager:
         priority_patience: float = 60.0,
     ) -> None:
         self._priority_patience = priority_patience
+        self._kept = KeptSlots(priority_patience)
         self._members: dict[TaskManagerId, Member] = {}
         accounts: dict[JobId, JobAccount] = {}
         self._quotas = NamespaceQuotas(quotas or NamespaceLimits(), accounts)
@@ -111,7 +113,8 @@ class SlotManager:
 
             self._lacking.begin_round(now)
             rank = partial(slot_rank, now=now, patience=self._priority_patience, top=highest(self._lacking))
-            SlotRound(self._shelves, self._state, self._quotas.slot_room(), give).run(self._lacking, rank)
+            keep_for = partial(self._kept.keep_for, now=now)
+            SlotRound(self._shelves, self._state, self._quotas.slot_room(), give).run(self._lacking, rank, keep_for)
             self._lacking.end_round()
         self._due.slots = False
         return Matches(tuple(places), tuple(slots))
@@ -152,6 +155,7 @@ class SlotManager:
         self._pending.expire(now)
         self.restrictions.expire(now)
         self._places.expire(now)
+        self._due.slots |= self._kept.review(now)
         self.standbys.review()
         return lapsed
 
@@ -177,14 +181,17 @@ class SlotManager:
             return "" if self._due.places else f"no place for the driver: {over}"
         if job.wants and (over := self._quotas.no_slot_for(job)):
             return "" if self._due.slots else shortage.missing_for_quota(job.wants, over)
+        if job.wants and (over := self._quotas.too_small_for(job)):
+            return "" if self._due.slots else shortage.missing_at_once_for_quota(job.wants, over)
         if job.need is not None:
             what = "" if self._due.places else shortage.missing_place(job.need, self._shelves)
         elif self._due.slots:
             return ""
         else:
-            what = "; ".join(
-                shortage.missing_slots(want.requirement, want.missing, self._shelves) for want in job.wants
-            )
+            missing = shortage.missing_gang if job.gang and not job.held else shortage.missing_slots
+            what = "; ".join(missing(want.requirement, want.missing, self._shelves) for want in job.wants)
+            if what and self._kept.gang not in (None, job):
+                what += f"; free slots are kept for job {self._kept.gang.job_id}, which needs all its slots at once"
         return what and what + said_ahead(self._ahead_of(job)) + shortage.vacant_places(self.restrictions.vacant())
 
     def _ahead_of(self, job: JobAccount) -> int:

@@ -82,10 +82,11 @@ class Rig:
         namespace: str = "",
         attempt: int = 1,
         priority: int = 0,
+        gang: bool = False,
     ) -> JobId:
         self.jobs += 1
         job_id = JobId(f"{self.jobs:032x}")
-        self.slots.jobs.add(job_id, self.jobs, attempt, namespace, priority)
+        self.slots.jobs.add(job_id, self.jobs, attempt, namespace, priority, gang=gang)
         if count:
             self.want(job_id, count, profile, runtime)
         return job_id

@@ -752,6 +752,16 @@ PRIORITY = define(
         "one. Nothing is taken away from a running job.",
     )
 )
+GANG = define(
+    Option(
+        "job.gang",
+        False,
+        boolean,
+        "boolean",
+        "Whether the job gets all its executors at once or none, so that it holds no slots while it waits for others: "
+        "for barrier stages and distributed training. Executors that are lost later are replaced one by one.",
+    )
+)
 STANDBY = define(
     Option(
         "execution.standby",

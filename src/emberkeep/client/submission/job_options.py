@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emberkeep.base.configuration.options import (
+    GANG,
     LOCAL_RECOVERY,
     PRIORITY,
     REST_ADDRESS,
@@ -27,9 +28,8 @@ _JOB_PREFIXES = (
     "security.spark.",
     "watchdog.",
 )
-_JOB_KEYS = frozenset(
-    {LOCAL_RECOVERY.key, PRIORITY.key}  # a job may turn local recovery off where the task managers have it turned on
-)
+# A job may turn local recovery off where the task managers have it turned on.
+_JOB_KEYS = frozenset({LOCAL_RECOVERY.key, PRIORITY.key, GANG.key})
 _CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TLS_CA, TOKEN_FILE))
 
 

@@ -211,8 +211,8 @@ class Dispatcher(Actor):
         self.requests.begin(job, stored)
         if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
-        priority = configuration[options.PRIORITY]
-        self._resources.needs.add_job(graph.job_id, job.order, attempt, graph.namespace, priority)
+        priority, gang = configuration[options.PRIORITY], configuration[options.GANG]
+        self._resources.needs.add_job(graph.job_id, job.order, attempt, graph.namespace, priority, gang=gang)
         if stored.graph is not None:
             self._want_standby(graph, configuration)
         if stored.trouble is Trouble.AWAY:

@@ -24,9 +24,11 @@ class JobNeeds(ActorPart):
         self._clock = clock
 
     @told
-    def add_job(self, job_id: JobId, order: int, attempt: int, namespace: str = "", priority: int = 0) -> None:
+    def add_job(
+        self, job_id: JobId, order: int, attempt: int, namespace: str = "", priority: int = 0, *, gang: bool = False
+    ) -> None:
         """Add a job. ``attempt``: the newest one recorded; 0 if none is."""
-        self._accounts.add(job_id, order, attempt, namespace, priority)
+        self._accounts.add(job_id, order, attempt, namespace, priority, gang=gang)
 
     @told
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
