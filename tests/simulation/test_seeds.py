@@ -22,8 +22,6 @@ SOMETIMES = {
     "checkpoint reported by the next attempt": 5,
     "driver lost and restarted": 20,
     "executor replaced": 10,
-    "executor killed by Spark": 20,
-    "executor decommissioned by Spark": 20,
     "executor adopted": 50,
     "driver adopted": 25,
     "JobMasterHeartbeat refused: Conflict": 20,

@@ -49,7 +49,7 @@ class Theme:
     standbys: bool = False  # task managers keep standby processes
     reserved: bool = False  # all streams have reserved standbys
     only_standbys: bool = False  # see ClusterPlan
-    dynamic: bool = False  # jobs use dynamic allocation
+    dynamic: float = 0.0  # probability that half of the jobs use dynamic allocation
 
 
 _SPLIT = (
@@ -278,7 +278,7 @@ THEMES: dict[str, Theme] = {
         work=40.0,
         chaos=(40.0, 70.0),
         files=False,
-        dynamic=True,
+        dynamic=1.0,
     ),
     # The same, while nothing but agents and JobManagers is lost: no executor may be reported as lost; only if named.
     "steady": Theme(
@@ -290,7 +290,7 @@ THEMES: dict[str, Theme] = {
         chaos=(40.0, 70.0),
         files=False,
         only_agents=True,
-        dynamic=True,
+        dynamic=1.0,
     ),
     "calm": Theme(10, (Menace(1000.0),), chaos=(5.0, 15.0)),
 }
@@ -326,7 +326,7 @@ def scene_of(seed: str) -> Scene:
         gpus=slots if chance_of_gpus.random() < 0.3 else 0,
     )
     dynamic = seeded_random(seed, "dynamic allocation")
-    is_dynamic = dynamic.random() < 0.25 or theme.dynamic
+    is_dynamic = dynamic.random() < theme.dynamic
     # Streams never end: they must leave a slot and a driver place for jobs that do.
     left = min(managers * slots, managers * places) - 1
     scripts = []
