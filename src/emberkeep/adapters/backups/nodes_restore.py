@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from emberkeep.adapters.backups.node_records import ATTEMPTS, CHECKPOINTS, JOBS, OWNER, Node, Nodes
+from emberkeep.adapters.backups.node_records import ATTEMPTS, CHECKPOINTS, JOBS, OWNER, RESULTS, Node, Nodes
 from emberkeep.adapters.backups.restored_jobs import RestoredJob
 from emberkeep.adapters.job_store.graph_files import StateHandle, encode_handle
 from emberkeep.adapters.job_store.unfinished_restore import (
@@ -33,6 +33,7 @@ from emberkeep.base.ids import JobId
 _RAISED_AT_ONCE = 500  # of the epoch, in one transaction
 _NODES_AT_ONCE = 100
 _BYTES_AT_ONCE = 400_000  # ZooKeeper takes about 1 MB
+_IN_ORDER = (JOBS, RESULTS)
 
 
 @dataclass(frozen=True)
@@ -173,10 +174,16 @@ def _changed(nodes: Nodes, store: RestoredStore) -> Iterator[Node]:
 
 
 def _batches(nodes: Iterator[Node]) -> Iterator[list[Node]]:
+    """Yield the nodes in groups for one transaction each.
+
+    All nodes of a transaction are created at once, and the order of jobs and of results is that of their nodes'
+    creation. So each of these begins a group.
+    """
     batch: list[Node] = []
     size = 0
     for node in nodes:
-        if batch and (len(batch) == _NODES_AT_ONCE or size + len(node.data) > _BYTES_AT_ONCE):
+        is_full = len(batch) == _NODES_AT_ONCE or size + len(node.data) > _BYTES_AT_ONCE
+        if batch and (is_full or node.folder in _IN_ORDER):
             yield batch
             batch, size = [], 0
         batch.append(node)
