@@ -97,25 +97,16 @@ class RealSlurm:
         )
 
     def start(self) -> None:
-        self.start_controller()
+        self._start("slurmctld", "slurmctld")
         for node in NODES:
             self._start(node, "slurmd", "-N", node)
         until(lambda: self.run("sinfo", "-h", "-N", "-o", "%T").split() == ["idle", "idle"], self.story)
-
-    def start_controller(self) -> None:
-        self._start("slurmctld", "slurmctld")
 
     def _start(self, name: str, *words: str) -> None:
         with (self._directory / f"{name}.out").open("ab") as out:
             self._daemons[name] = subprocess.Popen(
                 [*words, "-f", str(self.configuration), "-D"], stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
-
-    def kill_controller(self) -> None:
-        """SIGKILL to slurmctld."""
-        daemon = self._daemons.pop("slurmctld")
-        daemon.kill()
-        daemon.wait()
 
     def freeze_controller(self) -> None:
         """Let slurmctld answer nothing until ``thaw_controller``."""
@@ -138,10 +129,6 @@ class RealSlurm:
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         until(condition, self.story, seconds=60)
-
-    def state_of(self, job: int) -> str:
-        """The state of a job that may have ended."""
-        return self.run("squeue", "-h", "-o", "%T", "--states=all", "-j", str(job)).strip()
 
     def story(self) -> str:
         logs = (path.read_text()[-1500:] for path in sorted(self._directory.glob("*.log")))

@@ -55,7 +55,9 @@ def parse_queue(output: bytes) -> tuple[QueuedJob, ...]:
     if not isinstance(read, dict) or not isinstance(read.get("jobs"), list):
         raise _unreadable('it has no list "jobs"')
     if errors := read.get("errors"):
-        raise _unreadable(f"it reports {_shortened(errors)}")
+        raise Unavailable(
+            f"`squeue --json` failed: {_in_words(errors)}", hint="check that slurmctld answers (`scontrol ping`)"
+        )
     return tuple(_job(each) for each in read["jobs"])
 
 
@@ -100,6 +102,16 @@ def _number(value: Any) -> int | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) and value not in ("None", "(null)") else ""
+
+
+def _in_words(errors: Any) -> str:
+    """Return the texts of the errors that the output lists. If slurmctld is away, the exit code may still be 0."""
+    texts = (
+        [_text(each.get("description")) for each in errors if isinstance(each, dict)]
+        if isinstance(errors, list)
+        else []
+    )
+    return "; ".join(filter(None, texts))[:200] or _shortened(errors)
 
 
 def _shortened(value: Any) -> str:

@@ -72,6 +72,7 @@ def test_phases_of_a_job(state: object, phase: Phase) -> None:
         b'{"jobs": [{"job_id": 1, "name": "x"}]}',
         b'{"jobs": [{"job_id": "1", "name": "x", "job_state": "RUNNING"}]}',
         b'{"jobs": [], "errors": [{"error": "no contact"}]}',
+        b'{"jobs": [], "errors": [{"description": "Failed while looking for jobs", "error_number": -1}]}',
     ],
 )
 def test_other_output_is_never_an_empty_queue(output: bytes) -> None:
