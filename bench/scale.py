@@ -62,6 +62,7 @@ class _Round:
     standby_mib: float = 0.0
     takeover: Takeover = Takeover(0.0, 0.0)  # noqa: RUF009 - frozen
     registered_again: float = 0.0
+    excess: float = 0.0
     storm_cpu: float = 0.0
 
 
@@ -91,6 +92,7 @@ def measure(plan: Plan) -> list[Figure]:
         figure("leader killed: another one answers", "s", lambda r: r.takeover.answered),
         figure("and all jobs are RUNNING", "s", lambda r: r.takeover.known, Goal(at_most=10.0)),
         figure("and all task managers are registered with their slots", "s", lambda r: r.registered_again),
+        figure("slots that are allocated then and that no job needs", "slots", lambda r: r.excess),
         figure("CPU time of the new leader until then", "s", lambda r: r.storm_cpu),
     ]
 
@@ -193,7 +195,9 @@ async def _takeover(result: _Round, managers: JobManagers, leader: Member, nodes
 
     def is_back(seen: ClusterOverview) -> bool:
         away = seen.emberkeep.taskmanagers_away
-        return (seen.taskmanagers, away) == (nodes, 0) and _all_run(seen, jobs, wanted)
+        result.excess = seen.slots_total - seen.slots_available - jobs * wanted
+        running = seen.emberkeep.jobs_by_status.get(JobStatus.RUNNING) == jobs
+        return (seen.taskmanagers, away) == (nodes, 0) and running and result.excess >= 0
 
     result.registered_again = await _seen(new, is_back, begin)
     result.storm_cpu = _cpu(new.server.process) - before[new.server.address]

@@ -113,6 +113,8 @@ class StubNode:
 
     def _allocate(self, request: AllocateSlot) -> Message:
         self._link.wake()
+        if request.allocation_id in self._allocations:
+            return Ack()  # the leader repeats the request after a lost reply
         if self._accepted[request.job_id] == self._wanted:
             return Ack()  # its JobMaster would return the slot: the leader does not know yet what it holds elsewhere
         taken = {each.slot_index for each in self._allocations.values()}
