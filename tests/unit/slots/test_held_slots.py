@@ -118,9 +118,9 @@ def test_a_newer_attempt_takes_the_place_of_what_older_ones_held(table: SlotTabl
 def test_resources_are_free_again_when_the_executor_has_ended(table: SlotTable) -> None:
     run(table)
     total = LIMITS.total
-    assert table.state.free == ResourceProfile(cores=total.cores - 1, memory_mb=total.memory_mb - 100)
+    assert table.state.free == total.minus(ResourceProfile(cores=1, memory_mb=100))
     table.handle(AttemptsOver(JOB, 1), 0.0)
-    assert table.state.free == ResourceProfile(cores=total.cores - 1, memory_mb=total.memory_mb - 100)
+    assert table.state.free == total.minus(ResourceProfile(cores=1, memory_mb=100))
     assert freed(table.handle(ExecutorEnded(SLOT, FIRST, -9, ""), 1.0)) == [SLOT]
     assert table.state.free == total
 
