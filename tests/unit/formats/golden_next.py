@@ -342,6 +342,8 @@ PROGRESS = (
     QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1).without_offsets(), record(2, recorded_ms=2))),
 )
 
+PROGRESS_WITH_INTERVAL = (QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1, interval_ms=10_000),)),)
+
 FORMATS = {
     "event": Format(
         lambda path: path.write_bytes(encode_line(OCCURRENCE)),
@@ -352,6 +354,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_history(PROGRESS)),
         lambda path: decode_history(path.read_bytes(), where="progress"),
         PROGRESS,
+    ),
+    "progress-history-with-interval.record": Format(
+        lambda path: path.write_bytes(encode_history(PROGRESS_WITH_INTERVAL)),
+        lambda path: decode_history(path.read_bytes(), where="progress"),
+        PROGRESS_WITH_INTERVAL,
     ),
     "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
     "ownership-of-storage": Format(

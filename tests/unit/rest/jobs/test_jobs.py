@@ -55,7 +55,8 @@ async def test_details_have_what_dynamic_allocation_wants(site: Site) -> None:
     scaling = Scaling(wanted=1, minimum=0, maximum=None, changed_ms=NOW_MS)
     site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, scaling=scaling))
     own = (await site.get(J1)).json()["emberkeep"]
-    assert own["dynamic-allocation"] == {"wanted": 1, "minimum": 0, "maximum": None, "changed": NOW_MS}
+    shown = {"wanted": 1, "minimum": 0, "maximum": None, "changed": NOW_MS, "autoscaled": False, "reason": ""}
+    assert own["dynamic-allocation"] == shown
     assert own["executors-wanted"] == 1, "not the slots that it still holds"
 
 
