@@ -15,7 +15,7 @@ from emberkeep import __version__
 from emberkeep.cli import audit_commands, blob_commands, config_commands, event_commands, token_commands
 from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
-from emberkeep.cli.doors import pipelines
+from emberkeep.cli.doors import connect, pipelines
 from emberkeep.cli.exit_codes import ExitCode, called, ended, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
 from emberkeep.cli.jobs import declared, log_commands, spark_ui_commands
@@ -103,6 +103,7 @@ def build_app() -> App:
     app.command(job_stop.stop, sort_key=12)
     app.command(job_commands.cancel, sort_key=13)
     app.command(pipelines.pipelines_app)
+    app.command(connect.connect_app)
     app.command(savepoint_commands.savepoint_app)
     app.command(cluster_commands.cluster_app)
     app.command(cluster_commands.task_managers_app)

@@ -18,6 +18,7 @@ import msgspec
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, OverQuota, RetryLater
 from emberkeep.base.tls.links import UNPROVEN_HINT, client_context, handshake_failure
+from emberkeep.base.tunnels import CHUNK, HEARTBEAT
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised, Unanswered, Unreachable
@@ -198,6 +199,25 @@ class HttpCalls:
         except aiohttp.InvalidURL:
             raise InvalidInput(f"{url} is not a URL", hint="for example http://127.0.0.1:8081") from None
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise _unreachable(self._endpoint, error) from error
+
+    async def socket(self, path: str) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket at the JobManager that answered last. Raises the errors of ``RestClient``.
+
+        Redirects are of no use here, because aiohttp would drop the token: find the leader by another call before.
+        """
+        assert self._session is not None, "open() comes first"  # noqa: S101
+        try:
+            return await self._session.ws_connect(
+                self._base + API_PREFIX + path,
+                heartbeat=HEARTBEAT,
+                max_msg_size=2 * CHUNK,
+                timeout=aiohttp.ClientWSTimeout(ws_close=_CONNECT_TIMEOUT),
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            message = f"the JobManager refuses the WebSocket (HTTP status {error.status})"
+            raise _error(error.status, message, None, None) from None
+        except (aiohttp.ClientError, OSError) as error:
             raise _unreachable(self._endpoint, error) from error
 
 

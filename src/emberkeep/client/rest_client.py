@@ -30,6 +30,7 @@ from emberkeep.blobs.model import BlobContent, BlobKey
 from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.audit_calls import AuditCalls
 from emberkeep.client.blob_file import BlobFile
+from emberkeep.client.connect_calls import ConnectCalls
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.event_calls import EventCalls
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
@@ -143,6 +144,7 @@ class RestClient:
         self.events = EventCalls(self._http)
         self.tokens = TokenCalls(self._http)
         self.spark_uis = SparkUiCalls(self._http)
+        self.connect = ConnectCalls(self._http)
         self.progress = ProgressCalls(self._http)
 
     async def __aenter__(self) -> RestClient:

@@ -10,7 +10,7 @@ from aiohttp import web
 from emberkeep.base.identity import Role
 from emberkeep.rest.blobs import blobs
 from emberkeep.rest.cluster import audit, blocklist, cluster, events, login, storage, task_managers, tokens
-from emberkeep.rest.jobs import jobs, progress, savepoints, spark_ui, submission, upgrades
+from emberkeep.rest.jobs import connect, jobs, progress, savepoints, spark_ui, submission, upgrades
 from emberkeep.rest.logs import logs
 from emberkeep.rest.openapi import document
 from emberkeep.rest.serving.routing import CheckedRequest, Route
@@ -28,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     *savepoints.ROUTES,
     *upgrades.ROUTES,
     *spark_ui.ROUTES,
+    *connect.ROUTES,
     *blobs.ROUTES,
     *task_managers.ROUTES,
     *blocklist.ROUTES,

@@ -24,6 +24,7 @@ from emberkeep.adapters.http.security import AccessPolicy, IssuedTokens, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.sessions import WebAccess, WebSessions
 from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
+from emberkeep.adapters.tunnels.leader_side import DriverTunnels
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
@@ -255,6 +256,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "kept_logs": KeptNothing(),
         "spark_uis": HostileSparkUis(),
         "spark_ui_links": SparkUiLinks(SPARK_UI_PORT),
+        "connect_tunnels": DriverTunnels(TOKEN, tls=None, drivers=None),
         "progress": MemoryProgress(),
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,

@@ -28,6 +28,7 @@ from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_token
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
+from emberkeep.adapters.tunnels.driver_side import tunnel_routes
 from emberkeep.base.configuration.options import (
     CANCELLATION_TIMEOUT,
     DRIVER_LEASE,
@@ -44,6 +45,7 @@ from emberkeep.base.system import System, real_system
 from emberkeep.base.tls.links import TlsLinks
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver.agent_watch import AgentWatch
+from emberkeep.daemons.driver.connect_place import connect_place
 from emberkeep.daemons.driver.event_log import EventLogBound
 from emberkeep.daemons.driver.first_times import first_times
 from emberkeep.daemons.driver.procedures import DriverProcedures
@@ -362,6 +364,7 @@ class JobMasterThread:
             known = locate_by_file(Path(self._spec.leader), services) if self._spec.leader else None
             served: RpcService = SparkUiPages(service, self._bridge.ui_address, access_token(self._bridge.ui_key))
             app.add_routes(rpc_routes(served if known is None else TellsLeader(known, served), offload))
+            app.add_routes(tunnel_routes(partial(connect_place, self._spec)))
             server = await serve_http(app, port, None if tls is None else tls.server)
             stack.push_async_callback(server.close)
             services.start("jobmaster", service.run())

@@ -20,6 +20,7 @@ from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.adapters.http.sessions import WebSessions
 from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.store import KeptLogStore
+from emberkeep.adapters.tunnels.leader_side import DriverTunnels
 from emberkeep.adapters.webhooks.webhook import Webhook
 from emberkeep.base.configuration.options import (
     BLOB_DIRECTORY,
@@ -56,7 +57,8 @@ class DurableStore(JobStore, StoreOfStorage, TokenStore, Protocol):
 class Resources:
     """Where a term keeps things besides the job store, and how it reaches others.
 
-    ``rpc``: calls other processes. ``log_rpc``: reads their logs. ``webhook``: None if none is configured.
+    ``rpc``: calls other processes. ``log_rpc``: reads their logs. ``tunnels``:
+    to the Spark Connect servers of drivers. ``webhook``: None if none is configured.
     """
 
     blobs: BlobServer
@@ -66,6 +68,7 @@ class Resources:
     offload: Offload
     rpc: HttpRpcClient
     log_rpc: HttpRpcClient
+    tunnels: DriverTunnels
     webhook: Webhook | None
 
 
@@ -88,6 +91,8 @@ def open_resources(
     # Readers that follow logs wait long and must not use up the connections of other requests.
     log_rpc = HttpRpcClient(settings.token, offload, tls=settings.client_tls, connections_per_peer=MAX_WAITING)
     closing.push_async_callback(log_rpc.close)
+    tunnels = DriverTunnels(settings.token, tls=settings.client_tls, drivers=drivers)
+    closing.push_async_callback(tunnels.close)
     return Resources(
         blobs=blobs,
         chronicle=StoredChronicle(layout.events, system.clock.now_ms, lambda: settings.owned_storage.problem() is None),
@@ -96,6 +101,7 @@ def open_resources(
         offload=offload,
         rpc=rpc,
         log_rpc=log_rpc,
+        tunnels=tunnels,
         webhook=None if settings.webhook is None else Webhook(settings.webhook, system.clock, system.rng),
     )
 

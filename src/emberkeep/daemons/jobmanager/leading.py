@@ -144,6 +144,7 @@ def _api(
         kept_logs=StoredLogs(resources.logs),
         spark_uis=spark_uis.pages,
         spark_ui_links=spark_uis.links,
+        connect_tunnels=resources.tunnels,
         progress=StoredProgressHistories(resources.rpc, layout.checkpoints),
         savepoints=resources.savepoints,
         login_links=WebLoginLinks(logins.sessions),

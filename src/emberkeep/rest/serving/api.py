@@ -26,6 +26,7 @@ from emberkeep.rest.ports import (
     Tokens,
 )
 from emberkeep.rest.serving.blob_peers import BlobPeers
+from emberkeep.rest.serving.connect_tunnels import ConnectTunnels
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.rest.serving.operations import Operations
 from emberkeep.rest.serving.spark_ui_links import SparkUiLinks
@@ -35,6 +36,7 @@ from emberkeep.rest.serving.waiting import WaitingRoom
 # Concurrent transfers. A download holds a socket and a file; an upload also holds a few MiB.
 _DOWNLOADS = 256
 _UPLOADS = 64
+_TUNNELS = 256
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Api:
     although it is the leader; "" in normal operation. ``certificate_expires_ms`` returns when its certificate expires;
     None if it has none. ``poll_interval``: seconds between two reads of a job that a client watches. ``closing`` is set
     when the server stops, so that waiting requests end. ``uploads`` and ``downloads`` bound the concurrent BLOB
-    transfers.
+    transfers, ``tunnels`` the concurrent connections to Spark Connect servers.
     """
 
     gateway: JobManagerGateway
@@ -57,6 +59,7 @@ class Api:
     kept_logs: KeptLogs
     spark_uis: SparkUis
     spark_ui_links: SparkUiLinks
+    connect_tunnels: ConnectTunnels
     progress: ProgressHistories
     savepoints: Savepoints
     login_links: LoginLinks
@@ -74,6 +77,7 @@ class Api:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     uploads: TransferPlaces = field(default_factory=lambda: TransferPlaces(_UPLOADS))
     downloads: TransferPlaces = field(default_factory=lambda: TransferPlaces(_DOWNLOADS))
+    tunnels: TransferPlaces = field(default_factory=lambda: TransferPlaces(_TUNNELS, line=0))
     verifications: TransferPlaces = field(default_factory=lambda: TransferPlaces(1, line=0))
     manifest_reads: TransferPlaces = field(default_factory=lambda: TransferPlaces(4))
     disposals: Operations = field(default_factory=Operations)

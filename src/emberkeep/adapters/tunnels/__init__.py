@@ -1,0 +1,1 @@
+"""Tunnels to the Spark Connect servers of drivers, see `base.tunnels`."""

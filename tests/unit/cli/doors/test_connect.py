@@ -1,0 +1,51 @@
+"""`emberkeep connect` against a JobManager's API: which job it submits, and which it leaves alone."""
+
+from pathlib import Path
+
+import pytest
+
+from emberkeep.cli.application import main
+from emberkeep.jobs.model import JobStatus
+from tests.unit.client.fake_job_manager import FakeJobManager, job_info
+
+Output = pytest.CaptureFixture[str]
+JOB = "a1" + "0" * 30
+TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_server_is_a_job_with_a_token_that_its_attempts_share(fake: FakeJobManager, capfd: Output) -> None:
+    assert main(["connect", "up", "--session-timeout", "5m", "--num-executors", "3"]) == 0
+    (submission,) = fake.submissions
+    assert (submission.name, submission.entry_point.name) == ("connect", "emberkeep.spark.doors.connect_run")
+    assert submission.spark_conf["spark.plugins"] == "org.apache.spark.sql.connect.SparkConnectPlugin"
+    assert submission.spark_conf[TIMEOUT] == "5m"
+    assert len(submission.secrets["CONNECT_TOKEN"]) == 43
+    out, err = capfd.readouterr()
+    assert out.strip() == submission.jobid
+    assert submission.secrets["CONNECT_TOKEN"] not in out + err
+
+
+def test_settings_and_the_token_of_the_user_win(fake: FakeJobManager, tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("own token")
+    own = ["--conf", f"{TIMEOUT}=1h", "--secret", "CONNECT_TOKEN=own"]
+    assert main(["connect", "up", "-q", "--name", "mine", *own]) == 0
+    (sent,) = fake.submissions
+    assert (sent.name, sent.spark_conf[TIMEOUT], sent.secrets["CONNECT_TOKEN"]) == ("mine", "1h", "own token")
+
+
+def test_a_server_that_runs_is_not_started_twice(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs[JOB] = job_info(JOB, name="connect", state=JobStatus.RESTARTING)
+    assert main(["connect", "up"]) == 0
+    assert not fake.submissions
+    assert capfd.readouterr().out.strip() == JOB
+
+
+def test_one_that_has_ended_is_started_again(fake: FakeJobManager) -> None:
+    fake.jobs[JOB] = job_info(JOB, name="connect", state=JobStatus.CANCELED)
+    assert main(["connect", "up", "-q"]) == 0
+    assert len(fake.submissions) == 1
