@@ -77,18 +77,17 @@ def opened(shell: Shell) -> Iterator[Running]:
 
 @contextmanager
 def client(shell: Shell, address: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(shell.write("client.py", CLIENT)), address],
         env={**shell.environment, "PYTHONWARNINGS": "ignore"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def line(process: subprocess.Popen[str]) -> str:
