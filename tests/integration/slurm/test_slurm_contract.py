@@ -42,8 +42,13 @@ class SlurmPlatform:
 
     def ends(self, task_manager: TaskManagerId) -> None:
         number, _, _ = self._settled()[task_manager]
-        self._slurm.run("scancel", "--batch", "--signal=KILL", str(number))
-        self._slurm.wait_until(lambda: task_manager not in self._slurm.jobs())
+
+        def is_gone() -> bool:
+            # Slurm loses a signal to a batch step that it has not launched yet.
+            self._slurm.run("scancel", "--quiet", "--batch", "--signal=KILL", str(number))
+            return task_manager not in self._slurm.jobs()
+
+        self._slurm.wait_until(is_gone)
 
     def node_of(self, task_manager: TaskManagerId) -> str:
         return self._settled()[task_manager][2]

@@ -171,7 +171,6 @@ class SimLauncher:
         )
 
         def begin(process: Process) -> None:
-            process.gpus = tuple(address for each in request.addresses for address in each.addresses)
             self._begun(key, process)
             work = ExecutorWork(
                 process=process,
@@ -185,7 +184,10 @@ class SimLauncher:
             process.party.scope.spawn(work.run(), "main")
 
         shown = f"executor {request.job_id[:4]}.{request.attempt}.{request.executor_id}"
-        return await self._start(Program(shown, key, begin), StandbyProfile(StandbyKind.EXECUTOR, request.heap_mb))
+        gpus = tuple(address for each in request.addresses for address in each.addresses)
+        return await self._start(
+            Program(shown, key, begin, gpus), StandbyProfile(StandbyKind.EXECUTOR, request.heap_mb)
+        )
 
     async def _start(self, program: Program, profile: StandbyProfile) -> StartedProcess:
         """Start a process of a job or take a standby process. No failure of a standby process may fail this (r)."""

@@ -83,23 +83,32 @@ class Machines:
         return machine
 
     def start(
-        self, machine: Machine, name: str, *, key: DriverKey | ExecutorKey | None = None, owner: str = ""
+        self,
+        machine: Machine,
+        name: str,
+        *,
+        key: DriverKey | ExecutorKey | None = None,
+        owner: str = "",
+        gpus: tuple[str, ...] = (),
     ) -> Process:
         """Start a process that does nothing yet; its work is spawned in ``process.party.scope``."""
         pid = next(self._pids)
         scope = self.loop.scope(f"{name}#{pid}")
         process = Process(pid, name, machine, Party(name, machine.name, scope), self.loop.time(), key=key, owner=owner)
-        process.claim = key
+        process.claim, process.gpus = key, gpus
         self._alive[pid] = process
         self.history.add(name, f"process starts, pid {pid}")
         for told in self.on_start:
             told(process)
         return process
 
-    def become(self, process: Process, name: str, key: DriverKey | ExecutorKey | None) -> None:
+    def become(
+        self, process: Process, name: str, key: DriverKey | ExecutorKey | None, gpus: tuple[str, ...] = ()
+    ) -> None:
         """Let a process that was not a job's begin as one."""
         self.history.add(process.name, f"becomes {name}, pid {process.pid}")
         process.name, process.key, process.started = name, key, self.loop.time()
+        process.gpus = gpus
         process.party = Party(name, process.machine.name, process.party.scope)
         for told in self.on_start:
             told(process)

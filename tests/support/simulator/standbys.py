@@ -214,7 +214,7 @@ class SimStandby:
             machines.history.count("reserved standby began")
         self.stage = Stage.BEGUN
         machines.history.count("standby began")
-        machines.become(process, program.shown, program.key)
+        machines.become(process, program.shown, program.key, program.gpus)
         program.begin(process)
 
 

@@ -21,6 +21,7 @@ class Program:
     shown: str
     key: ProcessKey | None
     begin: Callable[[Process], None]
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -59,7 +60,9 @@ class SimSupervisor:
         """Implements Supervisor. Raises Conflict."""
         self._require_free(request.name)
         program = self.programs[request.name]
-        process = self._machines.start(self._machine, program.shown, key=program.key, owner=self._agent.name)
+        process = self._machines.start(
+            self._machine, program.shown, key=program.key, owner=self._agent.name, gpus=program.gpus
+        )
         self._watch(request.name, _Family(process, on_exit))
         program.begin(process)
         return process.pid
