@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from secrets import token_urlsafe
@@ -11,7 +13,7 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
-from emberkeep.base.errors import InvalidInput
+from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.doors.job_options import DEFAULT_DOOR, DoorOptions
 from emberkeep.cli.exit_codes import ExitCode
@@ -114,7 +116,8 @@ def open_address(
             with interrupts.catching():
                 await interrupts.wait_for(1)
 
-    with_client(cluster.require(), serve)
+    with _hint_how_to_start():
+        with_client(cluster.require(), serve)
     return ExitCode.OK
 
 
@@ -123,13 +126,23 @@ def status(
     server: Server = _NAME, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """Show a Spark Connect server: its job's state, executors, queries of its clients, attempts, failures."""
-    return job_commands.info(server, viewing=viewing, cluster=cluster)
+    with _hint_how_to_start():
+        return job_commands.info(server, viewing=viewing, cluster=cluster)
 
 
 @connect_app.command
 def down(server: Server = _NAME, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """End a Spark Connect server, with the sessions of all its clients."""
-    return job_commands.cancel(server, cluster=cluster)
+    with _hint_how_to_start():
+        return job_commands.cancel(server, cluster=cluster)
+
+
+@contextmanager
+def _hint_how_to_start() -> Iterator[None]:
+    try:
+        yield
+    except Absent as error:
+        raise Absent(error.message, hint="`emberkeep connect up` starts a Spark Connect server") from error
 
 
 async def _running(client: RestClient, name: str) -> JobDetails | None:

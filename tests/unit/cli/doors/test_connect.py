@@ -45,6 +45,17 @@ def test_a_server_that_runs_is_not_started_twice(fake: FakeJobManager, capfd: Ou
     assert capfd.readouterr().out.strip() == JOB
 
 
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("words", [("open", "--port", "0"), ("status",), ("down",)])
+def test_a_server_that_was_never_started_comes_with_the_command_that_starts_it(
+    words: tuple[str, ...], capfd: Output
+) -> None:
+    assert main(["connect", *words]) != 0
+    err = capfd.readouterr().err
+    assert "there is no job 'connect'" in err
+    assert "hint: `emberkeep connect up` starts a Spark Connect server" in err
+
+
 def test_one_that_has_ended_is_started_again(fake: FakeJobManager) -> None:
     fake.jobs[JOB] = job_info(JOB, name="connect", state=JobStatus.CANCELED)
     assert main(["connect", "up", "-q"]) == 0
