@@ -46,12 +46,8 @@ def query_progress(query: Any, started: StartedQuery, reported: Mapping[str, int
 
 
 def _interval_ms(java: Any) -> int:
-    """Return the interval of the query's trigger; 0 if it has none.
-
-    ``java``: the StreamingQueryWrapper of a script, or the StreamExecution of a Spark Connect session.
-    """
-    is_wrapped = str(java.getClass().getName()).endswith(".StreamingQueryWrapper")
-    trigger = (java.streamingQuery() if is_wrapped else java).trigger()
+    """Return the interval of the query's trigger; 0 if it has none."""
+    trigger = java.streamingQuery().trigger()
     has_interval = str(trigger.getClass().getName()) == _PROCESSING_TIME
     return int(trigger.intervalMs()) if has_interval else 0
 

@@ -75,9 +75,11 @@ class SessionQueries:
 
 
 def _active(context: Any) -> dict[str, _Handle]:
-    session = context._jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession()
+    sql = context._jvm.org.apache.spark.sql
+    session = sql.classic.SparkSession.getDefaultSession()
     if not session.isDefined():
         return {}
     active = session.get().sharedState().activeStreamingQueries()  # py4j shows a Java map as a Python mapping
-    queries = [active.get(key) for key in list(active)]
-    return {str(query.runId()): _Handle(query) for query in queries if query is not None}  # None: it has just ended
+    executions = [active.get(key) for key in list(active)]
+    wrapped = sql.execution.streaming.runtime.StreamingQueryWrapper  # as the queries of a script are
+    return {str(each.runId()): _Handle(wrapped(each)) for each in executions if each is not None}  # None: just ended
