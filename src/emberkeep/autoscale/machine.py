@@ -1,14 +1,13 @@
 """The autoscaler of one job as a pure state machine: progress of its queries goes in, numbers of executors come out.
 
 A query's *load* is the share of its time in which it works, plus the share that it needs to read its backlog in
-time. The work is assumed to be shared by all executors alike, which is the best that more executors can do. These
+time. The machine assumes that all executors share the work evenly, which is the best that more executors can do. These
 rules hold at every step:
 
 - The number stays within the bounds, at most doubles, and is at most halved.
 - At most one change is decided within a pause, and none from batches that began with another number of executors.
-- Between the load at which executors are added and the load at which they are removed lies a band. A number of
-  executors is only given up for one whose load, by the same assumption, is well below the target. So a constant load
-  makes the number rise or fall, never both.
+- Executors are added above one load, and removed only if the load of those that stay will be below a clearly lower
+  one. So a constant load makes the number rise or fall, never both.
 - Executors that did not help are not followed by more for the same load.
 """
 

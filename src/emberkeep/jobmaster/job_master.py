@@ -226,7 +226,11 @@ class JobMaster(Actor):
     def _demanded(self, demand: ExecutorDemand) -> None:
         """Follow Spark's dynamic allocation. Ignore what an earlier application wanted."""
         application = self._status.application
-        if application is not None and application.app_id == demand.app_id and self._autoscaling.believes(demand.count):
+        if (
+            application is not None
+            and application.app_id == demand.app_id
+            and self._autoscaling.may_follow(demand.count)
+        ):
             wants = pool.ExecutorsDemanded(demand.count, demand.decommissioned, demand.killed, demand.others)
             self._decide(wants)
             self._status.note_wanted(demand.count, self._system.clock.now_ms(), self._autoscaling.reason)

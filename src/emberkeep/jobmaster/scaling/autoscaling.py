@@ -42,8 +42,8 @@ class Autoscaling(ActorPart):
             self._scaler = Autoscaler(settings, application.requirement.count)
         self._seen_ms, self._told, self.reason = {}, None, ""
 
-    def believes(self, count: int) -> bool:
-        """False if Spark wants this number only because it has not been told another one yet."""
+    def may_follow(self, count: int) -> bool:
+        """Return False for a number that Spark wants only because it has not been told another one yet."""
         return self._scaler is None or (self._told is not None and count > 0)
 
     def see(self, view: SparkView, now_ms: int) -> None:
