@@ -2,6 +2,7 @@
 
 import gc
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from xdist.scheduler import LoadFileScheduling
 
 from tests.campaign import CAMPAIGN, FOUND, NOT_BEGUN, begin_campaign, begin_file, examples, is_over, place
+from tests.open_sessions import left_open, watch_sessions
 
 # The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
 # No deadlines: how long an example takes says how busy the machine is.
@@ -45,6 +47,7 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     begin_campaign()
+    watch_sessions()
 
 
 @pytest.hookimpl(trylast=True)
@@ -61,6 +64,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(NOT_BEGUN)
     if CAMPAIGN is not None and _is_integration(item):
         begin_file(_file(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Fail a test that leaves an HTTP session open when its event loop has ended."""
+    yield
+    if places := left_open():
+        pytest.fail(f"{len(places)} HTTP sessions were left open; the first was made here:\n{places[0]}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
