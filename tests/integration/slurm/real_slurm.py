@@ -49,7 +49,11 @@ MpiDefault=none
 MailProg=/bin/true
 NodeName=n1 NodeHostname={host} NodeAddr={address} Port=17001 CPUs=4 RealMemory=8000
 NodeName=n2 NodeHostname={host} NodeAddr={address} Port=17002 CPUs=4 RealMemory=8000
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+SlurmctldParameters=preempt_send_user_signal
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE PriorityTier=1 GraceTime=120 State=UP
+PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE PriorityTier=10 PreemptMode=off State=UP
 """
 
 
@@ -97,10 +101,22 @@ class RealSlurm:
         )
 
     def start(self) -> None:
-        self._start("slurmctld", "slurmctld")
+        self.start_controller()
         for node in NODES:
             self._start(node, "slurmd", "-N", node)
-        until(lambda: self.run("sinfo", "-h", "-N", "-o", "%T").split() == ["idle", "idle"], self.story)
+        until(lambda: self.run("sinfo", "-h", "-N", "-o", "%T").split() == 2 * len(NODES) * ["idle"], self.story)
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", "slurmctld")
+
+    def kill_controller(self) -> None:
+        """SIGKILL to slurmctld, once it has saved its jobs: it does so every few seconds, and forgets the others."""
+        saved = self._directory / "state" / "job_state"
+        names = {name.encode() for name in self.run("squeue", "-h", "-o", "%j").split()}
+        until(lambda: saved.exists() and all(name in saved.read_bytes() for name in names), self.story)
+        daemon = self._daemons.pop("slurmctld")
+        daemon.kill()
+        daemon.wait()
 
     def _start(self, name: str, *words: str) -> None:
         with (self._directory / f"{name}.out").open("ab") as out:
@@ -126,6 +142,15 @@ class RealSlurm:
         lines = self.run("squeue", "-h", "-o", "%j %A %T %N").splitlines()
         split = (line.split(" ") for line in lines)
         return {f"tm-{name.rpartition('-tm-')[2]}": (int(number), state, node) for name, number, state, node in split}
+
+    def state_of(self, job: int) -> str:
+        """The state of a job that may have ended; "" if Slurm has forgotten it."""
+        return self.run("squeue", "-h", "-o", "%T", "--states=all", "-j", str(job)).strip()
+
+    def take_node(self, node: str) -> None:
+        """Submit a job that needs the whole node and preempts those of task managers."""
+        words = ("--partition=urgent", f"--nodelist={node}", "--exclusive", "--job-name=urgent", "--wrap=sleep 20")
+        assert self.run("sbatch", "--output=/dev/null", *words)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         until(condition, self.story, seconds=60)

@@ -1,0 +1,178 @@
+"""Task managers as jobs of a real Slurm: on demand, kept while slurmctld is away, replaced, moved, gone when idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import FailureKind, JobStatus
+from tests.integration.clusters import QUICK, Cluster
+from tests.integration.commands import Shell
+from tests.integration.conditions import until
+from tests.integration.slurm.real_slurm import ADDRESS, RealSlurm, own_network, why_impossible
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long,
+    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
+    pytest.mark.req("BLK-9"),
+]
+
+ON_DEMAND = (
+    *("-D", "resourcemanager.type=slurm", "-D", f"rest.address={ADDRESS}", "-D", f"rest.bind-address={ADDRESS}"),
+    *("-D", "resourcemanager.slurm.query-interval=1s", "-D", "resourcemanager.taskmanager-timeout=3s"),
+    *("-D", "taskmanager.driver-places=1", "-D", "taskmanager.cpu.cores=1"),
+    *("-D", "rest.port=18081"),  # task managers find the next JobManager there
+)
+SHORT_LIVED = ("-D", "resourcemanager.slurm.time-limit=4", "-D", "resourcemanager.slurm.drain-time=2m")
+SCRIPT = """
+import sys, time
+from pathlib import Path
+
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+print("done", flush=True)
+"""
+STREAM = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+rows.writeStream.format("noop").trigger(processingTime="300 milliseconds").start().awaitTermination()
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[RealSlurm]:
+    with own_network():
+        slurm = RealSlurm(tmp_path / "slurm")
+        try:
+            slurm.start()
+            yield slurm
+        finally:
+            slurm.close()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, slurm: RealSlurm) -> Shell:
+    # Slurm's daemons are not what a cluster must not leave behind, so their files are elsewhere.
+    shell = Shell(tmp_path / "user", tmp_path / "no-class-archives")
+    shell.environment["SLURM_CONF"] = str(slurm.configuration)
+    return shell
+
+
+@pytest.fixture
+def cluster(shell: Shell, slurm: RealSlurm, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """With the settings that a test gives as the parameter of this fixture."""
+    cluster = Cluster(shell)
+    more = getattr(request, "param", ())
+    try:
+        token = shell.state / "token"
+        cluster.up("--slots", "1", "--memory", "3g", *QUICK, *ON_DEMAND, *more, "-D", f"security.token-file={token}")
+        yield cluster
+    finally:
+        for number, _, _ in slurm.jobs().values():
+            slurm.run("scancel", str(number))
+        until(lambda: not slurm.jobs(), slurm.story, seconds=60)
+        cluster.close()
+
+
+def blocked(cluster: Cluster) -> dict[str, str]:
+    """The causes of blocked nodes."""
+    entries = cluster.ask(lambda client: client.blocklist()).blocked_nodes
+    return {node: entry.cause for node, entry in entries.items()}
+
+
+def problem(cluster: Cluster) -> str:
+    try:
+        return cluster.ask(lambda client: client.overview()).emberkeep.problem
+    except RetryLater:
+        return ""
+
+
+def submit(cluster: Cluster, ends: Path) -> JobId:
+    cluster.shell.write("script.py", SCRIPT)
+    return cluster.submit("script.py", arguments=(str(ends),))
+
+
+@pytest.mark.req("BLK-10")
+@pytest.mark.req("BLK-20")
+def test_they_come_when_needed_outlive_slurmctld_and_leaders_are_replaced_and_go(
+    cluster: Cluster, slurm: RealSlurm
+) -> None:
+    assert slurm.jobs() == {}
+    ends = cluster.shell.work / "ends"
+    job_id = submit(cluster, ends)
+    driver = cluster.wait_for_driver(job_id)
+    (number, state, node) = slurm.jobs()["tm-0"]
+    assert state == "RUNNING"
+    (task_manager,) = cluster.ask(lambda client: client.task_managers())
+    assert (task_manager.id, task_manager.emberkeep.node_id) == ("tm-0", node)
+
+    # A drained node is blocked until it is back.
+    slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=disk is failing")
+    until(lambda: blocked(cluster) == {node: "out of service: Slurm: disk is failing"}, lambda: str(blocked(cluster)))
+    slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+    until(lambda: not blocked(cluster), lambda: str(blocked(cluster)))
+
+    # Another one was requested while the node was blocked. It ends when it is idle.
+    until(lambda: slurm.jobs() == {"tm-0": (number, "RUNNING", node)}, slurm.story)
+
+    # Nothing is taken for ended while slurmctld is away, not even by a new leader.
+    slurm.kill_controller()
+    until(lambda: "squeue" in problem(cluster), lambda: problem(cluster))
+    cluster.kill("jobmanager")
+    cluster.up()
+    until(lambda: "squeue" in problem(cluster), lambda: problem(cluster))
+    assert cluster.wait_for_driver(job_id) == driver
+    slurm.start_controller()
+    until(lambda: slurm.jobs() == {"tm-0": (number, "RUNNING", node)}, slurm.story)
+
+    # A cancelled job is a loss: the driver starts again in another job.
+    slurm.run("scancel", str(number))
+    assert cluster.wait_for_driver(job_id, attempt=2) != driver
+    assert slurm.state_of(number) in ("CANCELLED", "COMPLETING", "COMPLETED", "")
+
+    ends.touch()
+    cluster.wait_for_end(job_id, JobStatus.FINISHED)
+    until(lambda: slurm.jobs() == {}, slurm.story)
+
+
+@pytest.mark.req("BLK-21")
+@pytest.mark.parametrize("cluster", [SHORT_LIVED], indirect=True)
+def test_a_stream_moves_when_slurm_preempts_its_node_and_when_the_time_is_nearly_over(
+    cluster: Cluster, slurm: RealSlurm
+) -> None:
+    cluster.shell.write("stream.py", STREAM)
+    job_id = cluster.submit("stream.py")
+    cluster.wait_for_executors(job_id)
+    number, node = home(cluster, slurm, job_id)
+
+    slurm.take_node(node)
+    cluster.wait_for(job_id, lambda job: job.emberkeep.attempt == 2, "the stream has left the preempted node")
+    cluster.wait_for_executors(job_id)
+    later, elsewhere = home(cluster, slurm, job_id)
+    assert elsewhere != node
+    until(lambda: slurm.state_of(number) not in ("RUNNING", "COMPLETING"), slurm.story)
+
+    cluster.wait_for(job_id, lambda job: job.emberkeep.attempt == 3, "the stream has left before the limit", 360)
+    cluster.wait_for_executors(job_id)
+    assert home(cluster, slurm, job_id)[0] not in (number, later)
+    until(lambda: slurm.state_of(later) not in ("RUNNING", "COMPLETING"), slurm.story)
+    assert slurm.state_of(later) in ("COMPLETED", ""), "it has ended by itself, before its time was over"
+    attempts = cluster.job(job_id).emberkeep.attempts
+    assert [attempt.failure_kind for attempt in attempts] == [FailureKind.MOVED, FailureKind.MOVED, None]
+    cluster.cancel(job_id)
+    until(lambda: slurm.jobs() == {}, slurm.story)
+
+
+def home(cluster: Cluster, slurm: RealSlurm, job_id: JobId) -> tuple[int, str]:
+    """The Slurm job in which the driver runs, and its node."""
+    driver = cluster.job(job_id).emberkeep.driver
+    assert driver is not None
+    number, _, node = slurm.jobs()[driver.taskmanager_id]
+    return number, node
