@@ -235,6 +235,7 @@ async def read(response: ClientResponse) -> Answer:
 async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) -> AsyncIterator[Site]:
     """Serve ``gateway`` on a free port of loopback."""
     system = System(FixedClock(), random.Random(1), SeededIds(random.Random(2)))
+    tunnels = DriverTunnels(TOKEN, tls=None, drivers=None)
     own_logs, remote_logs, shutdowns = ListedLogs(), ReaderPerAddress(), list[None]()
     blobs, storage = MemoryBlobs(directory), FakeStorage()
     gateway.blobs = blobs
@@ -256,7 +257,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "kept_logs": KeptNothing(),
         "spark_uis": HostileSparkUis(),
         "spark_ui_links": SparkUiLinks(SPARK_UI_PORT),
-        "connect_tunnels": DriverTunnels(TOKEN, tls=None, drivers=None),
+        "connect_tunnels": tunnels,
         "progress": MemoryProgress(),
         "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
@@ -320,4 +321,5 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
             )
     finally:
         await server.close()
+        await tunnels.close()
         await audit.close()
