@@ -1,15 +1,18 @@
 """Runs a daemon process: supervised services on one loop, a stop on SIGTERM or SIGINT, and an exit code for each cause.
 
-A service that ends unasked, normally or with an error, ends the process. A daemon that runs only in part is worse than
-one that has ended, because the latter is noticed.
+A service that ends unasked, normally or with an error, ends the process, and so does a thread that dies of an error. A
+daemon that runs only in part is worse than one that has ended, because the latter is noticed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import structlog
@@ -24,6 +27,7 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_CRASHED = 70  # a bug: EX_SOFTWARE
+_LAST_SECONDS = 10.0  # for the end in order, after a thread has died
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +92,8 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await serve(configuration, layout, stop)
+        with _death_of_threads(loop) as death:
+            await _until_done_or_failed(asyncio.create_task(serve(configuration, layout, stop)), death)
 
     if not structlog.is_configured():
         # Until the log file is known, log to standard error: standard output is for the announcement.
@@ -107,3 +112,42 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
         sys.stderr.write(f"emberkeep {daemon}: internal error: {type(error).__name__}: {error}\n")
         return EXIT_CRASHED
     return EXIT_OK
+
+
+@contextlib.contextmanager
+def _death_of_threads(loop: asyncio.AbstractEventLoop) -> Iterator[asyncio.Future[None]]:
+    """Return a future that fails with the error of the first thread that dies of one, such as one of a library."""
+    death = loop.create_future()
+
+    def died(error: BaseException) -> None:
+        if not death.done():
+            death.set_exception(error)
+
+    def hook(seen: threading.ExceptHookArgs) -> None:
+        if seen.exc_value is None or isinstance(seen.exc_value, SystemExit):
+            return
+        log.critical("a thread died", thread=seen.thread and seen.thread.name, exc_info=seen.exc_value)
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and so does the process
+            loop.call_soon_threadsafe(died, seen.exc_value)
+
+    before, threading.excepthook = threading.excepthook, hook
+    try:
+        yield death
+    finally:
+        threading.excepthook = before
+        death.cancel()
+
+
+async def _until_done_or_failed(serving: asyncio.Task[None], death: asyncio.Future[None]) -> None:
+    """Return when ``serving`` is done. Raises its error, or that of ``death`` after ``serving`` was cancelled."""
+    try:
+        await asyncio.wait({serving, death}, return_when=asyncio.FIRST_COMPLETED)
+        if death.done():
+            serving.cancel()
+            _, late = await asyncio.wait({serving}, timeout=_LAST_SECONDS)
+            if late:
+                os._exit(EXIT_CRASHED)  # it waits for the thread that died
+            death.result()
+    finally:
+        serving.cancel()
+    await serving

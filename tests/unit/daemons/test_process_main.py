@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,24 @@ def test_a_bug_is_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest.Capture
 
     assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_CRASHED
     assert "internal error: ZeroDivisionError: oops" in capsys.readouterr().err
+
+
+def test_a_thread_that_dies_ends_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = []
+
+    async def serve(_configuration: Configuration, _layout: StateLayout, stop: asyncio.Event) -> None:
+        def receive() -> None:
+            raise OSError("invalid argument")
+
+        threading.Thread(target=receive, name="receiver").start()
+        try:
+            await stop.wait()
+        finally:
+            ended.append("in order")
+
+    assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_CRASHED
+    assert ended == ["in order"]
+    assert "internal error: OSError: invalid argument" in capsys.readouterr().err
 
 
 def test_sigterm_is_a_request_to_stop(tmp_path: Path) -> None:
