@@ -69,7 +69,8 @@ def check(run: Run, job: SubmittedJob, seconds: float) -> None:
         violate("scenario", f"the records of {gone} are left, and their files are gone")
     handle = run.cluster.store.disk.jobs[job.job_id]  # type: ignore[index]
     current = {handle.procedure.trigger_id} if handle.procedure is not None else set()
-    if lost := truth.savepoints.keys() - known - truth.deleted.keys() - current:
+    left = {trigger for trigger, number in truth.savepoints.items() if number > truth.discarded[trigger]}
+    if lost := left - known - truth.deleted.keys() - current:
         violate("scenario", f"{lost} were written, and are neither recorded nor deleted")
     for _ in truth.deleted:
         run.cluster.history.count("deleted by retention")

@@ -96,6 +96,7 @@ class Truth:
     abandoned: dict[tuple[JobId, int], float] = field(default_factory=dict)
     commits: Counter[JobId] = field(default_factory=Counter)  # micro-batches of streams
     savepoints: Counter[str] = field(default_factory=Counter)  # number written, by trigger id
+    discarded: Counter[str] = field(default_factory=Counter)  # left by a lost attempt, deleted by the next one
     deleted: Counter[str] = field(default_factory=Counter)  # savepoints deleted by retention, by trigger id
     released: set[JobId] = field(default_factory=set)  # jobs whose script has continued after its await
 
@@ -248,6 +249,8 @@ class SimSteps:
         moves = request.procedure is Procedure.MOVE
         if step is Step.FINISH_BATCHES and moves and self._rng.random() < STUCK:
             raise Fatal("a micro-batch does not end")
+        if step is Step.CHECK and self._begun is not None and self._begun.trigger_id == request.trigger_id:
+            self._truth.discarded[request.trigger_id] = self._truth.savepoints[request.trigger_id]
         if step in (Step.FINISH_BATCHES, Step.PAUSE):
             await self._finish(request)
         if step is Step.FINISH_BATCHES:
