@@ -306,6 +306,8 @@ def status_report(**changes: object) -> JobMasterStatus:
             task_ms=800_000,
             gc_ms=16_000,
             shuffle_written=3 * 1024**2,
+            spilled_memory=9 * 1024**2,
+            spilled_disk=4 * 1024**2,
             stages=(
                 StageProgress(
                     stage_id=20,
@@ -318,6 +320,8 @@ def status_report(**changes: object) -> JobMasterStatus:
                     failed=2,
                     median_ms=1200,
                     slowest_ms=6000,
+                    spilled_memory=5 * 1024**2,
+                    spilled_disk=2 * 1024**2,
                 ),
             ),
         ),

@@ -387,6 +387,18 @@ async def test_a_job_shows_what_its_attempt_has_done(site: Site) -> None:
     assert "count at flights.py:12" in page
     assert "38 of 400" in page
     assert "5.0 ×" in page
+    assert ">4 MiB spilled to disk" in page
+    assert ">2 MiB<" in page
+    assert "about 1 min 48 s" in page, "of the stage"
+
+
+async def test_the_time_that_is_left_is_said_of_a_batch_job_and_not_of_a_stream(site: Site) -> None:
+    """Each micro-batch is a few Spark jobs, so what is left of them says nothing about the stream."""
+    stream = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    site.gateway.add(job_view(job_id(9), "nightly", status_report=status_report(queries=())))
+    batch = (await site.get(f"/jobs/{job_id(9)}")).body.decode()
+    assert "left of the active Spark jobs" not in stream
+    assert "about 58 s left of the active Spark jobs" in batch
 
 
 async def test_a_stage_name_is_escaped(site: Site) -> None:

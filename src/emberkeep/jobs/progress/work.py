@@ -18,6 +18,8 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
     """One stage of the current application. ``status``: as Spark names it, such as ACTIVE or COMPLETE.
 
     ``median_ms`` and ``slowest_ms``: how long its tasks took, according to Spark; 0 while no task has ended.
+    ``spilled_memory`` and ``spilled_disk``: bytes that did not fit into the memory of tasks, before and after they were
+    serialized and written to disks.
     """
 
     stage_id: int
@@ -31,6 +33,18 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
     submitted_ms: int = 0  # 0: it waits for its first task
     median_ms: int = 0
     slowest_ms: int = 0
+    spilled_memory: int = 0
+    spilled_disk: int = 0
+
+    @property
+    def left_ms(self) -> int | None:
+        """About how long the stage still takes: what is left, at the median of its tasks, as many at once as now.
+
+        None unless tasks run and some have ended.
+        """
+        if self.status != ACTIVE or self.active <= 0 or self.median_ms <= 0:
+            return None
+        return self.median_ms * max(0, self.tasks - self.completed) // self.active
 
     @property
     def skew(self) -> float | None:
@@ -42,7 +56,8 @@ class AttemptWork(Compatible, frozen=True, kw_only=True):
     """Jobs, stages and tasks of an attempt, from its start on. Counts of what has ended never decrease.
 
     ``total_tasks``: those that have succeeded, and those of active jobs that have not. ``task_ms``: time that tasks ran
-    on all executors, of which ``gc_ms`` was spent in garbage collection. Bytes are those of shuffles.
+    on all executors, of which ``gc_ms`` was spent in garbage collection. ``spilled_memory`` and ``spilled_disk``: of
+    stages that were seen while they were active. Other bytes are those of shuffles.
     """
 
     active_jobs: int = 0
@@ -57,7 +72,20 @@ class AttemptWork(Compatible, frozen=True, kw_only=True):
     gc_ms: int = 0
     shuffle_read: int = 0
     shuffle_written: int = 0
+    spilled_memory: int = 0
+    spilled_disk: int = 0
     stages: tuple[StageProgress, ...] = ()
+
+    @property
+    def left_ms(self) -> int | None:
+        """About how long the active Spark jobs still take: their tasks, at the mean of all tasks so far.
+
+        None unless tasks run and some have ended. What the script does after these jobs is unknown.
+        """
+        if self.active_tasks <= 0 or self.completed_tasks <= 0 or self.task_ms <= 0:
+            return None
+        left = max(0, self.total_tasks - self.completed_tasks)
+        return self.task_ms * left // (self.completed_tasks * self.active_tasks)
 
 
 _OF_NOW = ("active_jobs", "active_stages", "active_tasks", "stages")

@@ -9,7 +9,9 @@ class StageInfo(Kebab, frozen=True, kw_only=True):
     """One stage. ``status``: Spark's, such as ``ACTIVE`` or ``COMPLETE``.
 
     ``median-duration`` and ``longest-duration``: of the tasks that have succeeded; 0 while there is none. ``skew``: how
-    many times the median the slowest task took; null while that is unknown.
+    many times the median the slowest task took; null while that is unknown. ``time-left``: estimated from the median
+    and the tasks that run now; null unless tasks run and some have ended. ``memory-bytes-spilled`` and
+    ``disk-bytes-spilled``: what did not fit into the memory of tasks, before and after it was serialized.
     """
 
     stage_id: int
@@ -24,14 +26,19 @@ class StageInfo(Kebab, frozen=True, kw_only=True):
     median_duration: Duration
     longest_duration: Duration
     skew: float | None
+    time_left: Duration | None
+    memory_bytes_spilled: int
+    disk_bytes_spilled: int
 
 
 class WorkInfo(Kebab, frozen=True, kw_only=True):
     """What the current attempt has done since its start, in all its SparkContexts, as Spark counts it.
 
     ``task-time``: how long tasks ran on all executors; ``gc-time``: the part of it that went into garbage collection.
-    ``shuffle-read`` and ``shuffle-write``: bytes. ``stages``: the active ones, newest first, then the newest of those
-    that were seen and have ended; 20 at most.
+    ``shuffle-read`` and ``shuffle-write``: bytes. ``memory-bytes-spilled`` and ``disk-bytes-spilled``: of stages that
+    were seen while they were active. ``time-left``: of the active Spark jobs, estimated from the mean duration of all
+    tasks so far; null unless tasks run and some have ended. ``stages``: the active ones, newest first, then the newest
+    of those that were seen and have ended; 20 at most.
     """
 
     jobs_active: int
@@ -46,4 +53,7 @@ class WorkInfo(Kebab, frozen=True, kw_only=True):
     gc_time: Duration
     shuffle_read: int
     shuffle_write: int
+    memory_bytes_spilled: int
+    disk_bytes_spilled: int
+    time_left: Duration | None
     stages: list[StageInfo]

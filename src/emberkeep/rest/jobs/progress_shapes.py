@@ -26,6 +26,9 @@ def work_info(work: AttemptWork) -> WorkInfo:
         gc_time=work.gc_ms,
         shuffle_read=work.shuffle_read,
         shuffle_write=work.shuffle_written,
+        memory_bytes_spilled=work.spilled_memory,
+        disk_bytes_spilled=work.spilled_disk,
+        time_left=work.left_ms,
         stages=[_stage(stage) for stage in work.stages],
     )
 
@@ -44,6 +47,9 @@ def _stage(stage: StageProgress) -> StageInfo:
         median_duration=stage.median_ms,
         longest_duration=stage.slowest_ms,
         skew=None if stage.skew is None else round(stage.skew, 2),
+        time_left=stage.left_ms,
+        memory_bytes_spilled=stage.spilled_memory,
+        disk_bytes_spilled=stage.spilled_disk,
     )
 
 

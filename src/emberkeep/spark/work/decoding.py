@@ -57,6 +57,8 @@ def decode_stage(stage: Report) -> StageProgress:
         completed=int(stage.get("numCompleteTasks", 0)),
         failed=int(stage.get("numFailedTasks", 0)),
         submitted_ms=int(stage.get("submissionTime") or 0),
+        spilled_memory=int(stage.get("memoryBytesSpilled", 0)),
+        spilled_disk=int(stage.get("diskBytesSpilled", 0)),
     )
 
 
@@ -72,8 +74,12 @@ def decode_work(
     totals: Mapping[str, int],
     active_stages: int,
     stages: tuple[StageProgress, ...],
+    spilled: tuple[int, int],
 ) -> AttemptWork:
-    """Return the work of one application. ``completed``: its completed jobs and stages."""
+    """Return the work of one application.
+
+    ``completed``: its completed jobs and stages. ``spilled``: bytes in memory, and on disk.
+    """
     jobs = list(active_jobs)
     done = totals["completedTasks"]
     left = sum(
@@ -93,5 +99,7 @@ def decode_work(
         gc_ms=totals["totalGCTime"],
         shuffle_read=totals["totalShuffleRead"],
         shuffle_written=totals["totalShuffleWrite"],
+        spilled_memory=spilled[0],
+        spilled_disk=spilled[1],
         stages=stages,
     )

@@ -66,6 +66,7 @@ class _Application:
         self._active: dict[StageKey, StageProgress] = {}
         self._ended: deque[StageProgress] = deque(maxlen=_ENDED_KEPT)
         self._measured: dict[StageKey, tuple[int, tuple[int, int]]] = {}  # ended tasks then, and their durations
+        self._spilled = (0, 0)  # by stages that have ended: bytes in memory, and on disk
 
     def read(self, store: Store) -> AttemptWork:
         jobs = store.active_jobs()
@@ -77,7 +78,8 @@ class _Application:
         newest_first = sorted(active.values(), key=lambda stage: stage.stage_id, reverse=True)
         stages = (*newest_first, *reversed(self._ended))[:STAGES_KEPT]
         totals = self._executors.see(store.executors())
-        self.newest = decode_work(jobs, store.completed(), totals, count, stages)
+        spilled = _added_spills(self._spilled, *active.values())
+        self.newest = decode_work(jobs, store.completed(), totals, count, stages, spilled)
         return self.newest
 
     def _stage(self, store: Store, report: Report) -> StageProgress:
@@ -86,9 +88,11 @@ class _Application:
         return msgspec.structs.replace(stage, median_ms=median_ms, slowest_ms=slowest_ms)
 
     def _end(self, store: Store, key: StageKey) -> None:
-        report = store.stage(key[0])
+        report, newest = store.stage(key[0]), self._active[key]
         if report is not None and int(report.get("attemptId", 0)) == key[1]:
-            self._ended.append(self._stage(store, report))
+            newest = self._stage(store, report)
+            self._ended.append(newest)
+        self._spilled = _added_spills(self._spilled, newest)
         self._measured.pop(key, None)
 
     def _durations(self, store: Store, stage: StageProgress) -> tuple[int, int]:
@@ -100,6 +104,10 @@ class _Application:
             durations = store.durations(*key)
             self._measured[key] = (stage.completed, durations)
         return durations
+
+
+def _added_spills(before: tuple[int, int], *stages: StageProgress) -> tuple[int, int]:
+    return before[0] + sum(one.spilled_memory for one in stages), before[1] + sum(one.spilled_disk for one in stages)
 
 
 def _key(stage: StageProgress) -> StageKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from emberkeep.jobs.progress.work import ACTIVE, AttemptWork, StageProgress, added, ended
@@ -50,3 +51,30 @@ def test_nothing_is_active_in_an_application_that_has_ended() -> None:
 @pytest.mark.parametrize(("median_ms", "slowest_ms", "skew"), [(0, 0, None), (200, 200, 1.0), (200, 900, 4.5)])
 def test_skew_is_the_slowest_task_against_the_median(median_ms: int, slowest_ms: int, skew: float | None) -> None:
     assert stage(1, median_ms=median_ms, slowest_ms=slowest_ms).skew == skew
+
+
+@pytest.mark.parametrize(
+    ("changes", "left_ms"),
+    [
+        ({"median_ms": 200}, 600),  # six tasks are left, two at a time
+        ({"median_ms": 0}, None),
+        ({"median_ms": 200, "active": 0}, None),  # it waits for slots
+    ],
+)
+def test_the_rest_of_a_stage_takes_as_long_as_its_tasks_so_far(changes: dict[str, int], left_ms: int | None) -> None:
+    assert msgspec.structs.replace(stage(1), **changes).left_ms == left_ms
+
+
+def test_nothing_is_left_of_a_stage_that_has_ended() -> None:
+    assert stage(1, "COMPLETE", median_ms=200).left_ms is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "left_ms"),
+    [({}, 450), ({"active_tasks": 0}, None), ({"completed_tasks": 0}, None), ({"total_tasks": 4}, 0)],
+)
+def test_what_is_left_of_active_jobs_takes_as_long_as_all_tasks_so_far(
+    changes: dict[str, int], left_ms: int | None
+) -> None:
+    work = AttemptWork(total_tasks=10, active_tasks=2, completed_tasks=4, task_ms=600)
+    assert msgspec.structs.replace(work, **changes).left_ms == left_ms

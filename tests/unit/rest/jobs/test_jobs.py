@@ -251,6 +251,10 @@ async def test_a_job_has_the_counts_and_stages_of_its_attempt(site: Site) -> Non
         "gc-time": 16_000,
         "shuffle-read": 0,
         "shuffle-write": 3 * 1024**2,
+        "memory-bytes-spilled": 9 * 1024**2,
+        "disk-bytes-spilled": 4 * 1024**2,
+        "time-left": 800_000 * 362 // (1238 * 4),
     }
     assert (stage["stage-id"], stage["stage-attempt"], stage["finished"], stage["skew"]) == (20, 1, 38, 5.0)
     assert stage["submission-time"] == -1
+    assert (stage["disk-bytes-spilled"], stage["time-left"]) == (2 * 1024**2, 1200 * 362 // 4)

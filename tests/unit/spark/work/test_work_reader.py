@@ -170,3 +170,26 @@ def test_a_report_names_a_bounded_number_of_stages() -> None:
 )
 def test_a_stage_has_the_name_that_its_user_gave_it(fields: dict[str, str], name: str) -> None:
     assert decode_stage({"stageId": 1, **fields}).name == name
+
+
+def spilling(number: int, status: str, disk: int, attempt: int = 0) -> dict[str, Any]:
+    return {**stage(number, 8, 4, status, attempt), "memoryBytesSpilled": 3 * disk, "diskBytesSpilled": disk}
+
+
+def test_what_stages_have_spilled_is_added_up_and_stays() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    store.active = [spilling(0, "ACTIVE", 10), spilling(1, "ACTIVE", 5)]
+    first = reader.read(store)
+    assert (first.spilled_memory, first.spilled_disk) == (45, 15)
+    assert [one.spilled_disk for one in first.stages] == [5, 10]
+
+    store.active, store.ended = [spilling(1, "ACTIVE", 6)], {0: spilling(0, "COMPLETE", 20)}
+    assert reader.read(store).spilled_disk == 26, "the stage's last tasks count"
+
+
+def test_a_stage_that_is_repeated_has_spilled_twice() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    store.active = [spilling(0, "ACTIVE", 10)]
+    reader.read(store)
+    store.active, store.ended = [spilling(0, "ACTIVE", 1, attempt=1)], {0: spilling(0, "ACTIVE", 1, attempt=1)}
+    assert reader.read(store).spilled_disk == 11
