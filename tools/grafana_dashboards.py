@@ -172,6 +172,38 @@ JOB = Board(
             about="Restarts, and moves away from evacuated nodes.",
         ),
         Panel(
+            "Tasks that end",
+            [
+                ('max by (outcome) (rate(emberkeep_job_tasks_total{job="$job"}[$__rate_interval]))', "{{outcome}}"),
+            ],
+            "ops",
+        ),
+        Panel(
+            "Task time in garbage collection",
+            [
+                (
+                    'max(rate(emberkeep_job_gc_seconds_total{job="$job"}[$__rate_interval]))'
+                    ' / max(rate(emberkeep_job_task_seconds_total{job="$job"}[$__rate_interval]))',
+                    "share",
+                )
+            ],
+            "percentunit",
+        ),
+        Panel(
+            "Shuffled and spilled",
+            [
+                (
+                    'max by (direction) (rate(emberkeep_job_shuffle_bytes_total{job="$job"}[$__rate_interval]))',
+                    "shuffle {{direction}}",
+                ),
+                (
+                    'max(rate(emberkeep_job_spilled_bytes_total{job="$job", where="disk"}[$__rate_interval]))',
+                    "spilled to disk",
+                ),
+            ],
+            "Bps",
+        ),
+        Panel(
             "Rows processed by its queries",
             [
                 (
@@ -221,7 +253,21 @@ STREAM = Board(
             "It grows while no data arrives, too: compare with the panel on waiting.",
         ),
         _of_query("Watermark behind the present", [("watermark_gap_seconds", "")], "s"),
+        _of_query(
+            "Backlog",
+            [("backlog_seconds", "")],
+            "s",
+            "Time that the rows that are not yet read take, at the rate of the newest micro-batch. Only sources that "
+            "report their offsets as numbers, such as Kafka, have a backlog.",
+        ),
+        _of_query(
+            "Rows dropped as too late",
+            [("late_rows", "")],
+            "short",
+            "Of the newest micro-batch. If there are many, the watermark's delay may be too short.",
+        ),
         _of_query("Rows in state", [("state_rows", "")], "short"),
+        _of_query("Commit of the state, added over tasks", [("state_commit_seconds", "")], "s"),
         _of_query("Rows of a micro-batch", [("input_rows", "")], "short"),
         _of_query("Committed micro-batch", [("committed_batch", "")], "none"),
         _of_query("Waits for data or its trigger", [("waiting", "")], "bool_yes_no"),

@@ -73,7 +73,7 @@ service:
 ## How many series there are
 
 - Each task manager has about 40.
-- Each job that has not ended has about 10, and each of its streaming queries about 10. At most `metrics.max-jobs` jobs
+- Each job that has not ended has about 20, and each of its streaming queries about 15. At most `metrics.max-jobs` jobs
   and `metrics.max-queries` queries have series of their own. `emberkeep_metrics_left_out` says how many have none:
   those that were submitted last. The sums over all jobs, such as `emberkeep_jobs`, always count all.
 - Requests are counted by route and message, never by path or id.

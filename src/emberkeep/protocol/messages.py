@@ -536,6 +536,8 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     checkpoint_location: str
     state_bytes: int = 0  # memory that the state stores of its operators use
     backlog_rows: int | None = None  # that its sources have and that it has not read; None if their offsets do not say
+    late_rows: int = 0  # that the newest batch dropped, because they came after the watermark
+    state_commit_ms: int = 0  # of the newest batch, added over its tasks
 
     @property
     def is_waiting(self) -> bool:

@@ -152,6 +152,8 @@ class ObservedQuery:
     committed_ms: int = 0  # when this process learned of the commit
     state_bytes: int = 0
     backlog_rows: int | None = None
+    late_rows: int = 0
+    state_commit_ms: int = 0
     reports: tuple[ProgressRecord, ...] = ()  # new ones, oldest first
 
 

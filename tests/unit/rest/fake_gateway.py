@@ -459,6 +459,8 @@ def _query() -> QueryProgress:
         checkpoint_location="file:/data/checkpoints/delays",
         state_bytes=5_242_880,
         backlog_rows=1_200,
+        late_rows=3,
+        state_commit_ms=120,
     )
 
 

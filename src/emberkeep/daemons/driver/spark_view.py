@@ -43,6 +43,8 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
             checkpoint_location=query.checkpoint_location or "",
             state_bytes=query.state_bytes,
             backlog_rows=query.backlog_rows,
+            late_rows=query.late_rows,
+            state_commit_ms=query.state_commit_ms,
         )
         for query in seen
         if query.is_active

@@ -36,7 +36,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.JobMasterReply: ("blocklist_lost", "lineage", "trace"),
     messages.JobMasterStatus: ("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend", "scaling"),
     messages.OfferSlotsReply: ("later",),
-    messages.QueryProgress: ("state_bytes", "backlog_rows"),
+    messages.QueryProgress: ("state_bytes", "backlog_rows", "late_rows", "state_commit_ms"),
     messages.RegisterJobMaster: ("lineage", "known_epoch"),
     messages.RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
     messages.ReportOutcome: ("lineage", "known_epoch"),

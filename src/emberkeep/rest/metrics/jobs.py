@@ -6,7 +6,7 @@ them and no other series changes with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,8 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.query_labels import query_labels
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.progress.records import seconds_for
+from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
 
 _JOB, _QUERY = "job", "query"
@@ -47,6 +49,7 @@ class _Query:
 
 _JobValue = Callable[[JobView, JobMasterStatus | None], float | None]
 _QueryValue = Callable[[_Query], float | None]
+_WorkCounts = Callable[[AttemptWork], Mapping[str, float]]
 
 _JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
     ("running", "1 while the job's driver runs its script, else 0.", lambda job, _: job.status is JobStatus.RUNNING),
@@ -72,6 +75,35 @@ _JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
         "savepoint_timestamp_seconds",
         "When the job's newest savepoint was made; absent without one.",
         lambda job, _: max((each.created_ms / 1000 for each in job.pointers.savepoints), default=None),
+    ),
+)
+
+# By job and, if there is a name, one more label. They count from the start of the attempt, as a restarted process does.
+_JOB_COUNTERS: tuple[tuple[str, str, str, _WorkCounts], ...] = (
+    (
+        "tasks",
+        "Tasks of the job's current attempt that have ended, by outcome.",
+        "outcome",
+        lambda work: {"completed": work.completed_tasks, "failed": work.failed_tasks},
+    ),
+    ("task_seconds", "Time that tasks of the attempt ran.", "", lambda work: {"": work.task_ms / 1000}),
+    (
+        "gc_seconds",
+        "Part of the tasks' time that went into garbage collection.",
+        "",
+        lambda work: {"": work.gc_ms / 1000},
+    ),
+    (
+        "shuffle_bytes",
+        "Bytes that tasks of the attempt read from shuffles and wrote for them.",
+        "direction",
+        lambda work: {"read": work.shuffle_read, "written": work.shuffle_written},
+    ),
+    (
+        "spilled_bytes",
+        "Bytes that did not fit into the memory of tasks, before (memory) and after (disk) serialization.",
+        "where",
+        lambda work: {"memory": work.spilled_memory, "disk": work.spilled_disk},
     ),
 )
 
@@ -117,6 +149,21 @@ _QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
         "backlog_rows",
         "Rows that the query's sources have and that it has not read; absent if their offsets do not say.",
         lambda query: query.progress.backlog_rows,
+    ),
+    (
+        "backlog_seconds",
+        "Time that the backlog takes at the rate of the newest micro-batch; absent if that is unknown.",
+        lambda query: seconds_for(query.progress.backlog_rows, query.progress.processed_rows_per_second),
+    ),
+    (
+        "late_rows",
+        "Rows that the newest micro-batch dropped, because they came after the watermark.",
+        lambda query: query.progress.late_rows,
+    ),
+    (
+        "state_commit_seconds",
+        "Time that the newest micro-batch took to commit its state, added over its tasks.",
+        lambda query: query.progress.state_commit_ms / 1000,
     ),
     (
         "watermark_gap_seconds",
@@ -183,6 +230,15 @@ class JobMetrics(Collector):
         for job in self._jobs:
             attempts.add_metric([job.job_id], job.attempt)
         yield attempts
+        for counted, meaning, label, counts in _JOB_COUNTERS:
+            counter = CounterMetricFamily(
+                f"emberkeep_job_{counted}", meaning, labels=[_JOB, label] if label else [_JOB]
+            )
+            for job in self._jobs:
+                work = None if job.status_report is None else job.status_report.work
+                for kind, count in ({} if work is None else counts(work)).items():
+                    counter.add_metric([job.job_id, kind] if label else [job.job_id], count)
+            yield counter
         alarms = GaugeMetricFamily(
             "emberkeep_alarm",
             "1 for each alarm of the watchdog that is raised now; no series without an alarm.",

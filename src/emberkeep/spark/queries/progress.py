@@ -80,6 +80,8 @@ def decode_progress(
         committed_ms=record.triggered_ms + record.duration_ms,
         state_bytes=record.state_bytes,
         backlog_rows=record.backlog_rows,
+        late_rows=record.late_rows,
+        state_commit_ms=record.state_commit_ms,
     )
 
 

@@ -70,6 +70,9 @@ def test_a_stream_shows_what_its_newest_batch_did() -> None:
         "state_rows": 12_873,
         "state_bytes": 5_242_880,
         "backlog_rows": 1_200,
+        "backlog_seconds": pytest.approx(1_200 / 1987.25),
+        "late_rows": 3,
+        "state_commit_seconds": 0.12,
         "watermark_gap_seconds": 75,
     }
     assert set(series(registry, "emberkeep_query_state_rows")) == {(JOB, "delays")}
@@ -93,7 +96,8 @@ def test_a_job_shows_its_attempts_executors_and_newest_savepoint() -> None:
     view = job_view(
         JOB, "flights", waiting="a slot", pointers=JobPointers(savepoints=(savepoint(2), savepoint(1))), attempt=7
     )
-    registry = shown(msgspec.structs.replace(view, graph=None))
+    report = status_report(work=None)
+    registry = shown(msgspec.structs.replace(view, graph=None, status_report=report))
     assert series(registry, "emberkeep_job_info") == {(JOB, "flights", ""): 1}
     assert values(registry, "emberkeep_job_") == {
         "info": 1,
@@ -109,6 +113,23 @@ def test_a_job_shows_its_attempts_executors_and_newest_savepoint() -> None:
     }
 
 
+def test_a_job_counts_what_its_attempt_has_done() -> None:
+    registry = shown(job_view(JOB, "flights"))
+    assert series(registry, "emberkeep_job_tasks_total") == {(JOB, "completed"): 1238, (JOB, "failed"): 2}
+    assert series(registry, "emberkeep_job_task_seconds_total") == {(JOB,): 800}
+    assert series(registry, "emberkeep_job_gc_seconds_total") == {(JOB,): 16}
+    assert series(registry, "emberkeep_job_shuffle_bytes_total") == {(JOB, "read"): 0, (JOB, "written"): 3 * 1024**2}
+    assert series(registry, "emberkeep_job_spilled_bytes_total") == {
+        (JOB, "memory"): 9 * 1024**2,
+        (JOB, "disk"): 4 * 1024**2,
+    }
+
+
+def test_a_driver_that_does_not_count_has_no_series() -> None:
+    registry = shown(job_view(JOB, "flights", status_report=status_report(work=None)))
+    assert series(registry, "emberkeep_job_tasks_total") == {}
+
+
 def test_alarms_have_series_while_they_are_raised() -> None:
     alarms = (
         Alarm(kind=AlarmKind.NO_COMMIT, query="delays", since_ms=1, message="nothing was committed"),
@@ -122,7 +143,7 @@ def test_alarms_have_series_while_they_are_raised() -> None:
 def test_a_job_that_does_not_run_shows_no_old_progress_of_its_queries(status: JobStatus) -> None:
     registry = shown(job_view(JOB, "flights", status))
     assert values(registry, "emberkeep_query_") == {}
-    assert values(registry, "emberkeep_job_")["running"] == 0
+    assert series(registry, "emberkeep_job_running") == {(JOB,): 0}
 
 
 def test_ended_jobs_have_no_series() -> None:
