@@ -1,8 +1,11 @@
-"""Reads one page of a Spark UI on this machine: of a driver, or of Spark's History Server."""
+"""Reads pages of a Spark UI on this machine: of a driver, or of Spark's History Server."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -25,32 +28,90 @@ def check_spark_path(path: str, base: str) -> None:
         raise InvalidInput(f"{base[:200]!r} is not a path of one part", field="base")
 
 
-async def read_spark_page(address: str, path: str, *, token: str, base: str) -> SparkUiRead:
+class SparkPage:
+    """A page of a Spark UI whose body is being read. Whoever has opened it closes it."""
+
+    def __init__(self, session: aiohttp.ClientSession, reply: aiohttp.ClientResponse, address: str) -> None:
+        self._session = session
+        self._reply = reply
+        self._address = address
+        self._received = bytearray()  # and not yet read
+        self._has_ended = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def is_read(self) -> bool:
+        """True if all of the body was read."""
+        return self._has_ended and not self._received
+
+    async def read(self, most: int) -> bytes:
+        """Return the next ``most`` bytes of the body, fewer only at its end. Raises RetryLater."""
+        while len(self._received) <= most and not self._has_ended:
+            with _asking():
+                received = await self._reply.content.readany()
+            self._received += received
+            self._has_ended = not received
+        body = bytes(self._received[:most])
+        del self._received[:most]
+        return body
+
+    def as_read(self, body: bytes, more: str = "") -> SparkUiRead:
+        """Return the page, or a piece of it, as it is sent to a reader."""
+        return SparkUiRead(
+            status=self._reply.status,
+            content_type=self._reply.headers.get("Content-Type", ""),
+            location=_own_path(self._reply.headers.get("Location", ""), self._address),
+            body=body,
+            more=more,
+        )
+
+    async def close(self) -> None:
+        """End the connection, whether the body was read or not."""
+        self._reply.close()
+        await self._session.close()
+
+
+async def open_spark_page(address: str, path: str, *, token: str, base: str) -> SparkPage:
     """Return the page of the UI at ``address`` that ``path`` names, see ``check_spark_path``.
 
-    ``token``: what Spark's filter asks for. Raises Conflict (too large), InvalidInput, RetryLater.
+    ``token``: what Spark's filter asks for. The caller bounds the time. Raises InvalidInput, RetryLater.
     """
     headers = {"Authorization": f"Bearer {token}", **({_BASE_HEADER: base} if base else {})}
+    session = aiohttp.ClientSession(auto_decompress=True, timeout=aiohttp.ClientTimeout(total=None))
     try:
-        async with (
-            aiohttp.ClientSession(auto_decompress=True) as session,
-            session.get(URL(f"{address}{path}", encoded=True), headers=headers, allow_redirects=False) as reply,
-        ):
-            body = bytearray()
-            async for piece in reply.content.iter_any():
-                body += piece
-                if len(body) > SPARK_UI_BYTES:
-                    raise Conflict(f"{path[:200]} has more than {SPARK_UI_BYTES // 1024**2} MiB")
+        with _asking():
+            reply = await session.get(URL(f"{address}{path}", encoded=True), headers=headers, allow_redirects=False)
+    except BaseException as error:
+        await session.close()
+        if isinstance(error, ValueError):
+            raise InvalidInput(f"{path[:200]!r} is not a path of the Spark UI: {error}", field="path") from error
+        raise
+    return SparkPage(session, reply, address)
+
+
+async def read_spark_page(address: str, path: str, *, token: str, base: str) -> SparkUiRead:
+    """Return a whole page. See ``open_spark_page``; also raises Conflict (too large)."""
+    async with await open_spark_page(address, path, token=token, base=base) as page:
+        body = await page.read(SPARK_UI_BYTES)
+        if not page.is_read:
+            raise Conflict(
+                f"{path[:200]} has more than {SPARK_UI_BYTES // 1024**2} MiB",
+                hint="open the Spark UI with the link on the job's page, where pages may be larger",
+            )
+        return page.as_read(body)
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        yield
     except (aiohttp.ClientError, OSError) as error:
         raise RetryLater(f"the Spark UI does not answer: {error}") from error
-    except ValueError as error:
-        raise InvalidInput(f"{path[:200]!r} is not a path of the Spark UI: {error}", field="path") from error
-    return SparkUiRead(
-        status=reply.status,
-        content_type=reply.headers.get("Content-Type", ""),
-        location=_own_path(reply.headers.get("Location", ""), address),
-        body=bytes(body),
-    )
 
 
 def _own_path(location: str, address: str) -> str:

@@ -725,21 +725,30 @@ class ReadSparkUi(Message, frozen=True, kw_only=True):
     """Read a page of the driver's Spark UI. ``path``: from "/" on, with its query.
 
     ``base``: the path below which the reader sees the UI, without "/" at its end, so that its links lead there.
+    ``in_pieces``: the reader takes a page that is too large for one reply in pieces. ``more``: the page whose next
+    piece to read, as an earlier reply names it; ``path`` and ``base`` then mean nothing.
     """
 
     job_id: JobId
     attempt: int
     path: str
     base: str = ""
+    in_pieces: bool = False
+    more: str = ""
 
 
 class SparkUiRead(Message, frozen=True, kw_only=True):
-    """A page as Spark returned it. ``location``: the path that it redirects to; "" if it does not redirect."""
+    """A page as Spark returned it, or a piece of it.
+
+    ``location``: the path that it redirects to; "" if it does not redirect. ``more``: names the page if further pieces
+    follow.
+    """
 
     status: int
     content_type: str
     location: str
     body: bytes
+    more: str = ""
 
 
 class ReadProgress(Message, frozen=True, kw_only=True):

@@ -130,12 +130,21 @@ class LogFound(msgspec.Struct, frozen=True, kw_only=True):
 class SparkUis(Protocol):
     """The Spark UIs of attempts."""
 
-    async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
+    async def read(
+        self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "", *, in_pieces: bool = False
+    ) -> SparkUiRead:
         """Return a page of an attempt's UI: from the driver whose JobMaster is at ``job_master``.
 
         ``job_master``: "" if the attempt has ended; its UI is then shown from its event log. ``base``: the path below
-        which the reader sees the UI. Raises Absent (no event log; not a page of this attempt), Conflict (turned off,
-        too large), Damaged, InvalidInput (the path), OverQuota, RetryLater, Unavailable (the storage).
+        which the reader sees the UI. ``in_pieces``: of a page that is too large, return the first piece. Raises Absent
+        (no event log; not a page of this attempt), Conflict (turned off, too large), Damaged, InvalidInput (the path),
+        OverQuota, RetryLater, Unavailable (the storage).
+        """
+
+    async def following(self, job_master: str, job_id: JobId, attempt: int, more: str) -> SparkUiRead:
+        """Return the next piece of the page that ``more`` of its last piece names.
+
+        Raises Absent (it is no longer read), Conflict (too large), OverQuota, RetryLater.
         """
 
 

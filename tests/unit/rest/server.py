@@ -128,9 +128,14 @@ class HostileSparkUis:
     def __init__(self) -> None:
         self.asked: list[tuple[str, JobId, int, str]] = []
 
-    async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
+    async def read(
+        self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "", *, in_pieces: bool = False
+    ) -> SparkUiRead:
         self.asked.append((job_master, job_id, attempt, path))
         return SparkUiRead(status=200, content_type="text/html", location="", body=b"<script>alert(1)</script>")
+
+    async def following(self, job_master: str, job_id: JobId, attempt: int, more: str) -> SparkUiRead:
+        raise Absent(f"page {more} was never begun")
 
 
 class MemoryProgress:

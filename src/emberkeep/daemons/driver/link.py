@@ -74,7 +74,6 @@ from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
-from emberkeep.protocol.transport import RpcService
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.exception_text import in_one_line
@@ -362,7 +361,8 @@ class JobMasterThread:
             app.middlewares.append(logging_refusals())
             secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))
             known = locate_by_file(Path(self._spec.leader), services) if self._spec.leader else None
-            served: RpcService = SparkUiPages(service, self._bridge.ui_address, access_token(self._bridge.ui_key))
+            served = SparkUiPages(service, self._bridge.ui_address, access_token(self._bridge.ui_key))
+            stack.push_async_callback(served.close)
             app.add_routes(rpc_routes(served if known is None else TellsLeader(known, served), offload))
             app.add_routes(tunnel_routes(partial(connect_place, self._spec)))
             server = await serve_http(app, port, None if tls is None else tls.server)

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from emberkeep.base.errors import Conflict, OverQuota, RetryLater
-from emberkeep.daemons.spark_pages import check_spark_path, read_spark_page
+from emberkeep.daemons.spark_page_pieces import PagesInPieces
+from emberkeep.daemons.spark_pages import check_spark_path, open_spark_page, read_spark_page
 from emberkeep.protocol.messages import Message, ReadSparkUi, SparkUiRead
 from emberkeep.protocol.transport import RpcService
 
@@ -29,28 +30,40 @@ class SparkUiPages:
         self._token = token
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._waiting = 0
+        self._in_pieces = PagesInPieces()
+
+    async def close(self) -> None:
+        """Close the pages of which only a part was read."""
+        await self._in_pieces.close()
 
     async def serve(self, request: Message) -> Message:
         """See RpcService.
 
-        For ReadSparkUi, raises Conflict (turned off, too large), InvalidInput, OverQuota, RetryLater.
+        For ReadSparkUi, raises Absent (no such piece), Conflict (turned off, too large), InvalidInput, OverQuota,
+        RetryLater.
         """
         if not isinstance(request, ReadSparkUi):
             return await self._service.serve(request)
-        check_spark_path(request.path, request.base)
+        if not request.more:
+            check_spark_path(request.path, request.base)
         if self._waiting >= _MOST_WAITING:
             raise OverQuota("too many pages of the job's Spark UI are asked for at once", seconds=1.0)
         self._waiting += 1
         try:
             async with asyncio.timeout(SECONDS), self._places:
-                return await self._read(request.path, request.base)
+                return await self._read(request)
         except TimeoutError:
             raise RetryLater(f"the Spark UI did not answer within {SECONDS:g} s") from None
         finally:
             self._waiting -= 1
 
-    async def _read(self, path: str, base: str) -> SparkUiRead:
+    async def _read(self, request: ReadSparkUi) -> SparkUiRead:
+        if request.more:
+            return await self._in_pieces.following(request.more)
         address = await self._address()
         if address is None:
             raise Conflict("the job's Spark UI is turned off", hint=_TURNED_OFF)
-        return await read_spark_page(address, path, token=self._token, base=base)
+        if not request.in_pieces:
+            return await read_spark_page(address, request.path, token=self._token, base=request.base)
+        page = await open_spark_page(address, request.path, token=self._token, base=request.base)
+        return await self._in_pieces.first(page)

@@ -64,7 +64,7 @@ from emberkeep.rest.ports import LogKind
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_catalogue import ProcessLogs
 from emberkeep.rest.serving.log_reader import LogReader
-from emberkeep.rest.serving.spark_ui_reading import read_spark_ui, shown_attempt
+from emberkeep.rest.serving.spark_ui_reading import read_following, read_spark_ui, shown_attempt
 from emberkeep.rest.spark_proxy.application import build_spark_proxy
 from emberkeep.rest.table import least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
@@ -258,7 +258,7 @@ async def leadership(
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
         logins = open_logins(settings, store, gateway.epoch, known)
         spark_uis = open_spark_uis(settings, resources.rpc)
-        links, read_page = spark_uis.links, partial(read_spark_ui, gateway, spark_uis.pages)
+        links, uis = spark_uis.links, spark_uis.pages
         api = _api(settings, service, resources, keeper, logins, spark_uis)
         pages = web_routes(
             WebSources(
@@ -276,7 +276,12 @@ async def leadership(
         yield Leadership(
             service=service,
             app=_application(settings, api, logins, pages, rpc, chronicle),
-            spark_uis=build_spark_proxy(links, read_page, guard=settings.guard_spark_ui),
+            spark_uis=build_spark_proxy(
+                links,
+                partial(read_spark_ui, gateway, uis, in_pieces=True),
+                partial(read_following, gateway, uis),
+                guard=settings.guard_spark_ui,
+            ),
             _resources=resources,
             _keeper=keeper,
             _callers=logins.callers,

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -26,7 +26,8 @@ from emberkeep.adapters.shared_storage.event_logs import log_name
 from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.spark_pages import check_spark_path, read_spark_page
+from emberkeep.daemons.spark_page_pieces import PagesInPieces
+from emberkeep.daemons.spark_pages import check_spark_path, open_spark_page, read_spark_page
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.spark.jvm.history_server import APPLICATIONS, NO_APPLICATION, history_page, prepare_history_server
 from emberkeep.spark.jvm.spark_ui import access_token
@@ -86,6 +87,7 @@ class SparkHistory:
         self._used_at = now()
         self._failed_at: float | None = None
         self._reading = asyncio.Semaphore(_AT_ONCE)
+        self._in_pieces = PagesInPieces(now)
         self._over = False  # the term of leadership
         self._waiting = Counter[_Attempt]()
         self._changing = asyncio.Lock()  # the process and the copies
@@ -114,28 +116,39 @@ class SparkHistory:
             await self._end()
             self._copier.close()
 
-    async def read(self, job_id: JobId, attempt: int, path: str, base: str) -> SparkUiRead:
+    async def read(self, job_id: JobId, attempt: int, path: str, base: str, *, in_pieces: bool = False) -> SparkUiRead:
         """Return a page of an attempt that has ended. See ``rest.ports.SparkUis``."""
         check_spark_path(path, base)
-        attempt_id, waiting = (job_id, attempt), self._waiting.total()
-        if waiting >= _MOST_WAITING or self._waiting[attempt_id] >= _MOST_WAITING // 2:
+        async with self._place((job_id, attempt)):
+            return await self._read((job_id, attempt), path, base, in_pieces)
+
+    async def following(self, job_id: JobId, attempt: int, more: str) -> SparkUiRead:
+        """Return the next piece of a page. See ``rest.ports.SparkUis``."""
+        async with self._place((job_id, attempt)), self._reading:
+            return await self._in_pieces.following(more, (job_id, attempt))
+
+    @contextlib.asynccontextmanager
+    async def _place(self, attempt: _Attempt) -> AsyncIterator[None]:
+        """Read within the bounds of time and number. Raises OverQuota, RetryLater."""
+        waiting = self._waiting.total()
+        if waiting >= _MOST_WAITING or self._waiting[attempt] >= _MOST_WAITING // 2:
             raise OverQuota("too many pages of Spark UIs of ended attempts are asked for at once", seconds=1.0)
-        self._waiting[attempt_id] += 1
+        self._waiting[attempt] += 1
         try:
             async with asyncio.timeout(_PAGE_SECONDS):
-                return await self._read(attempt_id, path, base)
+                yield
         except TimeoutError:
             raise RetryLater(
                 f"Spark's History Server did not answer within {_PAGE_SECONDS:g} s",
                 hint="a large event log takes time when it is opened first: try again",
             ) from None
         finally:
-            self._waiting[attempt_id] -= 1
-            if not self._waiting[attempt_id]:
-                del self._waiting[attempt_id]
+            self._waiting[attempt] -= 1
+            if not self._waiting[attempt]:
+                del self._waiting[attempt]
             self._used_at = self._now()
 
-    async def _read(self, attempt: _Attempt, path: str, base: str) -> SparkUiRead:
+    async def _read(self, attempt: _Attempt, path: str, base: str, in_pieces: bool) -> SparkUiRead:
         """Return the page. A copy is made outside the lock, since the storage may hang."""
         page = None
         async with self._changing:
@@ -151,7 +164,10 @@ class SparkHistory:
         if not page.address:
             return SparkUiRead(status=302, content_type="", location=page.path, body=b"")
         async with self._reading:
-            return await read_spark_page(page.address, page.path, token=page.token, base=base)
+            if not in_pieces:
+                return await read_spark_page(page.address, page.path, token=page.token, base=base)
+            opened = await open_spark_page(page.address, page.path, token=page.token, base=base)
+            return await self._in_pieces.first(opened, attempt)
 
     def _keep_only(self, app_id: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # the end of the term has just removed all
@@ -264,6 +280,7 @@ class SparkHistory:
 
     async def _end(self) -> None:
         """End the process, if there is one, and remove all files."""
+        await self._in_pieces.close()
         process, self._process, self._address = self._process, None, ""
         self._applications.clear()
         self._owners.clear()

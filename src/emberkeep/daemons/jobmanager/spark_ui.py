@@ -18,11 +18,22 @@ class AttemptSparkUis:
         self._rpc = rpc
         self._history = history
 
-    async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
+    async def read(
+        self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "", *, in_pieces: bool = False
+    ) -> SparkUiRead:
         """See ``SparkUis``."""
         if not job_master:
-            return await self._history.read(job_id, attempt, path, base)
-        request = ReadSparkUi(job_id=job_id, attempt=attempt, path=path, base=base)
+            return await self._history.read(job_id, attempt, path, base, in_pieces=in_pieces)
+        request = ReadSparkUi(job_id=job_id, attempt=attempt, path=path, base=base, in_pieces=in_pieces)
+        return await self._ask(job_master, request)
+
+    async def following(self, job_master: str, job_id: JobId, attempt: int, more: str) -> SparkUiRead:
+        """See ``SparkUis``."""
+        if not job_master:
+            return await self._history.following(job_id, attempt, more)
+        return await self._ask(job_master, ReadSparkUi(job_id=job_id, attempt=attempt, path="/", more=more))
+
+    async def _ask(self, job_master: str, request: ReadSparkUi) -> SparkUiRead:
         try:
             return await self._rpc.call(job_master, request, SparkUiRead, timeout=_SECONDS)
         except (RetryLater, UnknownOutcome) as error:

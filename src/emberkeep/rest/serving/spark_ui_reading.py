@@ -20,12 +20,30 @@ def shown_attempt(job: JobView, attempt: int) -> SparkUiView:
 
 
 async def read_spark_ui(
-    gateway: JobManagerGateway, uis: SparkUis, view: SparkUiView, path: str, base: str = ""
+    gateway: JobManagerGateway,
+    uis: SparkUis,
+    view: SparkUiView,
+    path: str,
+    base: str = "",
+    *,
+    in_pieces: bool = False,
 ) -> SparkUiRead:
     """Return a page of the attempt's UI: from its driver, and after its end from its event log.
 
-    ``base``: the path below which the reader sees the UI. Raises what ``SparkUis.read`` raises, Absent, RetryLater.
+    ``base``: the path below which the reader sees the UI. ``in_pieces``: see ``SparkUis.read``. Raises what that
+    raises, Absent, RetryLater.
     """
+    job_master = await _job_master(gateway, view)
+    return await uis.read(job_master, view.job_id, view.attempt, path, base, in_pieces=in_pieces)
+
+
+async def read_following(gateway: JobManagerGateway, uis: SparkUis, view: SparkUiView, more: str) -> SparkUiRead:
+    """Return the next piece of a page. Raises what ``SparkUis.following`` raises."""
+    return await uis.following(await _job_master(gateway, view), view.job_id, view.attempt, more)
+
+
+async def _job_master(gateway: JobManagerGateway, view: SparkUiView) -> str:
+    """Return the address of the attempt's JobMaster; "" if the attempt has ended. Raises Absent, RetryLater."""
     job = await gateway.job(view.job_id)
     ended = any(record.attempt == view.attempt and record.ended_ms is not None for record in job.attempts)
     runs = view.attempt == job.attempt and not job.status.is_globally_terminal and not ended
@@ -34,4 +52,4 @@ async def read_spark_ui(
             f"attempt {view.attempt} of job {job.name!r} has no driver now",
             hint="its Spark UI is back once the driver runs",
         )
-    return await uis.read(job.job_master if runs else "", view.job_id, view.attempt, path, base)
+    return job.job_master if runs else ""

@@ -7,6 +7,7 @@ a browser sends besides path and query reaches a JVM, and of a JVM's headers onl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import hdrs, web
@@ -16,9 +17,10 @@ from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.rest.serving.spark_ui_links import LIFETIME_SECONDS, OpenedUi, SparkUiLinks, SparkUiView
 from emberkeep.rest.spark_proxy.pages import below, page_headers, shown_status
-from emberkeep.rest.spark_proxy.places import PagePlaces, page_answer
+from emberkeep.rest.spark_proxy.places import PageBody, PagePlaces, page_answer
 
 Read = Callable[[SparkUiView, str, str], Awaitable[SparkUiRead]]
+Following = Callable[[SparkUiView, str], Awaitable[SparkUiRead]]
 Guard = Callable[[web.Application, Callable[[web.Request], bool], Callable[[], web.Response]], None]
 _CLOSED = (
     "This link is not valid here. A link to a Spark UI works in one browser, for 8 hours, and as long as the login\n"
@@ -30,11 +32,12 @@ _OPENED = web.RequestKey("opened Spark UI", OpenedUi)
 def build_spark_proxy(
     links: SparkUiLinks,
     read: Read,
+    following: Following,
     *,
     guard: Guard,
     places: PagePlaces | None = None,
 ) -> web.Application:
-    """Return the application. ``read`` returns a page by view, path and base.
+    """Return the application. ``read`` returns a page by view, path and base, ``following`` its next piece.
 
     ``guard`` adds the checks of requests. It gets a function that returns True if a request has a valid ticket, and one
     that returns the reply to a request without one. ``places``: where pages are until they have been sent.
@@ -57,9 +60,11 @@ def build_spark_proxy(
         async with places.place(opened.base):
             if request.transport is None:  # the client has gone while its request waited
                 return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
-            answer = _answer(request, opened, path, await read(opened.view, path, opened.base))
+            page = await read(opened.view, path, opened.base)
+            body = PageBody(page, partial(following, opened.view))
+            answer = _answer(request, opened, path, page, body)
             _give_cookie(links.cookie_name, request, answer)
-            await places.send(request, answer)
+            await places.send(request, answer, body)
         return answer
 
     @web.middleware
@@ -75,13 +80,13 @@ def build_spark_proxy(
     return app
 
 
-def _answer(request: web.Request, opened: OpenedUi, path: str, page: SparkUiRead) -> web.Response:
+def _answer(request: web.Request, opened: OpenedUi, path: str, page: SparkUiRead, body: PageBody) -> web.Response:
     headers = page_headers(f"{request.scheme}://{request.host}", opened.base, path)
     if page.content_type:
         headers[hdrs.CONTENT_TYPE] = page.content_type
     if page.location:
         headers[hdrs.LOCATION] = below(opened.base, page.location)
-    return page_answer(shown_status(page.status), headers, page.body)
+    return page_answer(shown_status(page.status), headers, body)
 
 
 def _give_cookie(name: str, request: web.Request, answer: web.StreamResponse) -> None:

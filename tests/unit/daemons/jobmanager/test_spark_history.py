@@ -16,7 +16,8 @@ import pytest
 
 from emberkeep.adapters.shared_storage import event_log_copier
 from emberkeep.adapters.shared_storage.event_logs import attempt_directory, copy_event_log
-from emberkeep.base.errors import Absent, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
+from emberkeep.daemons import spark_page_pieces, spark_pages
 from emberkeep.daemons.jobmanager import spark_history
 from emberkeep.daemons.jobmanager.spark_history import IDLE_SECONDS, SparkHistory
 from emberkeep.protocol.messages import SparkUiRead
@@ -344,3 +345,21 @@ async def test_it_ends_with_its_jobmanager(tmp_path: Path) -> None:
     await parent.wait()
     await asyncio.to_thread(psutil.wait_procs, [child], timeout=30)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_a_large_page_comes_in_pieces_which_are_of_its_attempt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_page_pieces, "SPARK_UI_BYTES", 20)
+    bench.log(JOB, 1, "app-1")
+    bench.log(job_id(2), 1, "app-2")
+    path = "/history/app-1/jobs/?id=1"
+    first = await bench.history.read(JOB, 1, path, "", in_pieces=True)
+    assert (first.body.decode(), bool(first.more)) == (path[:20], True)
+    with pytest.raises(Absent):
+        await bench.history.following(job_id(2), 1, first.more)
+    rest = await bench.history.following(JOB, 1, first.more)
+    assert (rest.body.decode().splitlines()[0], rest.more) == (path[20:], "")
+    monkeypatch.setattr(spark_pages, "SPARK_UI_BYTES", 20)
+    with pytest.raises(Conflict, match="has more than"):
+        await bench.history.read(JOB, 1, path, "")

@@ -18,7 +18,7 @@ from aiohttp import ClientSession, DummyCookieJar, web
 
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, OverQuota, RetryLater
 from emberkeep.client.spark_ui_server import SparkUiServer
-from emberkeep.daemons import spark_pages
+from emberkeep.daemons import spark_page_pieces, spark_pages
 from emberkeep.daemons.driver import spark_ui as driver_spark_ui
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
 from emberkeep.protocol.messages import Ack, Message, ReadSparkUi, SparkUiRead
@@ -87,7 +87,9 @@ async def spark(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) 
         return f"http://127.0.0.1:{runner.addresses[0][1]}"
 
     try:
-        yield SparkUiPages(Other(), address, "the token")
+        pages = SparkUiPages(Other(), address, "the token")
+        yield pages
+        await pages.close()
     finally:
         await runner.cleanup()
 
@@ -167,8 +169,9 @@ async def test_a_page_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         return web.Response(body=bytes(1001))
 
     async with spark(answer) as pages:
-        with pytest.raises(Conflict, match="has more than"):
+        with pytest.raises(Conflict, match="has more than") as caught:
             await pages.serve(asked("/large"))
+        assert "the link on the job's page" in str(caught.value.hint)
         with pytest.raises(RetryLater, match="did not answer within"):
             await pages.serve(asked("/slow"))
         monkeypatch.setattr(driver_spark_ui, "SECONDS", 60.0)
@@ -179,6 +182,111 @@ async def test_a_page_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         release.set()
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(isinstance(result, Conflict) for result in results)
+
+
+@dataclasses.dataclass
+class LargePages:
+    """Pages of Spark that are larger than one reply, and arrive in parts. ``/failing`` breaks off."""
+
+    body: bytes = bytes(range(250)) * 20
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        reply = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await reply.prepare(request)
+        await reply.write(self.body)
+        if request.path == "/failing":
+            await asyncio.sleep(0)
+            assert request.transport is not None
+            request.transport.abort()
+        return reply
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_page_pieces, "SPARK_UI_BYTES", 1000)
+    monkeypatch.setattr(spark_page_pieces, "SPARK_UI_PIECE_BYTES", 300)
+
+
+def continued(page: Message) -> ReadSparkUi:
+    assert isinstance(page, SparkUiRead)
+    return ReadSparkUi(job_id=JOB, attempt=1, path="/", more=page.more)
+
+
+async def begun(pages: SparkUiPages, path: str = "/large") -> ReadSparkUi:
+    """Return the request for the second piece of a large page."""
+    page = await pages.serve(ReadSparkUi(job_id=JOB, attempt=1, path=path, in_pieces=True))
+    assert isinstance(page, SparkUiRead)
+    assert (len(page.body), bool(page.more)) == (1000, True)
+    return continued(page)
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_a_large_page_is_read_in_pieces() -> None:
+    large = LargePages()
+    async with spark(large.answer) as pages:
+        page = await pages.serve(ReadSparkUi(job_id=JOB, attempt=1, path="/large", in_pieces=True))
+        assert isinstance(page, SparkUiRead)
+        assert page.content_type == "text/plain"
+        sizes, body = [len(page.body)], page.body
+        while page.more:
+            page = await pages.serve(continued(page))
+            assert isinstance(page, SparkUiRead)
+            sizes.append(len(page.body))
+            body += page.body
+        assert body == large.body
+        assert sizes == [1000, *[300] * 13, 100]
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_a_page_that_fits_is_one_piece() -> None:
+    async with spark(LargePages(bytes(1000)).answer) as pages:
+        page = await pages.serve(ReadSparkUi(job_id=JOB, attempt=1, path="/", in_pieces=True))
+        assert isinstance(page, SparkUiRead)
+        assert (len(page.body), page.more) == (1000, "")
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_a_piece_that_is_not_awaited_is_absent() -> None:
+    async with spark(LargePages().answer) as pages:
+        second = await begun(pages)
+        await pages.serve(second)
+        await pages.serve(second)  # its name stays the same: the third piece
+        with pytest.raises(Absent, match="no longer read"):
+            await pages.serve(ReadSparkUi(job_id=JOB, attempt=1, path="/", more="guessed"))
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_a_large_page_that_breaks_off_is_not_taken_for_whole() -> None:
+    async with spark(LargePages().answer) as pages:
+        request = await begun(pages, "/failing")
+
+        async def rest() -> None:
+            page: Message = await pages.serve(request)
+            while isinstance(page, SparkUiRead) and page.more:
+                page = await pages.serve(continued(page))
+
+        with pytest.raises(RetryLater, match="does not answer"):
+            await rest()
+        with pytest.raises(Absent):
+            await pages.serve(request)
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_large_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_page_pieces, "SPARK_UI_PAGE_BYTES", 1500)
+    async with spark(LargePages().answer) as pages:
+        requests = [await begun(pages) for _ in range(spark_page_pieces.PAGES_AT_ONCE)]
+        with pytest.raises(OverQuota, match="too many large pages"):
+            await begun(pages)
+        monkeypatch.setattr(spark_page_pieces, "IDLE_SECONDS", 0.0)
+        await begun(pages)
+        with pytest.raises(Absent):
+            await pages.serve(requests[0])
+        await pages.serve(requests[1])
+        with pytest.raises(Conflict, match="a page of the Spark UI has more than"):
+            await pages.serve(requests[1])
+        with pytest.raises(Absent):
+            await pages.serve(requests[1])
 
 
 async def test_a_ui_that_is_turned_off_says_how_to_turn_it_on() -> None:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, DummyCookieJar, TCPConnector, web
+from aiohttp import ClientPayloadError, ClientSession, DummyCookieJar, TCPConnector, web
 from yarl import URL
 
 from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.http.spark_ui_port import guard_spark_ui
+from emberkeep.base.errors import RetryLater
 from emberkeep.base.tls.links import TlsLinks
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.quotas.quotas import BURST_SECONDS, CallerLimits, Quotas
@@ -30,6 +31,8 @@ from tests.unit.security.spark_ui.test_spark_ui_port import Asks
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-10")]
 
 LARGE = bytes(2 * 1024**2)
+PIECE = bytes(1024**2)
+SMALL = b"small"
 SMALL_BUFFER = 16 * 1024
 PATIENCE = 60.0
 
@@ -44,11 +47,22 @@ class Proxy:
     tls: ssl.SSLContext | None
     asked: list[str] = field(default_factory=list)
     stalled: list[asyncio.StreamWriter] = field(default_factory=list)
+    pieces: int = 0  # of a large page, after its first one
+    error: Exception | None = None  # of the pieces after those
 
     async def read(self, _view: SparkUiView, path: str, _base: str) -> SparkUiRead:
         self.asked.append(path)
-        body = LARGE if path == "/large" else b"small"
-        return SparkUiRead(status=200, content_type="text/html", location="", body=body)
+        return self._page(LARGE if path == "/large" else SMALL, 0)
+
+    async def following(self, _view: SparkUiView, more: str) -> SparkUiRead:
+        self.asked.append(more)
+        if self.error is not None and int(more) == self.pieces:
+            raise self.error
+        return self._page(PIECE, int(more))
+
+    def _page(self, body: bytes, number: int) -> SparkUiRead:
+        more = str(number + 1) if body is not SMALL and number < self.pieces else ""
+        return SparkUiRead(status=200, content_type="text/html", location="", body=body, more=more)
 
     async def opened(self, name: str) -> tuple[URL, str]:
         """Return a new link of a caller, and the cookie of the browser that has opened it."""
@@ -94,7 +108,7 @@ async def running(
     connector = TCPConnector(ssl=trusted_by or True)
     async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as client:
         proxy = Proxy(port, SparkUiLinks(port.port), client, trusted_by)
-        app = build_spark_proxy(proxy.links, proxy.read, guard=guard, places=places)
+        app = build_spark_proxy(proxy.links, proxy.read, proxy.following, guard=guard, places=places)
         server = await serve_http(app, port, shown_by)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -159,6 +173,40 @@ async def test_a_page_arrives_whole() -> None:
                 assert (answer.status, answer.headers["Content-Length"]) == (200, str(len(LARGE)))
                 assert answer.headers["Content-Type"] == "text/html"
                 assert len(await answer.read()) == size
+
+
+async def test_a_page_in_pieces_arrives_whole_and_each_piece_is_read_when_the_one_before_is_taken() -> None:
+    async with running(PagePlaces()) as proxy:
+        link, cookie = await proxy.opened("alice")
+        proxy.pieces = 40
+        async with proxy.client.get(link / "large", headers={"Cookie": cookie}) as answer:
+            await answer.content.readexactly(len(LARGE))
+            assert len(proxy.asked) < 30, "what the client has not taken is still in the JVM"
+            assert len(await answer.read()) == 40 * len(PIECE)
+        assert proxy.asked == ["/large", *map(str, range(1, 41))]
+
+
+async def test_a_page_whose_next_piece_cannot_be_read_does_not_look_whole() -> None:
+    async with running(PagePlaces()) as proxy:
+        link, cookie = await proxy.opened("alice")
+        proxy.pieces, proxy.error = 3, RetryLater("the driver has ended")
+        async with proxy.client.get(link / "large", headers={"Cookie": cookie}) as answer:
+            with pytest.raises(ClientPayloadError):
+                await answer.read()
+        assert await proxy.show(link, cookie) == (200, "small"), "its place is free"
+
+
+async def test_a_client_has_the_time_for_each_piece_and_not_for_the_page() -> None:
+    """The client reads more slowly than the whole page would have to be read, and faster than each of its pieces."""
+    async with running(PagePlaces(seconds=4.0)) as proxy:
+        link, cookie = await proxy.opened("alice")
+        proxy.pieces = 10
+        async with proxy.client.get(link / "large", headers={"Cookie": cookie}) as answer:
+            received = 0
+            while piece := await answer.content.read(512 * 1024):
+                received += len(piece)
+                await asyncio.sleep(0.2)  # 0.4 s for each piece, and more than 4 s for the page
+        assert received == len(LARGE) + 10 * len(PIECE)
 
 
 @pytest.mark.req("SEC-16")

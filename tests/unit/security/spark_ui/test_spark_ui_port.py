@@ -30,7 +30,7 @@ from emberkeep.rest.serving.spark_ui_links import (
     SparkUiLinks,
     SparkUiView,
 )
-from emberkeep.rest.serving.spark_ui_reading import read_spark_ui
+from emberkeep.rest.serving.spark_ui_reading import read_following, read_spark_ui
 from emberkeep.rest.spark_proxy.application import build_spark_proxy, build_spark_proxy_standby
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
 from tests.unit.rest.server import TOKEN, Answer, Site, read, running_site
@@ -49,12 +49,23 @@ class Uis:
     status: int = 200
     location: str = ""
     body: bytes = b"<script>1</script>"
+    more: str = ""
+    continued: list[tuple[str, JobId, int, str]] = field(default_factory=list)
 
-    async def read(self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "") -> SparkUiRead:
+    async def read(
+        self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "", *, in_pieces: bool = False
+    ) -> SparkUiRead:
+        assert in_pieces, "pages at this port may be large"
         self.asked.append((job_master, job_id, attempt, path, base))
         if self.error is not None:
             raise self.error
-        return SparkUiRead(status=self.status, content_type="text/html", location=self.location, body=self.body)
+        return SparkUiRead(
+            status=self.status, content_type="text/html", location=self.location, body=self.body, more=self.more
+        )
+
+    async def following(self, job_master: str, job_id: JobId, attempt: int, more: str) -> SparkUiRead:
+        self.continued.append((job_master, job_id, attempt, more))
+        return SparkUiRead(status=200, content_type="text/html", location="", body=b"<script>2</script>")
 
 
 class Hands:
@@ -118,11 +129,21 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         running_site(tmp_path, gateway, spark_uis=uis, spark_ui_links=links, sessions=WebSessions()) as site,
         ClientSession(cookie_jar=DummyCookieJar()) as client,
     ):
-        server = await serve_http(build_spark_proxy(links, partial(read_spark_ui, gateway, uis), guard=guard), port)
+        pages, following = partial(read_spark_ui, gateway, uis, in_pieces=True), partial(read_following, gateway, uis)
+        server = await serve_http(build_spark_proxy(links, pages, following, guard=guard), port)
         try:
             yield Cluster(site, uis, clock, client, port.port)
         finally:
             await server.close()
+
+
+async def test_the_pieces_of_a_large_page_are_read_where_it_was_begun(cluster: Cluster) -> None:
+    link = await cluster.link()
+    cookie = await cluster.opened(link)
+    cluster.uis.more = "page-1"
+    answer = await cluster.send("GET", f"{link}SQL/", Cookie=cookie)
+    assert (answer.status, answer.body) == (200, b"<script>1</script><script>2</script>")
+    assert cluster.uis.continued == [("127.0.0.2:7", JOB, 2, "page-1")]
 
 
 async def test_a_link_opens_the_ui_of_one_attempt_in_one_browser(cluster: Cluster) -> None:
@@ -303,7 +324,7 @@ async def test_the_ui_of_an_attempt_that_has_failed_is_shown_while_its_job_waits
         await read_spark_ui(gateway, uis, SparkUiView(JOB, 2), "/")
     ended = AttemptRecord(attempt=2, task_manager=TaskManagerId("tm"), started_ms=1, ended_ms=2)
     gateway.add(msgspec.structs.replace(job, attempts=(ended,), job_master=""))
-    await read_spark_ui(gateway, uis, SparkUiView(JOB, 2), "/")
+    await read_spark_ui(gateway, uis, SparkUiView(JOB, 2), "/", in_pieces=True)
     assert uis.asked == [("", JOB, 2, "/", "")]
 
 
