@@ -50,6 +50,7 @@ def policies(pid: int) -> list[int]:
 
 @pytest.mark.skipif(not can_be_raised(), reason="this user may not raise priorities")
 def test_all_threads_are_lowered_and_raised_again(pid: int) -> None:
+    raise_to_normal([pid])  # the tests may run at idle priority
     assert policies(pid) == [os.SCHED_OTHER] * 4
     lower(pid)
     assert policies(pid) == [os.SCHED_IDLE] * 4
@@ -79,6 +80,23 @@ def test_a_process_that_has_ended_is_no_error() -> None:
         process.wait()
     lower(process.pid)
     raise_to_normal([process.pid])
+
+
+def test_threads_that_this_process_may_not_change_keep_their_priority(
+    pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Emberkeep runs at idle priority itself, without the privilege to leave it, or a sandbox forbids the change."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    before = policies(pid)
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_BATCH)
+    raise_to_normal([pid])
+    lower(pid)
+    monkeypatch.undo()
+    assert policies(pid) == before
 
 
 def test_threads_that_start_in_the_meantime_are_raised_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,15 +58,16 @@ def set_session_nice(pid: int, nice: int) -> None:
 
 
 def _change(pid: int, policy: int, spared: str = "") -> int:
-    """Set the policy of a process's threads; return how many had another policy.
+    """Set the policy of a process's threads; return how many of them changed.
 
-    ``spared``: the beginning of the names of threads that keep theirs; "" spares none.
+    ``spared``: the beginning of the names of threads that keep theirs; "" spares none. A thread that this process may
+    not change keeps its policy, too: where all of Emberkeep runs at idle priority, so do the processes of jobs.
     """
     changed = 0
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             number = int(thread.name)
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 if os.sched_getscheduler(number) != policy and not (spared and _name(thread).startswith(spared)):
                     os.sched_setscheduler(number, policy, os.sched_param(0))
                     changed += 1

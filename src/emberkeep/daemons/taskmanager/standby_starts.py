@@ -329,5 +329,4 @@ class StandbyExecutorProcess:
 def _run_when_idle(pid: int) -> None:
     """Let a process use only processor time that nothing else needs, if its priority can be raised again later."""
     if can_be_raised():
-        with contextlib.suppress(PermissionError):  # a sandbox may forbid what the privilege allows
-            lower(pid)
+        lower(pid)
