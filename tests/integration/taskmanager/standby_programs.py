@@ -11,7 +11,7 @@ from emberkeep.slots.standbys.events import StandbyProfile
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 
 PROGRAM = """
-import os, signal, socket, subprocess, sys, time
+import os, resource, signal, socket, subprocess, sys, time
 from emberkeep import __version__
 from emberkeep.daemons.records.standby_messages import (
     Confirm, Import, Imported, Ready, Take, Taken, encode, receive
@@ -20,6 +20,13 @@ from emberkeep.daemons.records.standby_messages import (
 how = sys.argv[1]
 channel = socket.socket(fileno=os.dup(0))
 print("warms up", flush=True)
+
+def run_out_of_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    bytearray(1 << 34)
+
+if how == "has no memory to warm":
+    run_out_of_memory()
 if how == "fails to warm":
     sys.exit(1)
 if how == "never warm":
@@ -37,6 +44,8 @@ if isinstance(order, Import):
     order = receive(channel)
 if how == "dies" or not isinstance(order, Take):
     sys.exit(0)
+if how == "runs out of memory":
+    run_out_of_memory()
 if how in {"hangs", "has a child"}:
     os.kill(os.getpid(), signal.SIGSTOP)
 os.chdir(order.directory)

@@ -38,7 +38,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 # --- warming up -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["fails to warm", "never warm", "of another release"])
+@pytest.mark.parametrize("how", ["fails to warm", "has no memory to warm", "never warm", "of another release"])
 async def test_a_process_that_does_not_become_ready_is_ended_and_the_next_one_waits(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:

@@ -110,6 +110,7 @@ async def test_an_end_just_after_the_process_was_taken_is_reported_once(bench: B
     ("how", "reason"),
     [
         ("dies", "has ended while it was taken"),
+        ("runs out of memory", "has ended while it was taken"),
         ("speaks nonsense", "cannot be read"),
         ("hangs", "does not answer: timed out"),
         ("has a child", "does not answer: timed out"),

@@ -76,15 +76,16 @@ class StandbyJvm:
         watch = threading.Timer(_TAKE_SECONDS, give_up)
         watch.daemon = True
         watch.start()
+        problem = ""
         try:
             with failures_of_py4j():
                 self._become(jvm, plan, settings)
         except (SparkInternalsMissing, OSError) as error:
-            return f"its warm JVM has failed: {error}"
+            problem = f"its warm JVM has failed: {error}"
         finally:
             watch.cancel()
             watch.join()  # it may have begun to kill the JVM
-        return "its warm JVM answered too late" if is_late.is_set() else ""
+        return "its warm JVM answered too late" if is_late.is_set() else problem
 
     def _become(self, jvm: DriverJvm, plan: JvmPlan, settings: DriverSettings) -> None:
         make_scratch(settings)
