@@ -8,6 +8,7 @@ It leads a process group of its own and uses the archive's directory for its fil
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import signal
 import sys
@@ -37,6 +38,8 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.pop("PYSPARK_SUBMIT_ARGS", None)  # those of the job or the shell from which this build was started
     written = f"-XX:ArchiveClassesAtExit={archive}"
+    events = archive.parent.absolute() / "events"
+    events.mkdir()
     settings = DriverSettings(
         host="127.0.0.1",
         spark_conf={
@@ -49,6 +52,8 @@ def main() -> None:
         java=find_java(os.environ),
         app_name="training",
         driver_memory_mb=768,
+        event_log=events,
+        ui_key=secrets.token_bytes(32),
     )
     jvm = start_jvm(plan_jvm({}, settings, os.environ), settings)
     try:
