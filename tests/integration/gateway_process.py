@@ -6,9 +6,10 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
@@ -21,6 +22,7 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.credential import credential
 from emberkeep.local_state.model import Caller
+from emberkeep.local_state.ports import DurableState
 from emberkeep.spark.distribution import class_path
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.state_gateway_conf import (
@@ -32,10 +34,12 @@ from emberkeep.spark.jvm.state_gateway_conf import (
     process_environment,
 )
 from tests.integration.conditions import until
+from tests.support.state_faults import FaultyState
 from tests.support.state_slots import SLOT, begin_slot, own_states
 from tests.support.working_places import working_place
 
 JOB = JobId("0123456789abcdef" * 2)
+ResultT = TypeVar("ResultT")
 
 
 def configuration(directory: Path) -> Configuration:
@@ -43,13 +47,27 @@ def configuration(directory: Path) -> Configuration:
     return Configuration().with_texts(texts, "the test")
 
 
+class _NotedState(FaultyState):
+    """A durable store whose calls each add a line "method name" to the file ``notes``."""
+
+    def __init__(self, store: DurableState, notes: Path) -> None:
+        super().__init__(store)
+        self._notes = notes
+
+    def _call(self, method: str, name: str, work: Callable[[], ResultT]) -> ResultT:
+        with self._notes.open("a") as notes:
+            notes.write(f"{method} {name}\n")
+        return work()
+
+
 async def _serve(directory: Path) -> None:
     services = Services()
     wanted = configuration(directory)
     layout = StateLayout(directory, wanted)
     place = working_place(directory / "tm")
+    stores, notes = own_states(wanted, layout, place), directory / "store-calls"
     async with state_gateway_link(
-        real_system(), wanted, place, layout, services, own_states(wanted, layout, place)
+        real_system(), wanted, place, layout, services, lambda *root: _NotedState(stores(*root), notes)
     ) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
@@ -93,6 +111,10 @@ class GatewayProcess:
     def trust(self) -> Path:
         """The truststore with its certificate."""
         return self.directory / "tm" / "state-trust.p12"
+
+    def store_calls(self) -> list[str]:
+        """Return the calls to durable stores so far, each as "method name"."""
+        return (self.directory / "store-calls").read_text().splitlines()
 
     @property
     def own_root(self) -> Path:

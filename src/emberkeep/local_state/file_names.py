@@ -11,6 +11,9 @@ import re
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
+# ``.<name>.<UUID>[.TID<task>].tmp``, as Spark's CheckpointFileManager makes them
+_TEMPORARY = re.compile(rf"\.(?P<name>.+)\.{_UUID.pattern}(?:\.TID\d+)?\.tmp")
+
 
 def is_unique(name: str) -> bool:
     """True if the last part of the name was made for these bytes alone: it is never written twice."""
@@ -20,3 +23,10 @@ def is_unique(name: str) -> bool:
 def is_temporary(name: str) -> bool:
     """True if a file of this name will be renamed: no other process knows it."""
     return name.endswith(".tmp") and is_unique(name)
+
+
+def renamed_to(name: str) -> str | None:
+    """Return the name that Spark will give to a file with this temporary name; None if the name is not one."""
+    directory, slash, leaf = name.rpartition("/")
+    found = _TEMPORARY.fullmatch(leaf)
+    return None if found is None else f"{directory}{slash}{found['name']}"

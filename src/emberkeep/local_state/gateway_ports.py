@@ -71,6 +71,12 @@ class StateFiles(Protocol):
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         """Return the status of a file or directory. Raises Absent."""
 
+    def status_before_rename(self, caller: Caller, path: StatePath) -> FileStatus:
+        """Return the status of a name that the caller will rename, or that will be the new name. Raises Absent.
+
+        The status may be some seconds old: ``rename`` decides.
+        """
+
     def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
         """Return the entries of a directory. Raises Absent."""
 

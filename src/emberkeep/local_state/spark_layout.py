@@ -27,6 +27,13 @@ def store_directory(name: str) -> str | None:
     return f"{name[: found.end()]}/{inner}"
 
 
+def is_store_directory(name: str) -> bool:
+    """True if the directory ``name`` is that of a state store, according to its place."""
+    leaf = name.rpartition("/")[2]
+    is_file = "." in leaf  # Spark names no state store like that
+    return not is_file and leaf not in _SHARED and leaf != "_metadata" and store_directory(f"{name}/file") == name
+
+
 def store_version(name: str) -> int:
     """Return the state store version that this file completes; 0 if it completes none."""
     found = _VERSION.fullmatch(name.rpartition("/")[2])

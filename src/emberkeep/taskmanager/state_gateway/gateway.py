@@ -22,10 +22,12 @@ from emberkeep.local_state.model import Caller, FileKind, FileStatus, StatePath
 from emberkeep.local_state.ports import DurableState, LocalCopies
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 from emberkeep.taskmanager.state_gateway.disk import LocalDisk
+from emberkeep.taskmanager.state_gateway.early_answers import EarlyAnswers
 from emberkeep.taskmanager.state_gateway.fences import FENCE_DIRECTORY, GatewayFences
 from emberkeep.taskmanager.state_gateway.named_roots import NamedRoots
 from emberkeep.taskmanager.state_gateway.reads import GatewayReads
 from emberkeep.taskmanager.state_gateway.roots import OpenState, StateRoots
+from emberkeep.taskmanager.state_gateway.side_calls import SideCalls
 from emberkeep.taskmanager.state_gateway.writes import GatewayWrite
 
 _MOST_FILES_SUMMED = 100_000
@@ -66,7 +68,9 @@ class StateGateway:
         self._named = NamedRoots(self._own_state, self.fences)
         self._journal = journal
         self._spool = spool
-        self._reads = GatewayReads(self.disk, self.counters, self._is_kept)
+        self._side_calls = SideCalls()
+        self._early = EarlyAnswers(clock)
+        self._reads = GatewayReads(self.disk, self.counters, self._is_kept, self._early, self._side_calls)
         # Allocations for which copies are kept. The upkeep decides this and replaces the whole set.
         self.held: frozenset[tuple[JobId, AllocationId]] = frozenset()
 
@@ -89,8 +93,13 @@ class StateGateway:
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         return self._reads.status(caller, path, self._admitted(caller, path))
 
+    def status_before_rename(self, caller: Caller, path: StatePath) -> FileStatus:
+        durable = self._admitted(caller, path)
+        early = self._early.before_rename(caller, path)
+        return early if early is not None else self._reads.status(caller, path, durable)
+
     def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
-        entries = self._admitted(caller, path).listing(path.name)
+        entries = self._reads.listing(caller, path, self._admitted(caller, path))
         return tuple(entry for entry in entries if entry.name != FENCE_DIRECTORY)
 
     def summary(self, caller: Caller, path: StatePath) -> ContentSummary:
@@ -141,6 +150,8 @@ class StateGateway:
             self._spool,
             self._check,
             self.counters,
+            self._early,
+            self._side_calls,
             overwrite=overwrite,
             keep=self._is_kept(caller),
         )
@@ -169,6 +180,8 @@ class StateGateway:
             if not before.begun:
                 self._count(self._journal.void(rename))
             raise
+        self._early.changed_below(source)
+        self._early.changed(target)
         self._check(caller)
         if status.kind is FileKind.FILE:
             self.disk.move(source, target, status)
@@ -182,9 +195,15 @@ class StateGateway:
             raise InvalidInput("a job's own root cannot be deleted while the job runs", field="path")
         self._check(caller)
         deleted = durable.delete(path.name, recursive=recursive)
+        self._early.changed_below(path)
         self._check(caller)
         self.disk.drop_below(path)
         return deleted
+
+    def close(self) -> None:
+        """Close the durable stores. Idempotent."""
+        self._side_calls.close()
+        self.roots.close()
 
     # --- for the upkeep -----------------------------------------------------------------------------------------------
 

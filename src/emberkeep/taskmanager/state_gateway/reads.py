@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import structlog
 
@@ -14,6 +15,8 @@ from emberkeep.local_state.model import Caller, CopyRecord, FileKind, FileStatus
 from emberkeep.local_state.ports import DurableState, StagedCopy
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 from emberkeep.taskmanager.state_gateway.disk import LocalDisk
+from emberkeep.taskmanager.state_gateway.early_answers import EarlyAnswers
+from emberkeep.taskmanager.state_gateway.side_calls import SideCalls
 
 log = structlog.get_logger(__name__)
 
@@ -24,8 +27,17 @@ class GatewayReads:
     A unique name (``is_unique``) is never written twice, so its local copy cannot be stale.
     """
 
-    def __init__(self, disk: LocalDisk, counters: StateCounters, is_kept: Callable[[Caller], bool]) -> None:
+    def __init__(
+        self,
+        disk: LocalDisk,
+        counters: StateCounters,
+        is_kept: Callable[[Caller], bool],
+        early: EarlyAnswers,
+        side_calls: SideCalls,
+    ) -> None:
         """``is_kept``: returns True if the caller's allocation keeps local copies."""
+        self._early = early
+        self._side_calls = side_calls
         self._is_kept = is_kept
         self._disk = disk
         self._counters = counters
@@ -37,21 +49,35 @@ class GatewayReads:
         asks for the status of each file before it opens the file.
         """
         record = self._copy(caller, path) if is_unique(path.name) else None
-        if record is None or not record.modified_ms:
-            return durable.status(path.name)
-        return FileStatus(
-            name=path.name,
-            kind=FileKind.FILE,
-            length=record.length,
-            modified_ms=record.modified_ms,
-            generation=record.generation,
-        )
+        if record is not None and record.modified_ms:
+            return FileStatus(
+                name=path.name,
+                kind=FileKind.FILE,
+                length=record.length,
+                modified_ms=record.modified_ms,
+                generation=record.generation,
+            )
+        known = self._early.directory(caller, path)
+        if known is not None:
+            return known
+        if self._early.opens_store(caller, path):  # its listing is next
+            self._early.expect_listing(caller, path, self._side_calls.begin(partial(durable.listing, path.name)))
+        status = durable.status(path.name)
+        self._early.note(caller, path, status)
+        return status
+
+    def listing(self, caller: Caller, path: StatePath, durable: DurableState) -> tuple[FileStatus, ...]:
+        """Return the entries of the durable directory. Raises Absent."""
+        early = self._early.listing(caller, path)
+        entries = durable.listing(path.name) if early is None else early
+        self._early.note_entries(caller, path, entries)
+        return entries
 
     def look_for(self, caller: Caller, path: StatePath, durable: DurableState) -> str:
         """See StateFiles. Raises Absent, IsADirectory."""
         if is_unique(path.name) and self._copy(caller, path) is not None:
             return ""
-        status = durable.status(path.name)
+        status = self._early.listed(caller, path) or durable.status(path.name)
         if status.kind is not FileKind.FILE:
             raise IsADirectory(f"{path.name} is a directory")
         return status.generation

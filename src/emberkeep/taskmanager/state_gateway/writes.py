@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
+
+import structlog
 
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, UnknownOutcome
-from emberkeep.local_state.errors import Exists
-from emberkeep.local_state.file_names import is_temporary, is_unique
+from emberkeep.local_state.errors import Exists, Fenced
+from emberkeep.local_state.file_names import is_temporary, is_unique, renamed_to
 from emberkeep.local_state.gateway_ports import Spool
-from emberkeep.local_state.model import Caller, FileKind, FileStatus, StatePath
+from emberkeep.local_state.model import DRIVER, Caller, FileKind, FileStatus, StatePath
 from emberkeep.local_state.ports import DurableState, StagedCopy
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 from emberkeep.taskmanager.state_gateway.disk import LocalDisk
+from emberkeep.taskmanager.state_gateway.early_answers import EarlyAnswers
+from emberkeep.taskmanager.state_gateway.side_calls import SideCalls
+
+log = structlog.get_logger(__name__)
 
 # bytes kept in memory, so that a disk failure during a small write needs no retry by the client
 _REMEMBERED = 1024 * 1024
@@ -32,6 +39,8 @@ class GatewayWrite:
         spool: Callable[[], Spool],
         check: Callable[[Caller], None],
         counters: StateCounters,
+        early: EarlyAnswers,
+        side_calls: SideCalls,
         *,
         overwrite: bool,
         keep: bool,
@@ -44,6 +53,8 @@ class GatewayWrite:
         self._new_spool = spool
         self._check = check
         self._counters = counters
+        self._early = early
+        self._side_calls = side_calls
         self._overwrite = overwrite
         self._begin: list[bytes] | None = []  # all received data; None: more than _REMEMBERED bytes
         self._received = 0
@@ -72,14 +83,46 @@ class GatewayWrite:
                 self._stage_elsewhere(error)
         if self._spool is not None:
             self._spool.finish()
-        self._check(self._caller)
-        status = self._stored()
+        status = self._checked()
         self._check_length(status)
-        if not is_temporary(self._path.name):  # a temporary file is acknowledged by its rename, which checks again
-            self._check(self._caller)
+        self._early.changed(self._path)
+        if is_temporary(self._path.name):
+            self._early.note_temporary(self._caller, self._path, status)
         self._counters.add("written_bytes", status.length)
         self._keep(status)
         return status
+
+    def _checked(self) -> FileStatus:
+        """Store the file for an attempt that is not over, and return its status."""
+        if not is_unique(self._path.name) or self._caller.allocation_id == DRIVER:
+            self._check(self._caller)
+            status = self._stored()
+            if not is_temporary(self._path.name):  # a temporary file is acknowledged by its rename, which checks again
+                self._check(self._caller)
+            return status
+        # Nothing refers to a file with a unique name before a rename, which checks again before and after it.
+        checked = self._side_calls.begin(partial(self._check, self._caller))
+        status = self._stored()
+        try:
+            checked.result()
+        except Fenced:
+            self._delete_stored()
+            raise
+        return status
+
+    def _delete_stored(self) -> None:
+        """Delete the file that was stored for an attempt that is over. Ignore errors: nothing refers to the file."""
+        try:
+            self._durable.delete(self._path.name, recursive=False)
+        except EmberkeepError as error:
+            log.debug("cannot delete a file of an attempt that is over", file=self._path.name, reason=str(error))
+
+    def _look_ahead(self) -> None:
+        """Begin to request the status of the name that this temporary file will get: the client requests it next."""
+        name = renamed_to(self._path.name)
+        if name is not None:
+            target = StatePath(root=self._path.root, name=name)
+            self._early.expect_rename(self._caller, target, self._side_calls.begin(partial(self._durable.status, name)))
 
     def abandon(self) -> None:
         if self._staged is not None:
@@ -109,6 +152,7 @@ class GatewayWrite:
         assert source is not None, "a file is staged somewhere"  # noqa: S101
         unknown = False
         deadline = time.monotonic() + _PATIENCE
+        self._look_ahead()
         while True:
             try:
                 return self._durable.create(self._path.name, source.path, overwrite=self._overwrite)
