@@ -34,6 +34,7 @@ class What(StrEnum):
     EXECUTORS_REGISTERED = "executors-registered"
     EXECUTORS_ENDED = "executors-ended"
     EXECUTORS_SCALED = "executors-scaled"  # dynamic allocation has changed their number
+    SLOTS_RECLAIMED = "slots-reclaimed"  # it gives slots back to others
     EXCEPTION = "exception"  # a failure that the attempt has survived
     REQUESTED = "requested"  # a savepoint, a stop or a move
     SAVEPOINT = "savepoint"
@@ -77,6 +78,7 @@ MINOR: Final = frozenset(
         What.EXECUTORS_REGISTERED,
         What.EXECUTORS_ENDED,
         What.EXECUTORS_SCALED,
+        What.SLOTS_RECLAIMED,
         What.PERIODIC_SAVEPOINT,
         What.PERIODIC_SAVEPOINT_FAILED,
         What.SAVEPOINT_RETIRED,

@@ -140,6 +140,7 @@ class ProcessRequests:
             draining=standing.draining,
             lineage=leader.term.lineage,
             trace=contact.trace,
+            reclaim=standing.reclaim,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:

@@ -264,6 +264,8 @@ class JobMaster(Actor):
     @asked
     def take_reply(self, reply: JobMasterReply) -> None:
         self._decide(pool.ClusterLacks(reply.missing, reply.missing_blocked))
+        if reply.known:
+            self._decide(pool.CeilingSet(reply.reclaim and self._status.bounded(reply.reclaim)))
         for instance in reply.lost:
             self._decide(pool.TaskManagerLost(instance, "its task manager is lost"))
         if reply.blocklist_lost and not self._blocklist_lost:

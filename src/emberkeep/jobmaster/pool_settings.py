@@ -11,6 +11,7 @@ from emberkeep.base.configuration.options import (
     EXECUTOR_START_TIMEOUT,
     HEARTBEAT_TIMEOUT,
     ORPHAN_TIMEOUT,
+    PREEMPTION_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
 from emberkeep.base.configuration.values import Configuration
@@ -28,4 +29,5 @@ def pool_limits(configuration: Configuration) -> PoolLimits:
         start_timeout=configuration[EXECUTOR_START_TIMEOUT],
         orphan_timeout=configuration[ORPHAN_TIMEOUT],
         evacuation_timeout=configuration[EVACUATION_TIMEOUT],
+        reclaim_timeout=configuration[PREEMPTION_TIMEOUT],
     )

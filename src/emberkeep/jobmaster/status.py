@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.driver_trace import DriverTrace
@@ -13,6 +15,7 @@ from emberkeep.jobs.progress.trend import TaskCounts, Trend
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork, ended
 from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState, Scaling
+from emberkeep.slots.model import Reclaim
 from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
@@ -68,6 +71,18 @@ class AttemptStatus:
             autoscaled=dynamic.autoscale is not None,
             reason=reason,
         )
+
+    @property
+    def _least_slots(self) -> int:
+        """Slots that the attempt keeps when others are entitled to them; 0 if it can give none back."""
+        application = self.application
+        if application is None or not application.decommissions:
+            return 0
+        return max(1, 0 if application.dynamic is None else application.dynamic.minimum)
+
+    def bounded(self, reclaim: Reclaim) -> Reclaim:
+        """Return what the attempt is to give back, without the slots that it keeps in any case."""
+        return msgspec.structs.replace(reclaim, ceiling=max(reclaim.ceiling, self._least_slots, 1))
 
     def application_stopping(self, work: AttemptWork) -> None:
         """Note what the attempt has done until now. Nothing new begins before another application."""
@@ -130,6 +145,9 @@ class AttemptStatus:
             work=work,
             trend=rows or self._tasks.trend(),
             scaling=self._scaling if pool.is_elastic else None,
+            least_slots=0 if pool.requirement is None or pool.stopping else self._least_slots,
+            reclaim=None if pool.ceiling is None else pool.reclaim,
+            given_back=pool.given_back,
         )
 
 

@@ -32,7 +32,14 @@ from emberkeep.local_state.model import Holding
 from emberkeep.log_records.scan import Found, Search
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.custom.amounts import Amounts
-from emberkeep.slots.model import Allocation, ProcessStart, ResourceProfile, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import (
+    Allocation,
+    ProcessStart,
+    Reclaim,
+    ResourceProfile,
+    SlotRequirement,
+    TaskManagerInfo,
+)
 
 PROTOCOL_VERSION = 1
 
@@ -619,13 +626,16 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     work: AttemptWork | None = None  # from the attempt's start on; None from release 0.1.0, which counts active stages
     trend: Trend | None = None  # of the last minutes; None while there is none
     scaling: Scaling | None = None  # None if the number of executors is fixed
+    least_slots: int = 0  # that the attempt keeps when others are entitled to its slots; 0: it can give none back
+    reclaim: Reclaim | None = None  # what it gives back now
+    given_back: int = 0  # executors that it wants, and does without for that reason
 
     @property
     def executors_wanted(self) -> int:
         """Number of executors that the job wants. With dynamic allocation it may hold more for a while."""
         if self.scaling is not None:
             return self.scaling.wanted
-        return sum(requirement.count for requirement in self.requirements)
+        return sum(requirement.count for requirement in self.requirements) + self.given_back
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):
@@ -666,6 +676,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     - ``procedure``: what the job is asked to do, until the procedure's end is recorded.
     - ``procedure_recorded``: trigger id of the newest procedure whose end is recorded.
     - ``draining``: task managers that will stop once what they hold has moved elsewhere.
+    - ``reclaim``: what the attempt is to give back for other jobs; None: nothing.
     - ``trace``: what the JobManager knows of the attempt's start and the status does not name. The JobMaster repeats it
       in its next statuses, so that the next leader learns it.
     """
@@ -683,6 +694,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     draining: tuple[TaskManagerId, ...] = ()
     lineage: str = ""  # job store to which the epoch belongs
     trace: TraceReport | None = None
+    reclaim: Reclaim | None = None
 
 
 class AskLeader(Message, frozen=True, kw_only=True):

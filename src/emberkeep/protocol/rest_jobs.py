@@ -235,6 +235,13 @@ class DynamicAllocationInfo(Kebab, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class ReclaimInfo(Kebab, frozen=True, kw_only=True):
+    """The job may have at most ``ceiling`` executors for now: it gives slots back to others, for ``reason``."""
+
+    ceiling: int
+    reason: str
+
+
 class JobExtension(Kebab, frozen=True, kw_only=True):
     attempt: int  # 0 before the first start
     driver: DriverInfo | None
@@ -256,6 +263,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     upgrade: UpgradeInfo | None = None  # the newest that it is part of; null if it is part of none
     work: WorkInfo | None = None  # null before the first report, and after the end under an earlier leader
     dynamic_allocation: DynamicAllocationInfo | None = None  # null if the number of executors is fixed
+    reclaim: ReclaimInfo | None = None  # null unless others are entitled to slots of the job
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

@@ -37,7 +37,8 @@ class LackingJobs:
 
     def drop(self, job: JobAccount) -> None:
         """Drop a job's requirements."""
-        job.requirements, job.wants, job.without_slot_since = (), [], None
+        job.requirements, job.wants = (), []
+        job.without_slot_since = job.lacks_since = None
         self._jobs.pop(job, None)
         self._give_up(job)
 
@@ -46,8 +47,10 @@ class LackingJobs:
             self._due.slots = True
 
     def begin_round(self, now: float) -> None:
-        """Note since when jobs without any slot have waited."""
+        """Note since when jobs have waited for slots, and for a first one."""
         for job in self._jobs:
+            if job.lacks_since is None:
+                job.lacks_since = now
             if not job.held and job.without_slot_since is None:
                 job.without_slot_since = now
 
@@ -56,4 +59,5 @@ class LackingJobs:
         for job in list(self._jobs):
             job.wants = [want for want in job.wants if want.missing]
             if not job.wants:
+                job.lacks_since = None
                 del self._jobs[job]

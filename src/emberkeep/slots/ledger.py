@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.custom.amounts import Amounts, by_name, fit, grows, minus, total
-from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import Allocation, Reclaim, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 LEFT_KEPT = 100  # maximum number of task managers remembered per job as places where it lost slots
 
@@ -251,6 +251,19 @@ class Want:
     missing: int
 
 
+@dataclass(frozen=True)
+class Gives:
+    """What a job's newest attempt can give back, as its JobMaster reports.
+
+    ``least``: slots that it keeps in any case; 0: it can give none back. ``elastic``: the number of its executors
+    changes anyway. ``leaving``: slots whose executors leave, so that these slots become free soon.
+    """
+
+    least: int = 0
+    elastic: bool = False
+    leaving: frozenset[AllocationId] = frozenset()
+
+
 @dataclass(eq=False)
 class JobAccount:
     """What a job needs and holds. ``order`` grows with each submission. ``namespace``: "" for none.
@@ -266,6 +279,10 @@ class JobAccount:
     priority: int = 0
     gang: bool = False  # it gets all slots at once or none, see ``priorities.gangs``
     without_slot_since: float | None = None
+    lacks_since: float | None = None  # when a round first left it without a slot that it lacks; None if it lacks none
+    gives: Gives = field(default_factory=Gives)
+    reclaim: Reclaim | None = None  # what it must give back for others, see ``reclaim``
+    claim: int = 0  # slots that others give back for it
     over: bool = False  # everything that task managers report about ``attempt`` is void
     closed: int = 0  # attempts up to this one need no more slots
     need: DriverNeed | None = None  # set while the job waits for a driver place
@@ -321,6 +338,7 @@ class JobAccount:
         self.held_by_profile.clear()
         self.spread.clear()
         self.left.clear()
+        self.gives, self.reclaim, self.claim = Gives(), None, 0
 
     def review(self) -> None:
         """Compute the missing slots, ``wants``."""
@@ -337,4 +355,4 @@ class JobAccount:
             if vouched < missing:
                 self.wants.append(Want(requirement, missing - vouched))
         if not self.wants:
-            self.without_slot_since = None
+            self.without_slot_since = self.lacks_since = None

@@ -155,7 +155,7 @@ class SlotRound:
         rank: Callable[[JobAccount], Rank],
         keep_for: Callable[[JobAccount], bool] = lambda _: False,
     ) -> None:
-        """Give slots to ``jobs``, each time to the one with the lowest ``rank`` at that time.
+        """Give slots to ``jobs``, each time to the one with the lowest ``rank`` at that time. Ranks only rise.
 
         ``keep_for``: called for a gang that would fit on empty task managers and does not fit now. If it returns True,
         the round ends, so that what is free stays free.
@@ -164,8 +164,11 @@ class SlotRound:
         queue = [entry for entry in queue if entry[1]]
         heapq.heapify(queue)
         while queue:
-            _, wishes = queue[0]
+            known, wishes = queue[0]
             job = wishes[0].job
+            if (now := rank(job)) != known:  # another job of its namespace has got slots
+                heapq.heapreplace(queue, (now, wishes))
+                continue
             if job.gang and not job.held:
                 heapq.heappop(queue)
                 if not self._serve_gang(wishes) and self._would_fit(wishes) and keep_for(job):

@@ -93,6 +93,13 @@ class SlotRequirement(Compatible, frozen=True, kw_only=True):
     runtime: RuntimeVersions
 
 
+class Reclaim(Compatible, frozen=True, kw_only=True):
+    """For now, a job may have at most ``ceiling`` slots, because others need the rest. ``reason``: who, and why."""
+
+    ceiling: int
+    reason: str
+
+
 class ProcessStart(enum.Enum):
     """How a task manager got the process of a driver or an executor."""
 

@@ -24,7 +24,9 @@ from emberkeep.slots.namespace_quotas import NamespaceLimits, NamespaceQuotas
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.place_queue import DriverPlaceGranted, PlaceQueue
 from emberkeep.slots.priorities.gangs import KeptSlots
-from emberkeep.slots.priorities.precedence import highest, said_ahead, slot_rank
+from emberkeep.slots.priorities.precedence import Rank, highest, said_ahead, slot_rank
+from emberkeep.slots.reclaim.reclaimer import Reclaimer
+from emberkeep.slots.reclaim.terms import ReclaimTerms
 from emberkeep.slots.registered_task_managers import Lapsed, RegisteredTaskManagers, SilenceLimits
 from emberkeep.slots.reserved.choices import ReservedStandbys
 from emberkeep.slots.restrictions import Restrictions
@@ -55,7 +57,8 @@ class SlotManager:
 
     ``pending_timeout``: how long a decided slot may take to appear in a report. ``patience``: how long a driver waits
     for a place before it may claim a task manager. ``quotas``: limits of each namespace. ``priority_patience``: seconds
-    after which a job without a slot or a place comes before jobs with a higher priority.
+    after which a job without a slot or a place comes before jobs with a higher priority. ``reclaim``: what namespaces
+    are guaranteed, and who gives slots back for it.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class SlotManager:
         patience: float = 30.0,
         quotas: NamespaceLimits | None = None,
         priority_patience: float = 60.0,
+        reclaim: ReclaimTerms | None = None,
     ) -> None:
         self._priority_patience = priority_patience
         self._kept = KeptSlots(priority_patience)
@@ -86,6 +90,9 @@ class SlotManager:
             priority_patience=priority_patience,
         )
         self._pending = PendingSlots(self._shelves, self._lacking, timeout=pending_timeout)
+        self.reclaimer = Reclaimer(
+            reclaim or ReclaimTerms(), accounts, self._shelves, self._kept, settles=limits.lost_after
+        )
         self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking)
         self.restrictions = Restrictions(self._members, self._shelves, self.jobs)
         self.standbys = ReservedStandbys(self._members, accounts, self._state)
@@ -107,12 +114,20 @@ class SlotManager:
         self._due.places = False
         slots: list[Allotted] = []
         if self._due.slots and self._lacking:
+            entitled = self.reclaimer.entitled()
 
             def give(job: JobAccount, member: Member, profile: ResourceProfile) -> None:
                 slots.append(self._allot(job, member, profile, new_id(), now))
+                entitled.take(job)
+                job.claim = max(0, job.claim - 1)
 
             self._lacking.begin_round(now)
-            rank = partial(slot_rank, now=now, patience=self._priority_patience, top=highest(self._lacking))
+            top = highest(self._lacking)
+
+            def rank(job: JobAccount) -> Rank:
+                is_entitled = entitled.left(job) > 0
+                return slot_rank(job, now, self._priority_patience, top, is_entitled=is_entitled)
+
             keep_for = partial(self._kept.keep_for, now=now)
             SlotRound(self._shelves, self._state, self._quotas.slot_room(), give).run(self._lacking, rank, keep_for)
             self._lacking.end_round()
@@ -156,6 +171,7 @@ class SlotManager:
         self.restrictions.expire(now)
         self._places.expire(now)
         self._due.slots |= self._kept.review(now)
+        self.reclaimer.review(self._lacking, now)
         self.standbys.review()
         return lapsed
 
@@ -180,6 +196,7 @@ class SlotManager:
         if job.need is not None and (over := self._quotas.no_driver_for(job)):
             return "" if self._due.places else f"no place for the driver: {over}"
         if job.wants and (over := self._quotas.no_slot_for(job)):
+            over += self.reclaimer.said_of(job)
             return "" if self._due.slots else shortage.missing_for_quota(job.wants, over)
         if job.wants and (over := self._quotas.too_small_for(job)):
             return "" if self._due.slots else shortage.missing_at_once_for_quota(job.wants, over)
@@ -192,7 +209,8 @@ class SlotManager:
             what = "; ".join(missing(want.requirement, want.missing, self._shelves) for want in job.wants)
             if what and self._kept.gang not in (None, job):
                 what += f"; free slots are kept for job {self._kept.gang.job_id}, which needs all its slots at once"
-        return what and what + said_ahead(self._ahead_of(job)) + shortage.vacant_places(self.restrictions.vacant())
+        ahead = said_ahead(self._ahead_of(job)) + self.reclaimer.said_of(job)
+        return what and what + ahead + shortage.vacant_places(self.restrictions.vacant())
 
     def _ahead_of(self, job: JobAccount) -> int:
         """Return the number of jobs with a higher priority that wait for the same, a driver place or slots."""

@@ -43,6 +43,7 @@ POOL = PoolLimits(
     start_timeout=30.0,
     orphan_timeout=60.0,
     evacuation_timeout=25.0,
+    reclaim_timeout=25.0,
 )
 TABLE = TableLimits(
     slots=3,

@@ -11,13 +11,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
-from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import (
+    Allocation,
+    Reclaim,
+    ResourceProfile,
+    RuntimeVersions,
+    SlotRequirement,
+    TaskManagerInfo,
+)
 from emberkeep.slots.pool.events import (
     AcceptOffer,
     ApplicationStarted,
     ApplicationStopped,
     ApplicationStopping,
     BeatAnswered,
+    CeilingSet,
     ExecutorExited,
     ExecutorRuns,
     ExecutorsDemanded,
@@ -52,6 +60,7 @@ LIMITS = PoolLimits(
     start_timeout=30.0,
     orphan_timeout=40.0,
     evacuation_timeout=25.0,
+    reclaim_timeout=25.0,
 )
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 SMALL = ResourceProfile(cores=1, memory_mb=500)
@@ -178,6 +187,22 @@ class PoolMachine(RuleBasedStateMachine):
         assert not any(
             slot.stays and slot.executor.id in decommissioned - _cordoned(after) for slot in after.held.values()
         )
+
+    @rule(ceiling=st.sampled_from([None, None, 0, 1, 2, 3]))
+    def ceiling_is_set(self, ceiling: int | None) -> None:
+        """Others are entitled to what the attempt holds beyond the ceiling, or are no longer."""
+        before = copy.deepcopy(self.pool.state)
+        effects = self.give(CeilingSet(None if ceiling is None else Reclaim(ceiling=ceiling, reason="others wait")))
+        after = self.pool.state
+        assert not any(isinstance(effect, RemoveExecutor) and not effect.orderly for effect in effects), "no loss"
+        assert list(after.replacements.failures) == list(before.replacements.failures), "and no failure"
+        for key, slot in before.held.items():
+            assert key in after.held or not slot.executor.is_registered, "registered executors hand over first"
+        if after.ceiling is not None and after.requirement is not None and not after.stopping:
+            assert after.staying <= after.ceiling
+            assert after.staying >= min(before.staying, after.ceiling), "nothing leaves that may stay"
+        elif before.ceiling is None and after.ceiling is None:
+            assert after.held == before.held
 
     @rule(blocked=st.frozensets(st.sampled_from(["tm0", "tm1", "tm2"]), max_size=2), evacuates=st.booleans())
     def places_are_blocked(self, blocked: frozenset[str], evacuates: bool) -> None:
@@ -395,7 +420,7 @@ class PoolMachine(RuleBasedStateMachine):
         )
         if cordoned and self.pool.state.requirement is not None:
             working = sum(slot.executor.is_alive and key not in cordoned for key, slot in slots.items())
-            assert working >= self.pool.state.requirement.count
+            assert working >= self.pool.state.wanted
 
     @invariant()
     def nothing_leaves_for_ever(self) -> None:

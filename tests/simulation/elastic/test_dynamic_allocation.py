@@ -13,7 +13,7 @@ from tests.campaign import keep, seeds, seldom
 from tests.simulation.plants import Method, Plant, check
 from tests.support.simulator.simulation import Report, simulate_many
 
-SEEDS = {theme: seeds(usual, theme=theme) for theme, usual in {"elastic": 12, "steady": 10}.items()}
+SEEDS = {theme: seeds(usual, theme=theme) for theme, usual in {"elastic": 12, "steady": 10, "shared": 12}.items()}
 
 # What a batch must have met; otherwise it has shown nothing about it.
 SOMETIMES = {
@@ -25,6 +25,12 @@ SOMETIMES = {
         "running job kept through a new JobManager": 5,
         "fault: block node": 2,
         "fault: kill executor": 2,
+    },
+    "shared": {
+        "load changed": 40,
+        "executor decommissioned": 5,
+        "driver lost and restarted": 5,
+        "running job kept through a new JobManager": 5,
     },
     "steady": {
         "load changed": 40,

@@ -58,6 +58,7 @@ CLIENT_AGAIN = 4.0
 OPTIONS = {
     # An executor that hangs while it hands over its blocks is ended before the run must have settled.
     "blocklist.evacuation.timeout": "60s",
+    "slotmanager.preemption.timeout": "30s",
     # Half of the defaults, in the same proportions, so that more happens in a virtual second.
     "heartbeat.interval": "1500ms",
     "heartbeat.timeout": "5s",
@@ -464,6 +465,7 @@ class SimCluster:
                 executor_resources={"gpu": script.gpus} if script.gpus else {},
             ),
             python=RUNTIME.python,
+            namespace=script.namespace,
             submitted_ms=self.client.machine.clock.now_ms(),
             idempotency_key=f"key-{job.name}",
         )

@@ -50,6 +50,7 @@ class Theme:
     reserved: bool = False  # all streams have reserved standbys
     only_standbys: bool = False  # see ClusterPlan
     dynamic: float = 0.0  # probability that half of the jobs use dynamic allocation
+    guarantees: bool = False  # jobs have namespaces, some of which are guaranteed slots
 
 
 _SPLIT = (
@@ -292,6 +293,19 @@ THEMES: dict[str, Theme] = {
         only_agents=True,
         dynamic=1.0,
     ),
+    # Jobs that give slots back to namespaces below their guarantee, and to higher priorities; only if named.
+    "shared": Theme(
+        0,
+        (Menace(2.0, 0.2, 8.0, _BLOCK), Menace(4.0, 0.2, 20.0, _CRASH), Menace(5.0, 1.0, 30.0, _AGENTS)),
+        task_managers=(2, 2, 3),
+        slots=(2, 3),
+        jobs=(5, 6, 8),
+        work=40.0,
+        chaos=(40.0, 70.0),
+        files=False,
+        dynamic=1.0,
+        guarantees=True,
+    ),
     "calm": Theme(10, (Menace(1000.0),), chaos=(5.0, 15.0)),
 }
 
@@ -323,6 +337,7 @@ def scene_of(seed: str) -> Scene:
         standby_executors=chance.choice((1, 1, 2)) if theme.standbys else 0,
         only_standbys=theme.only_standbys,
         **_reserved(seed, theme),
+        **_guarantees(seed, theme),
         gpus=slots if chance_of_gpus.random() < 0.3 else 0,
     )
     dynamic = seeded_random(seed, "dynamic allocation")
@@ -336,6 +351,9 @@ def scene_of(seed: str) -> Scene:
             script = msgspec.structs.replace(script, gpus=chance_of_gpus.choice((0, 1)))
         script = msgspec.structs.replace(script, priority=priorities.choice((0, 0, 0, -100, 100)))
         left -= script.executors if script.seconds is None else 0
+        if theme.guarantees:
+            namespace, steady = dynamic.choice(("", "a", "b")), dynamic.random() < 0.5 and script.seconds is not None
+            script = msgspec.structs.replace(script, namespace=namespace, steady=steady)
         scripts.append(_elastic(dynamic, script) if is_dynamic else script)
     return Scene(plan, tuple(scripts), rng.uniform(*theme.chaos), rng.choice(theme.menace))
 
@@ -346,6 +364,18 @@ def _reserved(seed: str, theme: Theme) -> dict[str, Any]:
     if not theme.standbys or (chance.random() < 0.3 and not theme.reserved):
         return {}
     return {"options": {"execution.standby": "hot"}, "bad_imports": chance.choice((0.0, 0.0, 0.2))}
+
+
+def _guarantees(seed: str, theme: Theme) -> dict[str, Any]:
+    """Draw what namespaces are guaranteed, and who gives slots back."""
+    if not theme.guarantees:
+        return {}
+    chance = seeded_random(seed, "guarantees")
+    options = {
+        "security.quota.guaranteed-slots": chance.choice(("a=2", "a=1;b=2", "a=3;b=1")),
+        "slotmanager.preemption": chance.choice(("elastic", "executors")),
+    }
+    return {"options": options}
 
 
 def draw_script(rng: random.Random, theme: Theme, *, may_stream: bool) -> Script:

@@ -71,6 +71,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory_mb: int = 1024
     gpus: int = 0  # of each executor
     priority: int = 0
+    namespace: str = ""
+    steady: bool = False  # with dynamic allocation, it always wants the most executors
     lost_attempts: int = 0  # number of first attempts that are killed in the middle (out of memory)
     mute_attempts: int = 0  # number of first attempts that hang before their JobMaster is up
     setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
@@ -434,7 +436,7 @@ class DriverWork:
     def _allocate(self) -> None:
         """Let Spark change the number of executors until the application stops."""
         if self.script.dynamic:
-            least = 1 if self.script.seconds is None else 0
+            least = self.script.executors if self.script.steady else 1 if self.script.seconds is None else 0
             spark = self.spark
             spark.allocation = SimAllocation(
                 least, self.script.executors, spark.executors, lambda: spark.cordoned, self.machines, self.system.rng

@@ -20,7 +20,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol import rest_logs
-from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, DynamicAllocationInfo, ReservedStandbyInfo
+from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, DynamicAllocationInfo, ReclaimInfo, ReservedStandbyInfo
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob, Resources, SlotInfo
 from emberkeep.slots.model import ProcessStart
@@ -270,6 +270,14 @@ def test_info_shows_what_dynamic_allocation_wants(
     (line,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("Dynamic allocation"))
     assert "wants 3 since" in line
     assert line.endswith(f"(at least 1, {shown})")
+
+
+@pytest.mark.req("RES-6")
+def test_info_shows_who_gets_what_a_job_gives_back(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, "etl", reclaim=ReclaimInfo(ceiling=1, reason="job 7 waits"))}
+    assert main(["info", "etl"]) == 0
+    (line,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("Gives back"))
+    assert line.endswith("slots to others, and keeps 1 executor: job 7 waits")
 
 
 @pytest.mark.req("LOC-11")

@@ -22,6 +22,7 @@ from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStat
 from emberkeep.jobs.periodic.model import PeriodicSettings, PeriodicView
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import Scaling
+from emberkeep.slots.model import Reclaim
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.chronicle.memory import MemoryChronicle
@@ -344,6 +345,16 @@ async def test_a_job_shows_what_dynamic_allocation_wants_and_who_leaves(site: Si
     assert "dynamic allocation wants 1 since" in page
     assert "between 0 and 4" in page
     assert page.count("leaving: Spark needs fewer") == 1
+
+
+@pytest.mark.req("RES-6")
+async def test_a_job_shows_what_it_gives_back(site: Site) -> None:
+    status = site.gateway.views[job_id(1)].status_report
+    assert status is not None
+    order = Reclaim(ceiling=2, reason="job 7 waits")
+    site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, reclaim=order))
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "gives slots back to others, and keeps 2 of its executors: job 7 waits." in page
 
 
 async def test_a_job_shows_its_periodic_savepoints(site: Site) -> None:

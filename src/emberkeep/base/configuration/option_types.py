@@ -17,6 +17,7 @@ _DURATION_UNITS = {
     "d": 86400.0,
 }
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
 _SIZE_UNITS = {"b": 1, "": 1, "k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2, "g": 1024**3, "gb": 1024**3}
 
@@ -103,15 +104,30 @@ def decimal(minimum: float, maximum: float) -> Callable[[str], float]:
 
 def named_values(value: str) -> dict[str, str]:
     """Return the values in "gpu=0,1;fpga=f0" by name."""
+    return _named(value, _NAME)
+
+
+def _named(value: str, names: re.Pattern[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in value.split(";"))):
         name, equals, text = (side.strip() for side in part.partition("="))
-        if not equals or not text or not _NAME.fullmatch(name):
+        if not equals or not text or not names.fullmatch(name):
             raise ValueError("expected name=value, several with semicolons between them")
         if name in found:
             raise ValueError(f"{name} is named twice")
         found[name] = text
     return found
+
+
+def named_counts(value: str) -> dict[str, int]:
+    """Return the whole numbers in "team-a=4;team-b=2" by name, each at least 1."""
+    counts = {}
+    for name, text in _named(value, _NAMESPACE).items():
+        try:
+            counts[name] = integer(1, 1_000_000)(text)
+        except ValueError as error:
+            raise ValueError(f"{error} for {name}") from None
+    return counts
 
 
 def named_lists(value: str) -> dict[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from emberkeep.base.configuration.option_types import (
     duration_of_at_least,
     integer,
     interval,
+    named_counts,
     named_lists,
     named_values,
     priority,
@@ -295,6 +296,18 @@ QUOTA_SLOTS = define(
         "integer",
         "Slots that all jobs of one namespace may have at a time. A job that needs more runs with those that it gets, "
         "and waits for the others. 0: no limit. Jobs without a namespace have no quota.",
+    )
+)
+GUARANTEED_SLOTS: Option[dict[str, int]] = define(
+    Option(
+        "security.quota.guaranteed-slots",
+        {},
+        named_counts,
+        "named numbers",
+        "Slots that namespaces are guaranteed, such as `team-a=4;team-b=2`. Others may use them as long as the "
+        "namespace does not need them. A namespace that has fewer, and whose jobs wait, comes first when slots are "
+        "free, and other jobs give slots back as `slotmanager.preemption` says. A guarantee may not be larger than "
+        "`security.quota.slots-per-namespace`. Namespaces that are not named have no guarantee.",
     )
 )
 AUDIT_MAX_SIZE = define(
@@ -749,7 +762,8 @@ PRIORITY = define(
         "priority",
         "Jobs with a higher priority come first when slots or driver places are free: `low` (-100), `normal` (0), "
         "`high` (100), or a number from -1000 to 1000. Each job still gets a first slot before any job gets a second "
-        "one. Nothing is taken away from a running job.",
+        "one. Elastic jobs with a lower priority in the same namespace give executors back "
+        "(`slotmanager.preemption`).",
     )
 )
 GANG = define(
@@ -1100,6 +1114,30 @@ PRIORITY_PATIENCE = define(
         "duration",
         "A job that has waited for this long without any slot, or for its driver's place, counts as one of the highest "
         "`job.priority` that waits.",
+    )
+)
+PREEMPTION = define(
+    Option(
+        "slotmanager.preemption",
+        "elastic",
+        choice("none", "elastic", "executors"),
+        "choice",
+        "Which running jobs give executors back for namespaces below their guarantee "
+        "(`security.quota.guaranteed-slots`), and for jobs of a higher `job.priority` in the same namespace. "
+        "`elastic`: jobs with dynamic allocation or autoscaling, down to their smallest number of executors. "
+        "`executors`: after them also jobs with a fixed number of executors, if their priority is lower, down to one "
+        "executor, but no gangs. `none`: guarantees and priorities only order the free slots.",
+    )
+)
+PREEMPTION_TIMEOUT = define(
+    Option(
+        "slotmanager.preemption.timeout",
+        120.0,
+        duration,
+        "duration",
+        "How long an executor may take to end its tasks, hand over its blocks and end, once its slot is to be given "
+        "back to other jobs. After that time it is terminated: its running tasks, and blocks that it still held, are "
+        "computed again.",
     )
 )
 MIN_SLOTS = define(

@@ -17,6 +17,7 @@ from emberkeep.protocol.rest_jobs import (
     JobExceptions,
     PeriodicSavepointsInfo,
     ProcedureInfo,
+    ReclaimInfo,
     ReservedStandbyInfo,
 )
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
@@ -68,6 +69,7 @@ def print_job(
             ("Executors", executors),
             ("Dynamic allocation", _dynamic_allocation(own.dynamic_allocation, autoscaled=False)),
             ("Autoscaling", _dynamic_allocation(own.dynamic_allocation, autoscaled=True)),
+            ("Gives back", _reclaim(own.reclaim)),
             ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
             ("Spark application", own.app_id),
             ("Exit code", "" if own.exit_code is None else str(own.exit_code)),
@@ -81,6 +83,13 @@ def print_job(
     _print_attempts(job)
     print_recovery(job)
     _print_exceptions(exceptions)
+
+
+def _reclaim(reclaim: ReclaimInfo | None) -> str:
+    if reclaim is None:
+        return ""
+    executors = "1 executor" if reclaim.ceiling == 1 else f"{reclaim.ceiling} executors"
+    return f"slots to others, and keeps {executors}: {reclaim.reason}"
 
 
 def _standby(standby: ReservedStandbyInfo | None) -> str:

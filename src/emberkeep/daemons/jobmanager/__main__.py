@@ -19,6 +19,7 @@ from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.jobmanager.contending import contending_job_manager
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.process_main import Services, run_daemon
+from emberkeep.jobmanager.resources.reclaim_settings import reclaim_terms
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +27,7 @@ log = structlog.get_logger(__name__)
 async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
     """Serve until ``stop`` is set."""
     set_up_logging("jobmanager", layout.job_manager / "logs", configuration)
+    reclaim_terms(configuration)  # refused here if they contradict each other, not only once this process leads
     address, bound = configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS]
     await warn_of_announced_address(AnnouncedAddress(REST_ADDRESS.key, address, REST_BIND_ADDRESS.key, bound))
     services = Services()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import structlog
+
 from emberkeep.base.actors import INBOX_LIMIT, Actor, ReplyT, asked, told
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
@@ -16,6 +18,7 @@ from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.resources.announcer import Announcer, ClusterListener
 from emberkeep.jobmanager.resources.job_needs import JobNeeds
 from emberkeep.jobmanager.resources.job_standbys import JobStandbys
+from emberkeep.jobmanager.resources.reclaim_settings import reclaim_terms
 from emberkeep.jobmanager.resources.slot_orders import SlotOrders
 from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
 from emberkeep.jobmanager.resources.task_manager_ends import TaskManagerEnds
@@ -30,13 +33,16 @@ from emberkeep.protocol.messages import (
     TaskManagerRegistered,
 )
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots.ledger import DriverNeed
-from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.ledger import DriverNeed, Gives
+from emberkeep.slots.model import Reclaim, ResourceProfile
 from emberkeep.slots.namespace_quotas import NamespaceLimits
+from emberkeep.slots.reclaim.coverage import Coverage
 from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.supply import Supply
+
+log = structlog.get_logger(__name__)
 
 WATCH_INTERVAL = 0.5  # seconds between two checks of timeouts
 MESSAGES_PER_JOB = 8  # messages about one job that an inbox has room for
@@ -50,6 +56,7 @@ class StatusReply:
     missing: str
     blocked: bool = False  # unblocking nodes may provide what is missing
     draining: tuple[TaskManagerId, ...] = ()
+    reclaim: Reclaim | None = None
 
 
 class ResourceManager(Actor):
@@ -86,6 +93,7 @@ class ResourceManager(Actor):
                 slots=configuration[options.QUOTA_SLOTS], drivers=configuration[options.QUOTA_DRIVERS]
             ),
             priority_patience=configuration[options.PRIORITY_PATIENCE],
+            reclaim=reclaim_terms(configuration),
         )
         self._places = blocked or BlockedPlaces()
         slots.restrictions.block(self._places)
@@ -98,6 +106,7 @@ class ResourceManager(Actor):
         self._orders = SlotOrders(self, slots, rpc, term, timeout=rpc_timeout)
         self.ends = TaskManagerEnds(self, self._registrations, slots.restrictions, rpc, term, timeout=rpc_timeout)
         self._match_due = False
+        self._coverage = Coverage(slots.reclaimer.terms.total)
 
     def listen(self, listener: ClusterListener) -> None:
         """Set the listener. Call before ``run``."""
@@ -140,6 +149,7 @@ class ResourceManager(Actor):
             if status.queries:
                 self._slots.standbys.streams(job_id, attempt)
             self._slots.jobs.require(job_id, attempt, job_master, status.requirements, held)
+            self._slots.reclaimer.take(job_id, attempt, _gives(status), status.reclaim, self._clock.now())
             self.suspects.judge(lambda faults, now: faults.take(job_id, attempt, status, now))
         missing = self._slots.missing(job_id)
         return StatusReply(
@@ -147,6 +157,7 @@ class ResourceManager(Actor):
             missing=missing,
             blocked=bool(missing) and self._slots.waits_for_blocked(job_id),
             draining=tuple(sorted(self._announcer.draining)),
+            reclaim=self._slots.reclaimer.order_for(job_id),
         )
 
     @asked
@@ -216,6 +227,9 @@ class ResourceManager(Actor):
     def _expire(self) -> None:
         now = self._clock.now()
         lapsed = self._slots.expire(now, self._term.hearing.since(now))
+        slots = sum(member.info.slots for member in self._slots.task_managers.all())
+        if lack := self._coverage.review(slots, now):
+            log.warning(lack)
         self.suspects.block(self._registrations, self._places)
         if self._announcer.draining:
             self._announcer.review_draining()
@@ -234,3 +248,12 @@ class ResourceManager(Actor):
     def check_invariants(self) -> None:
         """Raise AssertionError if the accounts contradict each other. For tests and the simulator."""
         self._slots.check_invariants()
+
+
+def _gives(status: JobMasterStatus) -> Gives:
+    leaving = (each for each in status.executors if each.departure is not None or each.dismissed)
+    return Gives(
+        least=status.least_slots,
+        elastic=status.scaling is not None,
+        leaving=frozenset(each.allocation_id for each in leaving),
+    )

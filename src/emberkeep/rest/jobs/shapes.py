@@ -29,6 +29,7 @@ from emberkeep.protocol.rest_jobs import (
     JobExtension,
     JobPlan,
     JobSummaryExtension,
+    ReclaimInfo,
     ReservedStandbyInfo,
     StreamingQuery,
     TaskCounts,
@@ -37,6 +38,7 @@ from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.rest.jobs.progress_shapes import work_info
 from emberkeep.rest.jobs.savepoint_shapes import periodic_info, procedure_info
 from emberkeep.rest.jobs.upgrade_shapes import upgrade_info
+from emberkeep.slots.model import Reclaim
 from emberkeep.slots.reserved.choices import StandbyView
 
 NEVER = -1
@@ -159,7 +161,12 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         upgrade=None if view.upgrade is None else upgrade_info(view.upgrade),
         work=None if report is None or report.work is None else work_info(report.work),
         dynamic_allocation=None if report is None or report.scaling is None else _dynamic_allocation(report.scaling),
+        reclaim=None if report is None or report.reclaim is None else _reclaim(report.reclaim),
     )
+
+
+def _reclaim(reclaim: Reclaim) -> ReclaimInfo:
+    return ReclaimInfo(ceiling=reclaim.ceiling, reason=reclaim.reason)
 
 
 def _dynamic_allocation(scaling: Scaling) -> DynamicAllocationInfo:

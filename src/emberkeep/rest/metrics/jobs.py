@@ -69,6 +69,11 @@ _JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
         "Executors that the job has asked for.",
         lambda _, report: 0 if report is None else report.executors_wanted,
     ),
+    (
+        "executors_given_back",
+        "Executors that the job does without because others are entitled to their slots.",
+        lambda _, report: 0 if report is None else report.given_back,
+    ),
     ("active_stages", "Stages that Spark runs now.", lambda _, report: 0 if report is None else report.active_stages),
     ("active_tasks", "Tasks that Spark runs now.", lambda _, report: 0 if report is None else report.active_tasks),
     (

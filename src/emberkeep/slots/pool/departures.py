@@ -7,8 +7,8 @@ tasks and takes no new ones. Once it has nothing left to do or to keep, it leave
 A slot on an evacuated place is *leaving*. It does not count towards the requirement either. Its executor is
 decommissioned as soon as another one can take over what it keeps, and ends by itself; after the evacuation timeout it
 is removed. The slot never gets another executor. If the block ends before the executor was decommissioned, the slot
-stays if it is still needed. Slots on a draining task manager leave in the same way, but an executor without a successor
-stays as long as its task manager does.
+stays if it is still needed. Slots that are given back to others leave in the same way (see ``reclaiming``), and so do
+slots on a draining task manager. But there an executor without a successor stays as long as its task manager does.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Departures:
             wanted = pool.staying < pool.target
             if slot.departure is DepartureState.LEAVING and not is_emptied and wanted:
                 slot.departure = DepartureState.OUTGOING if is_closed else DepartureState.STAYS
+                slot.reclaimed = False
                 effects.append(StatusChanged())
             elif slot.is_outgoing and not is_closed:
                 slot.departure = DepartureState.STAYS
@@ -77,7 +78,7 @@ class Departures:
         for slot in [slot for slot in pool.held.values() if slot.is_leaving]:
             if not self._is_pressed(slot):
                 slot.leaving_since = now
-            if now - slot.leaving_since >= pool.limits.evacuation_timeout:
+            if now - slot.leaving_since >= self._timeout(slot):
                 effects += self._slot_end.executor_left(slot, self._overdue(slot), orderly=False)
             elif not (slot.is_decommissioned or slot.executor.cordoned or pool.stopping) and self._has_successor():
                 # Spark treats a cordoned executor as already decommissioned, so it could not hand over anything.
@@ -104,4 +105,9 @@ class Departures:
         what = (
             "did not hand over its blocks and end" if slot.is_decommissioned else "found no other to hand its blocks to"
         )
-        return f"{what} within {self._pool.limits.evacuation_timeout:g} s (blocklist.evacuation.timeout) and is ended"
+        key = "slotmanager.preemption.timeout" if slot.reclaimed else "blocklist.evacuation.timeout"
+        return f"{what} within {self._timeout(slot):g} s ({key}) and is ended"
+
+    def _timeout(self, slot: HeldSlot) -> float:
+        limits = self._pool.limits
+        return limits.reclaim_timeout if slot.reclaimed else limits.evacuation_timeout

@@ -6,7 +6,7 @@ import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
-from emberkeep.slots.model import Allocation, ProcessStart, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import Allocation, ProcessStart, Reclaim, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool.held_slot import ExecutorState
 
 
@@ -149,6 +149,12 @@ class ClusterLacks(msgspec.Struct, frozen=True):
     blocked: bool = False
 
 
+class CeilingSet(msgspec.Struct, frozen=True):
+    """What the JobManager asks the attempt to give back now; None: nothing."""
+
+    reclaim: Reclaim | None
+
+
 class PlacesBlocked(msgspec.Struct, frozen=True):
     """The blocklist or the set of ``draining`` task managers has changed.
 
@@ -177,6 +183,7 @@ PoolEvent = (
     | SparkSaw
     | ReleaseDone
     | ClusterLacks
+    | CeilingSet
     | PlacesBlocked
     | Tick
 )

@@ -25,14 +25,15 @@ class ExecutorLiveness(enum.Enum):
 
 
 class DepartureState(enum.Enum):
-    """How far a slot is on its way out: of a closed place, or because Spark needs fewer executors.
+    """How far a slot is on its way out: of a closed place, to other jobs, or because Spark needs fewer executors.
 
     Only a slot that stays counts towards the requirement.
     """
 
     STAYS = "stays"
     OUTGOING = "outgoing"  # its place is blocked: the executor is cordoned once a replacement runs
-    LEAVING = "leaving"  # its place is evacuated: the executor waits for another one that can take its blocks
+    # Its place is evacuated, or it is given back: the executor waits for another one that can take its blocks.
+    LEAVING = "leaving"
     DECOMMISSIONED = "decommissioned"  # heartbeats ask the task manager to make the executor hand over and end
     DISMISSED = "dismissed"  # Spark has asked the executor itself to hand over and end
 
@@ -75,7 +76,8 @@ class HeldSlot:
     task_manager: TaskManagerInfo
     executor: HeldExecutor
     departure: DepartureState = DepartureState.STAYS
-    leaving_since: float = 0.0  # when the evacuation timeout began to run, if it is leaving
+    reclaimed: bool = False  # it is leaving because other jobs are entitled to it
+    leaving_since: float = 0.0  # when the timeout began to run, if it is leaving
 
     @property
     def stays(self) -> bool:
@@ -102,6 +104,6 @@ class HeldSlot:
         """True if Spark removes the executor, which ends by itself."""
         return self.departure is DepartureState.DISMISSED
 
-    def leave(self, now: float) -> None:
-        """Begin to leave. The evacuation timeout runs from ``now``."""
-        self.departure, self.leaving_since = DepartureState.LEAVING, now
+    def leave(self, now: float, *, reclaimed: bool = False) -> None:
+        """Begin to leave. The timeout runs from ``now``."""
+        self.departure, self.leaving_since, self.reclaimed = DepartureState.LEAVING, now, reclaimed

@@ -17,3 +17,4 @@ class PoolLimits(NamedTuple):
     start_timeout: float  # for an executor to register with Spark
     orphan_timeout: float  # for which an executor is kept while its task manager is silent
     evacuation_timeout: float  # for an executor to leave an evacuated place
+    reclaim_timeout: float  # for an executor to leave a slot that other jobs are entitled to

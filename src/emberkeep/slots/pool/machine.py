@@ -10,7 +10,7 @@ instance: with its executor if that still runs, else with a new one. A slot that
 unless its executor is known to have ended.
 
 Slots on blocked and evacuated places leave when others have taken over; see ``departures``. The number of executors may
-change while the application runs; see ``elastic``.
+change while the application runs; see ``elastic``. Slots are given back to other jobs; see ``reclaiming``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from emberkeep.slots.pool.events import PoolEffect, PoolEvent
 from emberkeep.slots.pool.executor_watch import ExecutorWatch
 from emberkeep.slots.pool.limits import PoolLimits
 from emberkeep.slots.pool.offers import Offers
+from emberkeep.slots.pool.reclaiming import Reclaiming
 from emberkeep.slots.pool.silence import Silence
 from emberkeep.slots.pool.slot_end import SlotEnd
 from emberkeep.slots.pool.state import PoolState
@@ -38,7 +39,7 @@ class SlotPool:
 
     The parts of the state machine share it. Each part makes one kind of decision, and may use the parts that come
     before it in this list: the end of a slot, silent task managers, departures from closed places, changes of the
-    number of executors, executors, offers, replies to heartbeats.
+    number of executors, slots given back to others, executors, offers, replies to heartbeats.
     """
 
     def __init__(self, limits: PoolLimits) -> None:
@@ -48,6 +49,7 @@ class SlotPool:
         self._unmet_need = UnmetNeed(self.state)
         self._departures = Departures(self.state, self._slot_end)
         self._elastic = Elastic(self.state, self._slot_end)
+        self._reclaiming = Reclaiming(self.state, self._slot_end, self._departures)
         watch = ExecutorWatch(self.state, self._slot_end, self._departures, self._silence)
         offers = Offers(self.state, self._slot_end, self._departures)
         beats = BeatReplies(self.state, self._slot_end, offers, watch)
@@ -64,6 +66,7 @@ class SlotPool:
             ev.SparkSaw: watch.spark_saw,
             ev.TaskManagerLost: self._silence.task_manager_lost,
             ev.PlacesBlocked: self._departures.places_blocked,
+            ev.CeilingSet: self._reclaiming.ceiling_set,
             ev.ClusterLacks: self._unmet_need.cluster_lacks,
             ev.ReleaseDone: self._release_done,
             ev.Tick: self._tick,
@@ -73,6 +76,7 @@ class SlotPool:
         """Apply one event at ``now`` (seconds) and return the effects."""
         effects = [
             *self._handlers[type(event)](event, now),
+            *self._reclaiming.review(now),
             *self._departures.review(now),
             *self._elastic.review(now),
         ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView, NothingBlocked
-from emberkeep.slots.model import SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import Reclaim, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool.events import FailAttempt, PoolEffect, StatusChanged
 from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.limits import PoolLimits
@@ -42,6 +42,7 @@ class PoolState:
         self.requirement: SlotRequirement | None = None
         self.decommissions = False  # True if executors can hand over what they keep
         self.idle_timeout: float | None = None  # after which Spark removes idle executors; None: it removes none
+        self.reclaim: Reclaim | None = None  # what the JobManager asks for; it outlives an application
         self.surplus_since: float | None = None  # since when more is held than the application requires
         self.stopping = False  # True once the application begins to stop
         self.failed = False
@@ -68,7 +69,24 @@ class PoolState:
         if self.requirement is None:
             return 0
         count = self.requirement.count
+        if self.ceiling is not None:
+            count = min(count, self.ceiling)
         return 1 if count == 0 and any(slot.is_leaving for slot in self.held.values()) else count
+
+    @property
+    def ceiling(self) -> int | None:
+        """The most slots that the attempt may have now, at least one; None for no limit.
+
+        There is none if executors cannot hand over what they keep: their work would have to be done again.
+        """
+        return None if self.reclaim is None or not self.decommissions else max(1, self.reclaim.ceiling)
+
+    @property
+    def given_back(self) -> int:
+        """Number of slots that the application requires, and does without because of the ceiling."""
+        if self.requirement is None or self.ceiling is None or self.stopping:
+            return 0
+        return max(0, self.requirement.count - self.ceiling)
 
     @property
     def is_elastic(self) -> bool:
@@ -97,9 +115,12 @@ class PoolState:
 
     def waiting(self, now: float) -> str:
         """Return a text that names what the job is missing; "" if nothing is missing."""
-        if self.stopping or self.staying >= self.wanted:
-            return ""
         texts = []
+        if self.given_back and self.reclaim is not None:
+            slots = "1 slot is" if self.given_back == 1 else f"{self.given_back} slots are"
+            texts.append(f"{slots} given back to others: {self.reclaim.reason}")
+        if self.stopping or self.staying >= self.wanted:
+            return "".join(texts)
         if self.replacements.pauses:
             soonest = max(0.0, min(self.replacements.pauses) - now)
             texts.append(

@@ -3,7 +3,8 @@
 A gang without any slot gets none until all that it needs are free at the same time. Smaller jobs could take each slot
 that becomes free, so a gang that has waited for the patience may have free slots kept for it: then jobs that come after
 it get nothing. That lasts for the patience at most. It does not begin again, for any gang, before the same time has
-passed, and it never begins for a gang that would not fit on empty task managers.
+passed, and it never begins for a gang that would not fit on empty task managers. It begins at once for a gang for
+which other jobs give slots back.
 """
 
 from __future__ import annotations
@@ -36,9 +37,13 @@ class KeptSlots:
 
     def keep_for(self, job: JobAccount, now: float) -> bool:
         """Keep free slots for a gang that does not fit now, if it may have that. Return True if they are kept."""
-        if self.gang is None and now >= self._not_before and has_starved(job, now, self._patience):
+        if self.gang is None and self.may_keep_for(job, now) and (has_starved(job, now, self._patience) or job.claim):
             self.gang, self._ends = job, now + self._patience
         return self.gang is job and now < self._ends
+
+    def may_keep_for(self, job: JobAccount, now: float) -> bool:
+        """True if free slots are kept for the gang, or could be: for no other one, and not again too soon."""
+        return self.gang is job if self.gang is not None else now >= self._not_before
 
     def review(self, now: float) -> bool:
         """Return True if slots were kept, and are not from now on."""

@@ -1,5 +1,11 @@
 """Which job comes next when a slot or a driver place is free. Pure.
 
+1. Jobs for which others give slots back, until they have as many.
+2. Jobs of namespaces that hold fewer slots than they are guaranteed.
+3. All others.
+
+Within each of these groups:
+
 1. Jobs without any slot, by priority. So each job gets a first slot before any job gets a second one.
 2. Jobs that hold slots, by priority; among equals the one with the fewest slots.
 
@@ -13,7 +19,7 @@ from collections.abc import Iterable
 
 from emberkeep.slots.ledger import JobAccount
 
-Rank = tuple[bool, int, int, int]
+Rank = tuple[int, bool, int, int, int]
 """The lowest rank is served first."""
 
 
@@ -22,10 +28,15 @@ def highest(jobs: Iterable[JobAccount]) -> int:
     return max((job.priority for job in jobs), default=0)
 
 
-def slot_rank(job: JobAccount, now: float, patience: float, top: int) -> Rank:
-    """Return a job's rank for its next slot. ``top``: the highest priority of the jobs that lack slots."""
+def slot_rank(job: JobAccount, now: float, patience: float, top: int, *, is_entitled: bool = False) -> Rank:
+    """Return a job's rank for its next slot.
+
+    ``top``: the highest priority of the jobs that lack slots. ``is_entitled``: its namespace has less than it is
+    guaranteed.
+    """
     priority = top if has_starved(job, now, patience) else job.priority
-    return bool(job.held), -priority, len(job.held), job.order
+    group = 0 if job.claim else 1 if is_entitled else 2
+    return group, bool(job.held), -priority, len(job.held), job.order
 
 
 def has_starved(job: JobAccount, now: float, patience: float) -> bool:
@@ -36,7 +47,7 @@ def has_starved(job: JobAccount, now: float, patience: float) -> bool:
 def place_rank(job: JobAccount, now: float, patience: float, top: int) -> Rank:
     """Return the rank of a job that waits for a driver place. ``top``: the highest priority of those that wait."""
     priority = top if now - job.need_since >= patience else job.priority
-    return False, -priority, 0, job.order
+    return 0, False, -priority, 0, job.order
 
 
 def said_ahead(count: int) -> str:

@@ -11,6 +11,7 @@ from emberkeep.jobs.model import ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import Scaling
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
+from emberkeep.slots.model import Reclaim
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
@@ -58,6 +59,16 @@ async def test_details_have_what_dynamic_allocation_wants(site: Site) -> None:
     shown = {"wanted": 1, "minimum": 0, "maximum": None, "changed": NOW_MS, "autoscaled": False, "reason": ""}
     assert own["dynamic-allocation"] == shown
     assert own["executors-wanted"] == 1, "not the slots that it still holds"
+
+
+@pytest.mark.req("RES-6")
+async def test_details_have_what_a_job_gives_back(site: Site) -> None:
+    assert (await site.get(J1)).json()["emberkeep"]["reclaim"] is None
+    status = site.gateway.views[job_id(1)].status_report
+    assert status is not None
+    order = Reclaim(ceiling=2, reason="job 7 waits")
+    site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, reclaim=order))
+    assert (await site.get(J1)).json()["emberkeep"]["reclaim"] == {"ceiling": 2, "reason": "job 7 waits"}
 
 
 async def test_details_have_the_alarms_of_the_watchdog(site: Site) -> None:

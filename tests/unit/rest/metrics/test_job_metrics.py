@@ -106,6 +106,7 @@ def test_a_job_shows_its_attempts_executors_and_newest_savepoint() -> None:
         "submitted_timestamp_seconds": view.submitted_ms / 1000,
         "executors": 2,
         "executors_wanted": 3,
+        "executors_given_back": 0,
         "active_stages": 1,
         "active_tasks": 4,
         "attempts_total": 7,

@@ -1,0 +1,1 @@
+"""Reclaiming: jobs give slots back that others are entitled to."""

@@ -1,0 +1,262 @@
+"""Decides which jobs give slots back, and for whom. Pure: the same facts lead to the same plan.
+
+Two kinds of jobs that lack slots have a *claim* to slots that other jobs hold:
+
+1. Jobs of a namespace that holds fewer slots than it is guaranteed, for what is missing of the guarantee. Jobs of
+   namespaces that hold more than their guarantee give slots back, whatever their priority.
+2. Jobs whose priority is higher than that of other jobs in their namespace. These give slots back.
+
+Slots that are about to become free count first, so nothing is reclaimed beyond what is needed. The jobs that give back
+are those with the lowest priority, among equals the newest; jobs with a fixed number of executors come last, if at all.
+No job gives back more than it can, no namespace falls below its guarantee for another one, and a gang gives back
+nothing.
+
+A plan is made anew each time, from what is true now. While slots are on their way, those who give them keep their
+ceilings; otherwise they would ask for the same slots again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from emberkeep.base.ids import JobId
+from emberkeep.slots.model import Reclaim, ResourceProfile, RuntimeVersions
+from emberkeep.slots.reclaim.terms import Preemption, ReclaimTerms
+
+
+class SlotSize(NamedTuple):
+    """What a job needs of each of its slots."""
+
+    profile: ResourceProfile
+    runtime: RuntimeVersions
+
+    def serves(self, other: SlotSize) -> bool:
+        """True if the room of one such slot is enough for one of the ``other`` size."""
+        return self.runtime == other.runtime and other.profile.fits_in(self.profile)
+
+
+@dataclass(frozen=True)
+class JobStanding:
+    """One job at one moment.
+
+    - ``staying``, ``leaving``: slots that it holds where slots may be given, and how many of its further ones there
+      become free soon. ``elsewhere``: slots that it holds in other places.
+    - ``missing``: slots that it has lacked long enough.
+    - ``least``, ``elastic``: see ``Gives``. ``capped``: it has a ceiling now.
+    """
+
+    job_id: JobId
+    order: int
+    size: SlotSize
+    namespace: str = ""
+    priority: int = 0
+    gang: bool = False
+    staying: int = 0
+    leaving: int = 0
+    elsewhere: int = 0
+    missing: int = 0
+    least: int = 0
+    elastic: bool = False
+    capped: bool = False
+
+    @property
+    def kept(self) -> int:
+        """Slots that it will hold, as far as is known."""
+        return self.staying + self.elsewhere
+
+
+@dataclass(frozen=True)
+class ReclaimPlan:
+    """``ceilings``: what jobs have to give back. ``claims``: for how many slots each job is served first.
+
+    ``taken``: how many slots each job is newly asked for, beyond those that are on their way.
+    """
+
+    ceilings: Mapping[JobId, Reclaim] = field(default_factory=dict)
+    claims: Mapping[JobId, int] = field(default_factory=dict)
+    taken: Mapping[JobId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    job: JobStanding
+    slots: int
+    reason: str
+    within: bool  # only jobs of the same namespace with a lower priority give something back for it
+
+
+class _Book:
+    """What was claimed and taken so far."""
+
+    def __init__(self, jobs: Sequence[JobStanding], terms: ReclaimTerms) -> None:
+        self.taken: dict[JobId, int] = {}
+        self.arriving: dict[JobId, int] = {}  # slots on their way that were counted, by the job that holds them now
+        self.claims: dict[JobId, int] = {}
+        self.served: dict[JobId, int] = {}  # slots that each job gets, free ones included
+        self.reasons: dict[JobId, str] = {}
+        self.free = 0  # free slots that were counted
+        kept: dict[str, int] = {}
+        for job in jobs:
+            kept[job.namespace] = kept.get(job.namespace, 0) + job.kept
+        self.surplus = {namespace: count - terms.guarantee(namespace) for namespace, count in kept.items()}
+
+    def copy(self) -> _Book:
+        other = _Book((), ReclaimTerms())
+        other.taken, other.arriving, other.claims = dict(self.taken), dict(self.arriving), dict(self.claims)
+        other.served, other.reasons = dict(self.served), dict(self.reasons)
+        other.free, other.surplus = self.free, dict(self.surplus)
+        return other
+
+    def can_give(self, job: JobStanding) -> int:
+        return 0 if job.gang or not job.least else max(0, job.staying - self.taken.get(job.job_id, 0) - job.least)
+
+
+def plan(jobs: Sequence[JobStanding], terms: ReclaimTerms, free: Callable[[SlotSize], int]) -> ReclaimPlan:
+    """Return who gives slots back now. ``free``: how many slots of a size are free where slots may be given."""
+    if terms.preemption is Preemption.NONE:
+        return ReclaimPlan()
+    planner = _Planner(jobs, terms, free)
+    for job in sorted(jobs, key=lambda job: (-job.priority, job.kept, job.order)):
+        if job.missing:
+            planner.guaranteed(job)
+    for job in sorted(jobs, key=lambda job: (-job.priority, job.order)):
+        if job.missing:
+            planner.preferred(job)
+    return planner.result()
+
+
+class _Planner:
+    def __init__(self, jobs: Sequence[JobStanding], terms: ReclaimTerms, free: Callable[[SlotSize], int]) -> None:
+        self._jobs = jobs
+        self._terms = terms
+        self._free = free
+        self._book = _Book(jobs, terms)
+        self._promised: dict[str, int] = {}  # slots that namespaces get by their guarantees
+        # Elastic jobs before others, then the lowest priority, then the newest.
+        self._givers = sorted(
+            (job for job in jobs if job.least and not job.gang),
+            key=lambda job: (not job.elastic, job.priority, -job.order),
+        )
+
+    def guaranteed(self, job: JobStanding) -> None:
+        """Claim what is missing of the guarantee of the job's namespace."""
+        claim = self._guarantee_claim(job)
+        if claim is None:
+            return
+        if job.gang and not job.kept and claim.slots < job.missing:
+            return  # it would get nothing for a part of what it needs
+        served = self._serve(claim, whole=job.gang and not job.kept)
+        self._promised[job.namespace] = self._promised.get(job.namespace, 0) + served
+
+    def _guarantee_claim(self, job: JobStanding) -> _Claim | None:
+        guarantee = self._terms.guarantee(job.namespace)
+        below = -self._book.surplus.get(job.namespace, -guarantee) - self._promised.get(job.namespace, 0)
+        count = min(job.missing, below)
+        if count <= 0:
+            return None
+        slots = "1 slot" if guarantee == 1 else f"{guarantee} slots"
+        reason = f"namespace {job.namespace!r} has less than the {slots} it is guaranteed, and job {job.job_id} waits"
+        return _Claim(job, count, reason, within=False)
+
+    def preferred(self, job: JobStanding) -> None:
+        """Claim what jobs of a lower priority in the same namespace can give back."""
+        missing = job.missing - self._book.served.get(job.job_id, 0)
+        if missing > 0:
+            reason = f"job {job.job_id} has a higher priority ({job.priority}), and waits"
+            self._serve(_Claim(job, missing, reason, within=True), whole=job.gang and not job.kept)
+
+    def _serve(self, claim: _Claim, *, whole: bool) -> int:
+        """Serve a claim as far as possible; a ``whole`` one fully or not at all. Return how many slots it gets."""
+        before = self._book.copy() if whole else self._book
+        open_slots = claim.slots - self._take_free(claim)
+        open_slots -= self._take_arriving(claim, open_slots)
+        open_slots -= self._take_from_givers(claim, open_slots)
+        if whole and open_slots:
+            self._book = before
+            return 0
+        served = claim.slots - open_slots
+        self._book.served[claim.job.job_id] = self._book.served.get(claim.job.job_id, 0) + served
+        return served
+
+    def _take_free(self, claim: _Claim) -> int:
+        """Count free slots, which the job gets without anybody's help. Its quota may forbid that within a namespace."""
+        if claim.within and self._is_full(claim.job.namespace):
+            return 0
+        count = max(0, min(claim.slots, self._free(claim.job.size) - self._book.free))
+        self._book.free += count
+        return count
+
+    def _is_full(self, namespace: str) -> bool:
+        """True if the namespace gets no further slot before it gives one back."""
+        limit = self._terms.maximum
+        used = self._book.surplus.get(namespace, 0) + self._terms.guarantee(namespace)
+        return bool(limit and namespace) and used >= limit
+
+    def _take_arriving(self, claim: _Claim, wanted: int) -> int:
+        """Count slots that become free soon.
+
+        A job that is only preferred to others does not come first for a slot that none of them gives.
+        """
+        only = claim.job.namespace if claim.within and self._is_full(claim.job.namespace) else None
+        total = 0
+        for giver in self._jobs:
+            left = giver.leaving - self._book.arriving.get(giver.job_id, 0)
+            if left <= 0 or not giver.size.serves(claim.job.size):
+                continue
+            if only is not None and giver.namespace != only:
+                continue
+            count = min(left, wanted - total)
+            if count > 0:
+                self._book.arriving[giver.job_id] = self._book.arriving.get(giver.job_id, 0) + count
+                if not claim.within or giver.job_id == claim.job.job_id or _comes_after(giver, claim.job):
+                    self._note(claim, giver, count)
+                total += count
+        return total
+
+    def _take_from_givers(self, claim: _Claim, wanted: int) -> int:
+        total = 0
+        for giver in self._givers_for(claim):
+            most = self._book.can_give(giver)
+            if not claim.within:
+                most = min(most, self._book.surplus[giver.namespace])
+            count = min(most, wanted - total)
+            if count > 0:
+                self._book.taken[giver.job_id] = self._book.taken.get(giver.job_id, 0) + count
+                self._book.surplus[giver.namespace] -= 0 if claim.within else count
+                self._note(claim, giver, count)
+                total += count
+        return total
+
+    def _givers_for(self, claim: _Claim) -> Iterator[JobStanding]:
+        job = claim.job
+        for giver in self._givers:
+            if giver.job_id == job.job_id or not giver.size.serves(job.size):
+                continue
+            if not giver.elastic and (
+                self._terms.preemption is not Preemption.EXECUTORS or giver.priority >= job.priority
+            ):
+                continue
+            if claim.within and not _comes_after(giver, job):
+                continue
+            yield giver
+
+    def _note(self, claim: _Claim, giver: JobStanding, count: int) -> None:
+        self._book.claims[claim.job.job_id] = self._book.claims.get(claim.job.job_id, 0) + count
+        if giver.job_id != claim.job.job_id:
+            self._book.reasons.setdefault(giver.job_id, claim.reason)
+
+    def result(self) -> ReclaimPlan:
+        book, ceilings = self._book, {}
+        for job in self._jobs:
+            taken, reason = book.taken.get(job.job_id, 0), book.reasons.get(job.job_id)
+            if reason is not None and (taken or job.capped):
+                unneeded = job.leaving - book.arriving.get(job.job_id, 0) if job.capped else 0
+                ceilings[job.job_id] = Reclaim(ceiling=job.kept + unneeded - taken, reason=reason)
+        return ReclaimPlan(ceilings, dict(book.claims), dict(book.taken))
+
+
+def _comes_after(giver: JobStanding, job: JobStanding) -> bool:
+    """True if the other ``job`` has a higher priority in the same namespace."""
+    return giver.namespace == job.namespace and giver.priority < job.priority

@@ -1,0 +1,157 @@
+"""Keeps the plan of who gives slots back up to date, from the accounts of the jobs. Part of the SlotManager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from emberkeep.base.ids import JobId
+from emberkeep.slots.ledger import Gives, JobAccount
+from emberkeep.slots.model import Reclaim
+from emberkeep.slots.priorities.gangs import KeptSlots
+from emberkeep.slots.reclaim.plan import JobStanding, ReclaimPlan, SlotSize, plan
+from emberkeep.slots.reclaim.terms import GUARANTEES_KEY, ReclaimTerms
+from emberkeep.slots.shelves import Shelves
+
+LACKS_FOR = 2.0  # seconds for which a job must lack slots: others do not give back for a short lack
+
+
+class Reclaimer:
+    """Sets the ceilings and claims of jobs. ``jobs``, ``shelves`` and ``kept`` belong to the SlotManager.
+
+    A new leader learns from JobMasters which ceilings they follow. It lifts none before ``settles`` seconds have
+    passed, because the job for which the slots are given back may not have registered yet.
+    """
+
+    def __init__(
+        self,
+        terms: ReclaimTerms,
+        jobs: Mapping[JobId, JobAccount],
+        shelves: Shelves,
+        kept: KeptSlots,
+        *,
+        settles: float,
+    ) -> None:
+        self.terms = terms
+        self._jobs = jobs
+        self._shelves = shelves
+        self._kept = kept
+        self._settles = settles
+        self._began: float | None = None
+        self._is_planned = False  # some job has a ceiling or a claim
+        self.reclaimed = 0  # slots that jobs were asked for since this leader began
+
+    def take(self, job_id: JobId, attempt: int, gives: Gives, follows: Reclaim | None, now: float) -> None:
+        """Note what a JobMaster reports: what its attempt can give back, and which ceiling it ``follows``."""
+        job = self._jobs.get(job_id)
+        if job is None or attempt != job.attempt or job.over:
+            return
+        job.gives = gives
+        if follows is not None and job.reclaim is None and self._is_settling(now):
+            job.reclaim, self._is_planned = follows, True
+
+    def order_for(self, job_id: JobId) -> Reclaim | None:
+        """Return what the job is to give back; None: nothing."""
+        job = self._jobs.get(job_id)
+        return None if job is None else job.reclaim
+
+    def _is_settling(self, now: float) -> bool:
+        if self._began is None:
+            self._began = now
+        return now - self._began < self._settles
+
+    def review(self, lacking: Iterable[JobAccount], now: float) -> None:
+        """Plan anew. ``lacking``: the jobs that lack slots."""
+        is_settling = self._is_settling(now)
+        if not any(job.lacks_since is not None for job in lacking) and not self._is_planned:
+            return
+        standings = [found for job in self._jobs.values() if (found := self._standing(job, now)) is not None]
+        planned = plan(standings, self.terms, self._free)
+        self._carry_out(planned, is_settling=is_settling)
+
+    def _carry_out(self, planned: ReclaimPlan, *, is_settling: bool) -> None:
+        self._is_planned = False
+        for job in self._jobs.values():
+            before, after = job.reclaim, planned.ceilings.get(job.job_id)
+            if after is None and is_settling:
+                after = before
+            elif after is not None and before is not None and after.ceiling == before.ceiling:
+                after = before  # so that the reason stays the same
+            elif after is not None:
+                self.reclaimed += max(0, (self._kept_by(job) if before is None else before.ceiling) - after.ceiling)
+            job.reclaim, job.claim = after, planned.claims.get(job.job_id, 0)
+            self._is_planned |= after is not None or job.claim > 0
+
+    def _kept_by(self, job: JobAccount) -> int:
+        return len(job.held) + job.elsewhere - len(job.gives.leaving & job.held.keys())
+
+    def _standing(self, job: JobAccount, now: float) -> JobStanding | None:
+        """Return what is known of a job; None if it needs no slots."""
+        if not job.requirements:
+            return None
+        requirement = job.wants[0].requirement if job.wants else job.requirements[0]
+        here = {allocation for allocation, member in job.held.items() if member.stays_open}
+        leaving = job.gives.leaving & here
+        waits = job.lacks_since is not None and now - job.lacks_since >= LACKS_FOR and self._may_claim(job, now)
+        return JobStanding(
+            job_id=job.job_id,
+            order=job.order,
+            size=SlotSize(requirement.profile, requirement.runtime),
+            namespace=job.namespace,
+            priority=job.priority,
+            gang=job.gang,
+            staying=len(here) - len(leaving),
+            leaving=len(leaving),
+            elsewhere=job.elsewhere + len(job.held) - len(here),
+            missing=sum(want.missing for want in job.wants) if waits else 0,
+            least=job.gives.least,
+            elastic=job.gives.elastic,
+            capped=job.reclaim is not None,
+        )
+
+    def _may_claim(self, job: JobAccount, now: float) -> bool:
+        """True unless the job is a gang for which free slots could not be kept now."""
+        return not job.gang or bool(job.held) or self._kept.may_keep_for(job, now)
+
+    def _free(self, size: SlotSize) -> int:
+        shelf = self._shelves.by_runtime.get(size.runtime)
+        if shelf is None:
+            return 0
+        return sum(member.capacity(size.profile) for member in shelf.members if member.stays_open)
+
+    def entitled(self) -> Entitlements:
+        """Return what is missing of the guarantees now."""
+        return Entitlements(self.terms, self._jobs.values())
+
+    def said_of(self, job: JobAccount) -> str:
+        """Return a suffix for the reason why a job waits; "" if there is nothing to say."""
+        texts = []
+        if job.claim:
+            slots = "1 slot is" if job.claim == 1 else f"{job.claim} slots are"
+            texts.append(f"{slots} being given back for it by other jobs")
+        guarantee = self.terms.guarantee(job.namespace)
+        if job.wants and guarantee and (left := self.entitled().left(job)):
+            texts.append(
+                f"namespace {job.namespace!r} has {guarantee - left} of the {guarantee} slots that it is guaranteed "
+                f"({GUARANTEES_KEY})"
+            )
+        return "".join(f"; {text}" for text in texts)
+
+
+class Entitlements:
+    """What is missing of the guarantee of each namespace, in one round of matching."""
+
+    def __init__(self, terms: ReclaimTerms, jobs: Iterable[JobAccount]) -> None:
+        self._left = dict(terms.guarantees)
+        if self._left:
+            for job in jobs:
+                if job.namespace in self._left:
+                    self._left[job.namespace] -= len(job.held) + job.elsewhere
+
+    def left(self, job: JobAccount) -> int:
+        """Return how many slots the job's namespace is missing."""
+        return max(0, self._left.get(job.namespace, 0))
+
+    def take(self, job: JobAccount) -> None:
+        """Count a slot that the job gets."""
+        if job.namespace in self._left:
+            self._left[job.namespace] -= 1
