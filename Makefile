@@ -23,6 +23,9 @@ TYPED := src airflow_provider tests tools examples $(wildcard bench demo)
 # The tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
 WORKERS := -n logical --maxprocesses 8 --no-loadscope-reorder
 PYTEST_ARGS ?=
+# Tests start hundreds of Python processes: compiled modules are kept even where the environment forbids it, as containers
+# do. Without them each process compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show the targets
