@@ -218,6 +218,22 @@ def test_clocks_are_skewed_and_jump_but_never_the_monotonic_one(loop: VirtualLoo
     assert (exact.monotonic(), wrong.monotonic()) == (2.0, 79.0)
 
 
+def test_a_clock_that_drifts_gains_time_until_it_is_right_again(loop: VirtualLoop) -> None:
+    clock = VirtualClock(loop)
+
+    def after(seconds: float) -> int:
+        loop.run_until_complete(asyncio.sleep(seconds))
+        return clock.now_ms() - EPOCH_MS
+
+    clock.drift(0.5)
+    assert after(2.0) == 3_000
+    clock.drift(-0.5)
+    assert after(2.0) == 4_000
+    clock.drift(0.0)
+    assert after(1.0) == 5_000
+    assert clock.monotonic() == 5.0
+
+
 def test_a_process_gets_the_same_ids_and_chance_from_the_same_seed(loop: VirtualLoop) -> None:
     def draw(seed: int, process: str) -> tuple[str, float]:
         system = seeded_system(VirtualClock(loop), seed, process)

@@ -131,6 +131,8 @@ class SimBlocklist:
         A start that was requested before the block must not be repeated either: the JobManager abandons it.
         """
         self.tick()
+        if self.promises and isinstance(request, AllocateSlot | StartDriver):
+            self.history.judged("i")
         if node not in self.promises:
             return
         if isinstance(request, AllocateSlot):

@@ -468,6 +468,7 @@ class SimCluster:
             namespace=script.namespace,
             submitted_ms=self.client.machine.clock.now_ms(),
             idempotency_key=f"key-{job.name}",
+            namespace=script.namespace,
         )
 
 

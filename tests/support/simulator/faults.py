@@ -11,6 +11,7 @@ from functools import partial
 from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
 from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from tests.support.simulator.cluster import JM_NODE, SimCluster, TaskManagerNode
+from tests.support.simulator.infrastructure.faults import InfrastructureFaults
 from tests.support.simulator.job_store import SimStore
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Conditions
@@ -38,6 +39,7 @@ class Nemesis:
         self._menace = menace
         self._pending: dict[asyncio.Task[None], None] = {}
         self._blocked: dict[str, None] = {}  # nodes that were ever blocked
+        self._applied = 0
         everything: dict[str, tuple[int, Callable[[], Undo | None]]] = {
             "kill executor": (5, self._kill_executor),
             "kill driver": (4, self._kill_driver),
@@ -67,7 +69,8 @@ class Nemesis:
             "put back store": (4, self._put_back_store),
         }
         self._standbys = StandbyFaults(cluster, rng, self._note)
-        asked |= self._standbys.kinds()
+        self._infrastructure = InfrastructureFaults(cluster, rng, self._note)
+        asked |= self._standbys.kinds() | self._infrastructure.kinds()
         everything |= {kind: fault for kind, fault in asked.items() if kind in menace.kinds}
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
 
@@ -79,11 +82,16 @@ class Nemesis:
             await asyncio.sleep(self._rng.expovariate(1.0 / self._menace.pause))
             self.do(self._rng.choices(kinds, weights)[0])
 
-    def do(self, kind: str) -> None:
-        """Apply a fault of this kind if it has a target. Undo a fault that lasts after a random duration."""
+    def do(self, kind: str) -> bool:
+        """Apply a fault of this kind if it has a target. Undo a fault that lasts after a random duration.
+
+        Return True if it was applied.
+        """
+        before = self._applied
         undo = self._kinds[kind][1]()
         if undo is not None:
             self._later(kind, undo, self._duration())
+        return self._applied > before
 
     def _later(self, kind: str, undo: Undo, seconds: float) -> None:
         task = asyncio.create_task(self._undo_later(kind, undo, seconds), name=f"undo {kind}")
@@ -113,6 +121,7 @@ class Nemesis:
         cluster.store.away_since = None
         cluster.store.severed.clear()
         self._standbys.heal()
+        self._infrastructure.heal()
         for name in list(self._blocked):
             cluster.blocklist.unblock(name)
         for process in cluster.machines.alive():
@@ -126,6 +135,7 @@ class Nemesis:
     # --- the faults ---------------------------------------------------------------------------------------------------
 
     def _note(self, what: str, kind: str) -> None:
+        self._applied += 1
         self._cluster.history.add("nemesis", what)
         self._cluster.history.count(f"fault: {kind}")
 

@@ -32,6 +32,7 @@ class History:
         self.violations: list[str] = []
         self.counts: Counter[str] = Counter()
         self.on_step: list[Callable[[str, str], None]] = []  # process, what; see step
+        self.on_judged: list[Callable[[str, str], None]] = []  # rule, id of the job or ""; see judged
 
     def add(self, process: str, what: str, *, routine: bool = False) -> None:
         """Record an event at the current time."""
@@ -48,6 +49,14 @@ class History:
         """
         for told in self.on_step:
             told(process, what)
+
+    def judged(self, rule: str, job_id: str = "") -> None:
+        """Report that ``rule`` was applied to something that could have broken it. ``job_id``: "" if to no single job.
+
+        For measuring what a run has shown: a rule that met no occasion has shown nothing.
+        """
+        for told in self.on_judged:
+            told(rule, job_id)
 
     def violate(self, rule: str, what: str) -> None:
         """Record that a property does not hold."""

@@ -26,7 +26,7 @@ from tests.support.simulator.machines import Process
 
 T = TypeVar("T")
 
-SLOW = 0.05  # probability that an operation takes long
+USUALLY_SLOW = 0.05
 
 
 class SimStore:
@@ -34,6 +34,7 @@ class SimStore:
 
     def __init__(self, rng: random.Random, history: History) -> None:
         self.trouble = 0.0
+        self.slow = USUALLY_SLOW  # probability that an operation takes long
         self.away_since: float | None = None  # for every JobManager
         self.severed: dict[Process, float] = {}  # JobManagers that cannot reach it, and since when
         self.disk = MemoryDisk()
@@ -114,7 +115,7 @@ class StoreSession:
         store = self._store
         store.history.step(self._process.name, f"store, before {what}")
         await asyncio.sleep(store.rng.uniform(0.0005, 0.01))
-        if store.rng.random() < SLOW:
+        if store.rng.random() < store.slow:
             await asyncio.sleep(store.rng.uniform(0.1, 2.0))
         fate = store.rng.random() if store.trouble else 1.0
         if fate < store.trouble / 2:

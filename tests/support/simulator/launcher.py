@@ -211,7 +211,10 @@ class SimLauncher:
         finally:
             self._starting.remove(key)
         what = "driver" if isinstance(key, DriverKey) else "executor"
+        if keeps:
+            history.judged("r", key.job_id)
         if started.start is ProcessStart.HOT:
+            history.judged("q", key.job_id)
             history.count(f"{what} started hot")
         elif "failed while it was taken" in started.why_cold:
             history.count(f"{what} started cold after a failed take")

@@ -58,6 +58,7 @@ from tests.support.simulator.network import Party
 from tests.support.simulator.scripts import script_of
 
 TICK = 0.5  # seconds between two checks of the census
+TICKS_PER_LOOK_INSIDE = 4  # the machines' own invariants: a broken one stays broken, and checking them takes long
 SLACK = 1.0  # seconds added to bounds, for messages in transit
 ORDERS = (StartDriver, StopDriver, AllocateSlot, StopTaskManager)
 SPEAKING = frozenset({"RegisterJobMaster", "JobMasterHeartbeat"})
@@ -97,6 +98,7 @@ class Properties:
     acknowledged: set[JobId] = field(default_factory=set)  # jobs whose driver's success was acknowledged
     kept: dict[str, frozenset[tuple[JobId, int]]] = field(default_factory=dict)  # successes in task managers' records
     _checked_scripts: int = 0
+    _ticks: int = 0
     _jm_up_since: float = 0.0
     _network_bad_at: float = float("-inf")
 
@@ -125,6 +127,10 @@ class Properties:
     def _violate(self, rule: str, what: str) -> None:
         self.cluster.history.violate(rule, what)
 
+    def _judged(self, rules: str, job_id: JobId) -> None:
+        for rule in rules:
+            self.cluster.history.judged(rule, job_id)
+
     @property
     def now(self) -> float:
         return self.cluster.loop.time()
@@ -140,6 +146,7 @@ class Properties:
             self._executor_started(process, process.key)
 
     def _driver_started(self, process: Process, key: DriverKey) -> None:
+        self._judged("g", key.job_id)
         if key.attempt > self.written.get(key.job_id, 0):
             self._violate("g", f"attempt {key.attempt} of {key.job_id[:8]} starts before its number is durable")
         if (key.job_id, key.attempt) in self.drivers_started:
@@ -149,6 +156,7 @@ class Properties:
 
     def _executor_started(self, process: Process, key: ExecutorKey) -> None:
         script = script_of(self.cluster.store.graphs[key.job_id].arguments)
+        self._judged("bp" if self.cluster.plan.only_agents else "b", key.job_id)
         self.executors_started[key.job_id, key.attempt] += 1
         if self.executors_started[key.job_id, key.attempt] > script.executors * script.sessions:
             self.cluster.history.count("executor replaced")
@@ -201,8 +209,9 @@ class Properties:
 
     def _killed(self, process: Process) -> None:
         """Check (p) when a task manager ends a process."""
-        if not self.cluster.plan.only_agents:
+        if not self.cluster.plan.only_agents or process.key is None:
             return
+        self._judged("p", process.key.job_id)
         if isinstance(process.key, ExecutorKey):
             sparks = self.cluster.sparks.values()
             working = (spark for spark in sparks if spark.process.alive and not spark.has_dismissed(process))
@@ -217,6 +226,8 @@ class Properties:
     def _ordered(self, process: Process, request: Message) -> None:
         """Check (n) when JobManager ``process`` sends a request to a task manager."""
         since = self.cluster.store.away_from(process)
+        if since is not None:
+            self.cluster.history.judged("n")
         if since is not None and self.now - since > FRESH + SLACK and isinstance(request, ORDERS):
             seconds = f"{self.now - since:.1f} s"
             self._violate("n", f"{type(request).__name__} from a JobManager that has had no store for {seconds}")
@@ -232,6 +243,7 @@ class Properties:
                     self._success_acknowledged(watch.key.job_id)
 
     def _success_acknowledged(self, job_id: JobId) -> None:
+        self._judged("m", job_id)
         self.acknowledged.add(job_id)
         canceled = any(job.job_id == job_id and job.cancel_wanted for job in self.cluster.jobs)
         if job_id not in self.cluster.store.recorded and not canceled:
@@ -247,6 +259,7 @@ class Properties:
             self._violate("a", f"one submission became two jobs: {known[:8]} and {job_id[:8]}")
 
     def _attempt_recorded(self, job_id: JobId, attempt: int) -> None:
+        self._judged("g", job_id)
         if attempt <= self.attempts.get(job_id, 0):
             self._violate("g", f"attempt {attempt} of {job_id[:8]} after attempt {self.attempts[job_id]}")
         if job_id in self.results:
@@ -262,6 +275,7 @@ class Properties:
             if watch.key.job_id != job_id or is_adopted:
                 continue
             self.cluster.history.count("attempt while an older driver lives")
+            self._judged("d", job_id)
             silent = self.now - max(watch.last_contact, self._jm_up_since)
             if silent < self._lease - SLACK:
                 old = f"{watch.process.name}, silent for {silent:.1f} s, lives"
@@ -284,6 +298,7 @@ class Properties:
         self._check_truth(result)
 
     def _check_truth(self, result: JobResult) -> None:
+        self._judged("e", result.job_id)
         truth = self.cluster.truth
         last = self.attempts.get(result.job_id, 0)
         outcome = truth.outcomes.get((result.job_id, last))
@@ -315,7 +330,9 @@ class Properties:
             self._network_bad_at = self.now
         self.cluster.blocklist.tick()
         self._check_scripts()
-        self._check_invariants()
+        self._ticks += 1
+        if self._ticks % TICKS_PER_LOOK_INSIDE == 0:
+            self._check_invariants()
         for watch in self.drivers.values():
             if not self._speaks(watch.process):
                 watch.impaired_at = self.now
@@ -359,9 +376,12 @@ class Properties:
     def _check_scripts(self) -> None:
         starts = self.cluster.truth.script_starts
         stopped = self.cluster.store.stopped
+        for job_id in self.cluster.truth.released:
+            self._judged("l", job_id)
         for job_id in self.cluster.truth.released - stopped.keys():
             self._violate("l", f"the script of {job_id[:8]} went on, and that the job has stopped is not durable")
         for job_id, attempt, seconds, pid in starts[self._checked_scripts :]:
+            self._judged("dgl" if job_id in stopped else "dg", job_id)
             if seconds > stopped.get(job_id, seconds):
                 self._violate("l", f"attempt {attempt} of {job_id[:8]} started after the job was stopped for good")
             if (job_id, attempt) in self.scripts_run:
@@ -377,6 +397,8 @@ class Properties:
         before = self.kept.get(node.id, frozenset())
         kept = frozenset((told.job_id, told.attempt) for told in record.outcomes if told.outcome.kind is None)
         self.kept[node.id] = kept
+        for job_id, _ in sorted(before):
+            self._judged("m", job_id)
         for job_id, attempt in sorted(before - kept):
             if job_id not in self.cluster.store.recorded and attempt == self.attempts.get(job_id):
                 self._violate("m", f"{node.id} forgets the success of {job_id[:8]}.{attempt}, and nobody stored it")
@@ -398,6 +420,8 @@ class Properties:
     def _check_useless_drivers(self) -> None:
         for watch in self.drivers.values():
             over = watch.key.attempt < self.attempts.get(watch.key.job_id, 0) or watch.key.job_id in self.results
+            if over:
+                self._judged("c", watch.key.job_id)
             if over and self._speaks(watch.process) and self._agent_works(watch.process.owner):
                 watch.useless_seconds += TICK
                 if watch.useless_seconds > self._driver_bound:
@@ -414,6 +438,7 @@ class Properties:
                 self.orphans.pop(executor.pid, None)
             if key is None or (key.job_id, key.attempt) in living or not self._agent_works(executor.owner):
                 continue
+            self._judged("c", key.job_id)
             seconds = self.orphans.get(executor.pid, 0.0) + TICK
             self.orphans[executor.pid] = seconds
             if seconds > self._orphan_bound:
@@ -517,6 +542,7 @@ class Properties:
             pointers = msgspec.json.decode(handle.pointers, type=JobPointers)
             if not pointers.queries:
                 continue
+            self._judged("k", job_id)
             batch, (attempt, before) = pointers.queries[-1].batch_id, self.pointers.get(job_id, (0, -1))
             if batch >= self.cluster.truth.commits[job_id]:
                 self._violate("k", f"batch {batch} of {job_id[:8]} is recorded, and was not committed")

@@ -268,9 +268,13 @@ class VirtualClock:
         self._loop = loop
         self._skew_ms = skew_ms
         self._monotonic_start = monotonic_start
+        self._drift = 0.0  # seconds gained per second
+        self._drifts_since = 0.0
 
     def now_ms(self) -> int:
-        return EPOCH_MS + int(self._loop.time() * 1000) + self._skew_ms
+        now = self._loop.time()
+        gained = (now - self._drifts_since) * self._drift
+        return EPOCH_MS + int((now + gained) * 1000) + self._skew_ms
 
     def monotonic(self) -> float:
         return self._monotonic_start + self._loop.time()
@@ -278,6 +282,12 @@ class VirtualClock:
     def jump(self, by_ms: int) -> None:
         """Set the wall clock forward or back, as an operator or a time service does."""
         self._skew_ms += by_ms
+
+    def drift(self, rate: float) -> None:
+        """Let the wall clock gain ``rate`` seconds per second from now on, or lose them if negative."""
+        now = self._loop.time()
+        self._skew_ms += int((now - self._drifts_since) * self._drift * 1000)
+        self._drift, self._drifts_since = rate, now
 
 
 def seeded_random(seed: int | str, purpose: str) -> random.Random:

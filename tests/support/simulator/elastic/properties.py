@@ -29,6 +29,8 @@ class Dismissals:
                     self._count(executor, seconds)
 
     def _count(self, executor: Process, seconds: float) -> None:
+        if executor.key is not None:
+            self.cluster.history.judged("q", executor.key.job_id)
         passed = self.overdue.get(executor.pid, 0.0) + seconds
         self.overdue[executor.pid] = passed
         if passed > LONGEST_HAND_OVER + self.bound:
