@@ -468,7 +468,6 @@ class SimCluster:
             namespace=script.namespace,
             submitted_ms=self.client.machine.clock.now_ms(),
             idempotency_key=f"key-{job.name}",
-            namespace=script.namespace,
         )
 
 
