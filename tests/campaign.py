@@ -1,6 +1,6 @@
 """How much a test tries: usually little and the same each time; in a campaign much, and something new each time.
 
-`make test-long` runs a campaign: each property and state machine with four times the examples, each simulated world
+`make test-long` runs a campaign: each property and state machine with eight times the examples, each simulated world
 with at least twice the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again.
 What hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
 The next campaign tries both first.
@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-TIMES = 4  # as many examples as usual
+TIMES = 8  # as many examples as usual
 FOUND = Path(__file__).parent.parent / ".hypothesis"  # what campaigns have found
 _FOUND_AT_MOST = 200
 _NO_CHANCE = 20  # what is expected so often is missed by chance once in exp(20) campaigns
@@ -77,7 +77,7 @@ def examples(usual: int) -> int:
     return usual if CAMPAIGN is None else TIMES * usual
 
 
-def seeds(usual: int, *, theme: str = "", times: int = 2) -> list[int]:
+def seeds(usual: int, *, theme: str = "", times: int = 4) -> list[int]:
     """Numbers of simulated worlds. A campaign: those found before, then ``times`` as many as usual, all fresh."""
     if CAMPAIGN is None:
         return list(range(1, usual + 1))

@@ -15,13 +15,13 @@ from tests.open_sessions import left_open, watch_sessions
 
 # The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
 # No deadlines: how long an example takes says how busy the machine is.
-settings.register_profile("usual", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("usual", derandomize=True, deadline=None, max_examples=examples(50), print_blob=True)
 settings.register_profile(
     "campaign",
     derandomize=False,
     deadline=None,
     database=DirectoryBasedExampleDatabase(FOUND / "examples"),
-    max_examples=examples(100),
+    max_examples=examples(50),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

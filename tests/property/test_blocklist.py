@@ -211,5 +211,5 @@ class Messages(RuleBasedStateMachine):
 
 
 TestMessages = Messages.TestCase
-TestMessages.settings = settings(max_examples=examples(75), stateful_step_count=40, deadline=None)
+TestMessages.settings = settings(max_examples=examples(38), stateful_step_count=40, deadline=None)
 TestMessages = pytest.mark.req("BLK-7")(TestMessages)

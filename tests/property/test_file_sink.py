@@ -229,7 +229,7 @@ class SinkLives(RuleBasedStateMachine):
 
 
 TestSinkLives = SinkLives.TestCase
-TestSinkLives.settings = settings(max_examples=examples(80), stateful_step_count=20, deadline=None)
+TestSinkLives.settings = settings(max_examples=examples(40), stateful_step_count=20, deadline=None)
 
 
 # --- single decisions -------------------------------------------------------------------------------------------------

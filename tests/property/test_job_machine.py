@@ -357,7 +357,7 @@ class JobLife(RuleBasedStateMachine):
 
 
 TestJobLife = JobLife.TestCase
-TestJobLife.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
+TestJobLife.settings = settings(max_examples=examples(75), stateful_step_count=40, deadline=None)
 TestJobLife.pytestmark = [pytest.mark.req(req) for req in ("HA-4", "HA-5", "HA-7", "SAFE-1")]  # type: ignore[attr-defined]
 
 

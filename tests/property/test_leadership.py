@@ -119,7 +119,7 @@ def test_a_leader_that_was_followed_before_it_knew_that_it_leads_finds_that_out(
     assert any(contender.machine.may_decide for contender in world.contenders.values())
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(data=st.data())
 def test_long_runs_of_trouble_lose_nothing_and_end_with_one_leader(data: st.DataObject) -> None:
     world = World(Budget(submissions=3, expirations=6, suspensions=4, deaths=3))

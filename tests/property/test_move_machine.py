@@ -241,7 +241,7 @@ class DriverLife(RuleBasedStateMachine):
             self.noted.add(effect.attempt)
 
 
-SETTINGS = settings(max_examples=examples(100), stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+SETTINGS = settings(max_examples=examples(50), stateful_step_count=40, deadline=None, report_multiple_bugs=False)
 TestDriverLife = DriverLife.TestCase
 TestDriverLife.settings = SETTINGS
 TestDriverLife.pytestmark = [pytest.mark.req(req) for req in ("BLK-18", "SAFE-19")]  # type: ignore[attr-defined]

@@ -123,5 +123,5 @@ class AnyPeriodicJob(RuleBasedStateMachine):
         assert len(periodic) <= self.retained + 1
 
 
-AnyPeriodicJob.TestCase.settings = hypothesis.settings(max_examples=examples(60), stateful_step_count=60, deadline=None)
+AnyPeriodicJob.TestCase.settings = hypothesis.settings(max_examples=examples(30), stateful_step_count=60, deadline=None)
 TestPeriodicSavepoints = AnyPeriodicJob.TestCase

@@ -292,7 +292,7 @@ class RequestLife(RuleBasedStateMachine):
         self.holds()
 
 
-SETTINGS = settings(max_examples=examples(150), stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+SETTINGS = settings(max_examples=examples(75), stateful_step_count=40, deadline=None, report_multiple_bugs=False)
 TestRequestLife = RequestLife.TestCase
 TestRequestLife.settings = SETTINGS
 TestRequestLife.pytestmark = [pytest.mark.req(req) for req in ("END-4", "END-5", "END-6")]  # type: ignore[attr-defined]

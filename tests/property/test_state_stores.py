@@ -170,7 +170,7 @@ class ModelledDirectory(RuleBasedStateMachine):
 
 
 TestModelledDirectory = ModelledDirectory.TestCase
-TestModelledDirectory.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
+TestModelledDirectory.settings = settings(max_examples=examples(20), stateful_step_count=25, deadline=None)
 
 
 @pytest.mark.req("LOC-10")
@@ -314,7 +314,7 @@ class ModelledCopies(RuleBasedStateMachine):
 
 
 TestModelledCopies = ModelledCopies.TestCase
-TestModelledCopies.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+TestModelledCopies.settings = settings(max_examples=examples(30), stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.req("LOC-4")

@@ -130,4 +130,4 @@ class AnyUpgrade(RuleBasedStateMachine):
 
 
 TestUpgrades = AnyUpgrade.TestCase
-TestUpgrades.settings = hypothesis.settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
+TestUpgrades.settings = hypothesis.settings(max_examples=examples(75), stateful_step_count=40, deadline=None)

@@ -14,7 +14,7 @@ from tests.campaign import examples
 from tests.unit.watchdog.watched import WatchedJob, settings
 
 
-@hypothesis.settings(max_examples=examples(60), deadline=None)
+@hypothesis.settings(max_examples=examples(30), deadline=None)
 @given(
     duration=st.floats(0.1, 600.0),
     jitter=st.lists(st.floats(0.5, 2.0), min_size=1, max_size=20),
@@ -103,4 +103,4 @@ class AnyJob(RuleBasedStateMachine):
 
 
 TestAnyJob = AnyJob.TestCase
-TestAnyJob.settings = hypothesis.settings(max_examples=examples(80), stateful_step_count=50, deadline=None)
+TestAnyJob.settings = hypothesis.settings(max_examples=examples(40), stateful_step_count=50, deadline=None)

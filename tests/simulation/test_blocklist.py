@@ -13,7 +13,7 @@ from tests.support.simulator.machines import Process
 from tests.support.simulator.scripts import Script
 from tests.support.simulator.simulation import Run, simulate, simulate_many
 
-SEEDS = seeds(20, theme="block", times=5)
+SEEDS = seeds(10, theme="block", times=10)
 MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
 
 # What a batch must have met; otherwise it has shown nothing about it.
@@ -21,8 +21,8 @@ SOMETIMES = {
     "node blocked": len(SEEDS),
     "fault: kill jobmanager": len(SEEDS) // 4,
     "executor replaced": len(SEEDS) // 4,
-    "executor decommissioned": len(SEEDS) // 8,
-    "driver left": len(SEEDS) // 16,
+    "executor decommissioned": max(1, len(SEEDS) // 8),
+    "driver left": max(1, len(SEEDS) // 16),
 }
 
 

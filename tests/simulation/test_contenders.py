@@ -10,7 +10,7 @@ from tests.campaign import keep, seeds, seldom
 from tests.support.fakes import MemoryJobStore
 from tests.support.simulator.contenders import simulate_contended
 
-SEEDS = seeds(8, theme="contend")
+SEEDS = seeds(8, theme="contend", times=2)
 
 # What a batch must have met; otherwise it has shown nothing about it.
 SOMETIMES = {

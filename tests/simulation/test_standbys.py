@@ -26,7 +26,8 @@ from tests.support.simulator.standbys import STALLS, SimStandby, Stage
 
 DRIVER, EXECUTOR = StandbyKind.DRIVER, StandbyKind.EXECUTOR
 STREAM = Script(seconds=None, executors=1)
-SEEDS = {theme: seeds(usual, theme=theme) for theme, usual in {"standbys": 25, "poisoned": 15, "reserved": 15}.items()}
+USUAL = {"standbys": 25, "poisoned": 15, "reserved": 15}
+SEEDS = {theme: seeds(usual, theme=theme, times=2) for theme, usual in USUAL.items()}
 
 # What a batch must have met; otherwise it has shown nothing about it.
 SOMETIMES = {

@@ -17,7 +17,7 @@ from tests.support.simulator.simulation import Run, play
 from tests.support.simulator.supply import SimDriver
 from tests.support.simulator.virtual_loop import seeded_random
 
-SEEDS = seeds(25, theme="supply")
+SEEDS = seeds(13, theme="supply")
 QUICK = {"resourcemanager.taskmanager-timeout": "8s", "resourcemanager.taskmanager-registration.timeout": "20s"}
 
 

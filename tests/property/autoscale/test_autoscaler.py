@@ -29,7 +29,7 @@ bounds = st.tuples(st.integers(1, 8), st.integers(0, 20)).map(
 )
 
 
-@hypothesis.settings(max_examples=examples(12), deadline=None)
+@hypothesis.settings(max_examples=examples(6), deadline=None)
 @given(rate=st.floats(0, 20_000), given_=streams, settings=bounds)
 def test_a_constant_load_is_met_without_swinging(rate: float, given_: dict[str, int], settings: object) -> None:
     """Once the backlog of the start has been read, executors are removed, and none is added again."""
@@ -44,7 +44,7 @@ def test_a_constant_load_is_met_without_swinging(rate: float, given_: dict[str, 
     assert not [at for at, _ in stream.changes if at > 2 * HOUR] or stream.backlog > 0
 
 
-@hypothesis.settings(max_examples=examples(12), deadline=None)
+@hypothesis.settings(max_examples=examples(6), deadline=None)
 @given(
     rates=st.lists(st.floats(0, 20_000), min_size=1, max_size=48),
     minutes=st.integers(1, 60),

@@ -279,4 +279,4 @@ async def pieces(content: bytes) -> AsyncIterator[bytes]:
 
 
 TestBlobFiles = pytest.mark.req("BLOB-3")(BlobFilesMachine.TestCase)
-TestBlobFiles.settings = settings(max_examples=examples(50), stateful_step_count=40, deadline=None)
+TestBlobFiles.settings = settings(max_examples=examples(25), stateful_step_count=40, deadline=None)

@@ -141,4 +141,4 @@ class CacheWorld(RuleBasedStateMachine):
 
 
 TestCacheWorld = CacheWorld.TestCase
-TestCacheWorld.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)
+TestCacheWorld.settings = settings(max_examples=examples(50), stateful_step_count=50, deadline=None)

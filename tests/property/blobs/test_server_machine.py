@@ -350,7 +350,7 @@ class BlobLife(RuleBasedStateMachine):
 
 TestBlobLife = BlobLife.TestCase
 TestBlobLife.settings = settings(
-    max_examples=examples(150), stateful_step_count=50, deadline=None, report_multiple_bugs=False
+    max_examples=examples(75), stateful_step_count=50, deadline=None, report_multiple_bugs=False
 )
 TestBlobLife.pytestmark = [  # type: ignore[attr-defined]
     pytest.mark.req(f"BLOB-{number}") for number in (6, 9, 10, 11, 14, 15, 17, 18, 19)

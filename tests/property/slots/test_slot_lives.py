@@ -433,4 +433,4 @@ class World(RuleBasedStateMachine):
 
 
 TestSlotLives = pytest.mark.req("LOC-5")(World.TestCase)
-TestSlotLives.settings = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)
+TestSlotLives.settings = settings(max_examples=examples(30), stateful_step_count=60, deadline=None)

@@ -641,4 +641,4 @@ def _use(room: list[int], profile: ResourceProfile) -> None:
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=examples(75), stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=examples(38), stateful_step_count=40, deadline=None)

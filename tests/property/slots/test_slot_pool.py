@@ -452,4 +452,4 @@ def _cordoned(pool: PoolState) -> frozenset[ExecutorId]:
 
 
 TestSlotPool = PoolMachine.TestCase
-TestSlotPool.settings = settings(max_examples=examples(75), stateful_step_count=60, deadline=None)
+TestSlotPool.settings = settings(max_examples=examples(38), stateful_step_count=60, deadline=None)

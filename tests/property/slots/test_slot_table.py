@@ -350,4 +350,4 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestSlotTable = TableMachine.TestCase
-TestSlotTable.settings = settings(max_examples=examples(75), stateful_step_count=60, deadline=None)
+TestSlotTable.settings = settings(max_examples=examples(38), stateful_step_count=60, deadline=None)

@@ -348,7 +348,7 @@ class PoolLife(RuleBasedStateMachine):
         return sum(each.profile.memory_mb for each in living) - self.look.free_mb if living else 0
 
 
-SETTINGS = settings(max_examples=examples(150), stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+SETTINGS = settings(max_examples=examples(75), stateful_step_count=40, deadline=None, report_multiple_bugs=False)
 TestPoolLife = PoolLife.TestCase
 TestPoolLife.settings = SETTINGS
 

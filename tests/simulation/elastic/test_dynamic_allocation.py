@@ -13,7 +13,8 @@ from tests.campaign import keep, seeds, seldom
 from tests.simulation.plants import Method, Plant, check
 from tests.support.simulator.simulation import Report, simulate_many
 
-SEEDS = {theme: seeds(usual, theme=theme) for theme, usual in {"elastic": 12, "steady": 10, "shared": 12}.items()}
+USUAL = {"elastic": 12, "steady": 10, "shared": 12}
+SEEDS = {theme: seeds(usual, theme=theme, times=2) for theme, usual in USUAL.items()}
 
 # What a batch must have met; otherwise it has shown nothing about it.
 SOMETIMES = {

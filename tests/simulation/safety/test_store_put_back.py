@@ -130,7 +130,7 @@ def test_a_leader_with_an_older_epoch_ends_nobody_and_goes_on_once_it_is_raised(
 
 
 def test_many_stores_are_put_back() -> None:
-    numbers = seeds(12, theme="older")
+    numbers = seeds(6, theme="older")
     batch = simulate_many([f"older-{number}" for number in numbers], stop_after=1)
     for report in batch.failures:
         keep(int(report.seed.rpartition("-")[2]), theme="older")

@@ -21,7 +21,7 @@ GOOD = Script(seconds=None)
 RAISES = Script(seconds=1.0, raises=True)  # it fails again after each restart
 NEVER_COMMITS = Script(seconds=None, bad_executors=True)
 PERIODIC = {"execution.savepoint.interval": "2s", "execution.savepoint.retained": "2"}  # one is often being made
-SEEDS = seeds(12, theme="upgrades")
+SEEDS = seeds(6, theme="upgrades")
 STORED_AT_LEAST = {f"store, after upgrade {phase}" for phase in ("STOPPING", "STARTING", "WATCHING")}
 
 

@@ -43,7 +43,7 @@ CHECKS: list[Any] = [
     response_schema_conformance,
 ]
 BOUNDED = settings(
-    max_examples=examples(5),
+    max_examples=examples(3),
     deadline=None,
     database=None,
     phases=[Phase.explicit, Phase.generate],
@@ -109,7 +109,7 @@ def test_answers_to_each_role_are_as_documented(served: Served, operation: Any) 
     least = least_roles([])[operation.method.upper(), operation.path]
 
     @seed(20261123)
-    @settings(BOUNDED, max_examples=examples(2))
+    @settings(BOUNDED, max_examples=examples(1))
     @given(case=_cases(operation.label, GenerationMode.POSITIVE))
     def check(case: Any) -> None:
         for identity in IDENTITIES:

@@ -80,7 +80,7 @@ async def send(requests: list[Any]) -> None:
                     assert answer.problem().status == answer.status
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(REQUESTS, min_size=8, max_size=16))
 def test_no_request_breaks_the_server(requests: list[Any]) -> None:
     asyncio.run(send(requests))

@@ -255,7 +255,7 @@ _PARAMETERS = st.dictionaries(
 )
 
 
-@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     method=st.sampled_from(["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"]),
     prefix=st.sampled_from([f"/webhdfs/v1/{JOB}/own/", f"/webhdfs/v1/{JOB}/at-", "/webhdfs/v1/", "/webhdfs/v1", "/"]),

@@ -95,7 +95,7 @@ def test_after_every_crash_the_newest_promised_record_is_there_or_a_newer_one(tm
     assert seen == {(loss, ahead) for loss in Loss for ahead in (0, 1)}
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cut=st.integers(0, 10_000), flip=st.booleans())
 def test_a_record_that_is_cut_or_changed_anywhere_is_never_believed(
     tmp_path_factory: pytest.TempPathFactory, cut: int, flip: bool

@@ -41,7 +41,7 @@ def test_a_record_of_something_else_is_refused(tmp_path: Path, payload: bytes) -
         read_late_variables(path)
 
 
-@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 200), part=st.binary(min_size=1, max_size=8), kept=st.integers(0, 200))
 def test_a_damaged_record_is_refused_or_sound(tmp_path: Path, at: int, part: bytes, kept: int) -> None:
     path = tmp_path / "record"

@@ -109,7 +109,7 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
         decode(line)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(
     st.binary()
     | st.builds(

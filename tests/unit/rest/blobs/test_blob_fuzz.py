@@ -24,7 +24,7 @@ from tests.unit.rest.served import CONTENT, OWNER, Served
 KEY = BlobKey(kind=BlobKind.TRANSIENT, sha256=hashlib.sha256(CONTENT).hexdigest())
 NUMBERS = itertools.count(1000)  # of jobs that no other example has
 BOUNDED = settings(
-    max_examples=examples(20),
+    max_examples=examples(10),
     deadline=None,
     database=None,
     phases=[Phase.explicit, Phase.generate],

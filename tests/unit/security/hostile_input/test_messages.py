@@ -30,7 +30,7 @@ _BOUNDED = settings(deadline=None, database=None, suppress_health_check=list(Hea
 OWNER, KEY = JobId("1" * 32), transient("0" * 64)
 
 
-@settings(_BOUNDED, max_examples=examples(200))
+@settings(_BOUNDED, max_examples=examples(100))
 @given(data=st.sampled_from(messages.KINDS).flatmap(lambda kind: st.tuples(st.just(kind), messages.requests(kind))))
 def test_a_request_is_decoded_or_refused(data: tuple[str, bytes]) -> None:
     messages.serve_request(*data)
@@ -42,19 +42,19 @@ def test_a_request_that_is_nested_deeply_is_refused(data: bytes) -> None:
         decode_request("ListLogs", data)
 
 
-@settings(_BOUNDED, max_examples=examples(50))
+@settings(_BOUNDED, max_examples=examples(25))
 @given(data=messages.REPLIES)
 def test_a_reply_is_decoded_or_refused(data: bytes) -> None:
     messages.take_reply(data)
 
 
-@settings(_BOUNDED, max_examples=examples(50))
+@settings(_BOUNDED, max_examples=examples(25))
 @given(data=messages.OFFLOADED_MESSAGES, part=messages.PARTS)
 def test_an_offloaded_message_is_put_together_or_refused(data: bytes, part: bytes) -> None:
     messages.take_offloaded(data, part)
 
 
-@settings(_BOUNDED, max_examples=examples(50))
+@settings(_BOUNDED, max_examples=examples(25))
 @given(token=messages.TOKENS)
 def test_a_credential_of_a_state_gateway_is_recognised_or_refused(token: str) -> None:
     messages.take_token(token)
@@ -79,7 +79,7 @@ def test_a_hostile_frame_ends_its_own_connection_only(monkeypatch: pytest.Monkey
     monkeypatch.setattr(threading, "excepthook", failed.append)
     driver = ExecutorFunctions(WorkerPort("127.0.0.1", 3), dict, silent_seconds=0.5)
 
-    @settings(_BOUNDED, max_examples=examples(20))
+    @settings(_BOUNDED, max_examples=examples(10))
     @given(frame=messages.FRAMES)
     def check(frame: bytes) -> None:
         link = driver.link()

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.req("SEC-19"), pytest.mark.req("SEC-8")]
 @pytest.mark.parametrize("name", sorted(STORED))
 def test_a_hostile_file_is_refused_by_name(name: str, tmp_path: Path) -> None:
     @settings(
-        max_examples=examples(10),
+        max_examples=examples(5),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
