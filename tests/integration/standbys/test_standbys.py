@@ -57,7 +57,7 @@ def wait_for_batches(stream: Stream, driver: int) -> None:
 def test_a_lost_driver_is_followed_by_a_hot_one(cluster: Cluster, tmp_path: Path) -> None:
     stream = Stream(tmp_path / "stream")
     wait_until_warm(cluster)
-    job_id = submit(cluster, cluster.shell.write("stream.py", SCRIPT), str(stream.place))
+    job_id = submit(cluster, cluster.shell.write("stream.py", SCRIPT), arguments=(str(stream.place),))
     for attempt in (1, 2):
         pid = cluster.wait_for_driver(job_id, attempt)
         cluster.wait_for_executors(job_id)

@@ -26,11 +26,23 @@ _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a warm-up mostly comp
 WARM_SECONDS = 900.0  # beside other tests
 
 
-def warm_cluster(directory: Path, class_archive: Path, nodes: tuple[str, ...], *words: str) -> Cluster:
-    """Start a cluster with one standby driver and one standby executor on each node. Skips the test without Java 17."""
+class WarmCluster(Cluster):
+    """A cluster with one standby driver and one standby executor on each node, for tests that also run without them."""
+
+    def submit(self, script: Path | str, *options: str, arguments: tuple[str, ...] = (), executors: int = 1) -> JobId:
+        """Submit a job once all standbys are warm. Fails unless the job takes a standby driver."""
+        wait_until_warm(self)
+        job_id = submit(self, script, *options, arguments=arguments, executors=executors)
+        job = self.wait_for(job_id, lambda job: job.emberkeep.attempts and starts(job)[0], "the driver starts")
+        assert starts(job)[0] is ProcessStart.HOT, self.story(job_id)
+        return job_id
+
+
+def warm_cluster(directory: Path, class_archive: Path, nodes: tuple[str, ...], *words: str) -> WarmCluster:
+    """Start such a cluster. Skips the test without Java 17."""
     if find_java(os.environ).major != JAVA_OF_STANDBYS:
         pytest.skip(f"standby processes need Java {JAVA_OF_STANDBYS}")
-    cluster = Cluster(Shell(directory, class_archive.parent, _without_priorities(directory)))
+    cluster = WarmCluster(Shell(directory, class_archive.parent, _without_priorities(directory)))
     for name in NO_STANDBYS:
         del cluster.shell.environment[name]
     inherited = {environment_variable(JOB_ENVIRONMENT.key): EVERYTHING}
@@ -73,14 +85,17 @@ def wait_until_warm(cluster: Cluster) -> None:
     until(all_ready, lambda: f"standbys: {ready(cluster)}", WARM_SECONDS)
 
 
-def submit(cluster: Cluster, script: Path, *arguments: str) -> JobId:
+def submit(
+    cluster: Cluster, script: Path | str, *options: str, arguments: tuple[str, ...] = (), executors: int = 1
+) -> JobId:
     """Submit a script with Spark's default sizes, which are those of the first standby processes."""
-    return JobId(cluster.shell.done("submit", "-q", "--num-executors", "1", str(script), *arguments).out.strip())
+    words = ("submit", "-q", "--num-executors", str(executors), *options, str(script), *arguments)
+    return JobId(cluster.shell.done(*words).out.strip())
 
 
 def run(cluster: Cluster, script: Path, *arguments: str) -> tuple[JobDetailsInfo, str]:
     """Run a script to its end. Return the job as it was while its executor ran, and its output."""
-    job_id = submit(cluster, script, *arguments)
+    job_id = submit(cluster, script, arguments=arguments)
     seen = cluster.wait_for(job_id, lambda job: any(each.registered for each in job.emberkeep.executors), "an executor")
     ended = cluster.wait_for_end(job_id)
     output = cluster.output(job_id)

@@ -10,21 +10,34 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.slots.model import ProcessStart
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.counted_windows import SCRIPT, Rows, stopped, wait_for_window
+from tests.integration.standbys.warm_cluster import warm_cluster
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def cluster(shell: Shell) -> Iterator[Cluster]:
-    cluster = Cluster(shell)
-    # Through the state gateway; without it: tests/integration/spark/test_stop.py.
-    cluster.up("-D", "taskmanager.numberOfTaskSlots=1", "-D", "state.backend.local-recovery=true", *QUICK)
-    yield cluster
-    cluster.cancel_all()
-    cluster.close()
+# Through the state gateway; without it: tests/integration/spark/test_stop.py.
+GATEWAY = ("-D", "state.backend.local-recovery=true")
+
+
+@pytest.fixture(params=[ProcessStart.COLD, pytest.param(ProcessStart.HOT, marks=pytest.mark.long)])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
+    """How the jobs' processes start is the parameter."""
+    if request.param is ProcessStart.HOT:
+        cluster: Cluster = warm_cluster(tmp_path, class_archive, ("127.0.0.2",), *GATEWAY)
+    else:
+        cluster = Cluster(Shell(tmp_path, class_archive.parent))
+    try:
+        with cluster.shell.traces.watching():
+            if request.param is ProcessStart.COLD:
+                cluster.up("-D", "taskmanager.numberOfTaskSlots=1", *GATEWAY, *QUICK)
+            yield cluster
+            cluster.cancel_all()
+    finally:
+        cluster.close()
 
 
 @pytest.mark.req("END-3", "END-4", "END-5", "END-6", "END-9")
