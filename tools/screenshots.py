@@ -130,6 +130,7 @@ def main(target: Path) -> None:
         paths |= {"job-events": f"/jobs/{stream}/events", "task-manager": "/taskmanagers/tm-127.0.0.2"}
         paths |= {name: f"/{name}" for name in ("jobs", "events", "audit", "taskmanagers", "nodes")}
         paths |= {"blobs": "/blobs", "job-blobs": f"/blobs?job={stream}", "leadership": "/leadership"}
+        paths |= {"node": "/nodes/127.0.0.2", "logs": f"/jobs/{stream}/logs"}
         with chromium() as browser:
             for theme in THEMES:
                 url, link = cluster.login()
