@@ -19,7 +19,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no
 # Print the lock's entries that this condition of awk on their first line chooses.
 LOCKED = awk '/^[^ \#]/ { chosen = $(1) } chosen' requirements-dev.lock
 # Folders that are checked as Python; some come and go with the features they belong to.
-TYPED := src airflow_provider tests tools examples $(wildcard bench demo)
+TYPED := src airflow_provider tests tools examples $(wildcard bench campaign demo)
 # The tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
 WORKERS := -n logical --maxprocesses 8 --no-loadscope-reorder
 PYTEST_ARGS ?=
@@ -92,8 +92,14 @@ test-long: $(STAMP) java chromium host-tools flink airflow ## Run the campaigns:
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
 	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
-SAMPLE ?= 400
 SEED ?= 1
+LEVELS ?= simulation
+campaign: MINUTES = 10
+.PHONY: campaign
+campaign: $(STAMP) ## Play random histories, keep those that fail, and report (MINUTES=10 SEED=1 LEVELS=simulation,planted)
+	@$(BIN)/python -m campaign --minutes $(MINUTES) --seed $(SEED) --levels $(LEVELS)
+
+SAMPLE ?= 400
 PACKAGES ?=
 .PHONY: mutants
 mutants: $(STAMP) ## Try small changes of the packages that decide: the fast tests must fail (SAMPLE=400 SEED=1 PACKAGES=slots,jobs)

@@ -15,7 +15,7 @@ _REQUIREMENT = re.compile(r"\b(?:BLOB|HA|LOC|ELASTIC|BLK|END|NET|RES|SAFE|SEC)-\
 _DEFINED = re.compile(r"^\| ([A-Z]+-\d+) \|")
 _MARK = re.compile(r"\breq\(([^)]*)\)")
 _PLANNED = "SEC-"
-_SOURCE = re.compile(r"`((?:src|tests|tools|bench|examples)/[\w./-]+\.\w+)`")
+_SOURCE = re.compile(r"`((?:src|tests|tools|bench|campaign|examples)/[\w./-]+\.\w+)`")
 
 _MOST_MODULES = 20
 

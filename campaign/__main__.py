@@ -1,0 +1,90 @@
+"""``python -m campaign``: play random histories and write a report. ``make campaign`` calls it.
+
+python -m campaign --minutes 10 --seed 1 --levels simulation,planted
+python -m campaign --replay tests/regression/worlds/d-0123abcd.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from campaign import planted, report, simulation
+from campaign.playing import play_world
+from campaign.progress import ROOT, load
+from campaign.world import read
+
+LEVELS = ("simulation", "planted")
+STATES = ROOT / ".campaign"
+EVENTS = 60
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def replay(path: Path, *, verbose: bool) -> int:
+    """Play a kept world and print what happens. Return 1 if it breaks a rule."""
+    kept = read(path)
+    played = play_world(kept.world)
+    history = played.report.history
+    for event in history.last(len(history.events) if verbose else EVENTS):
+        say(str(event))
+    say(f"found once: {kept.found}")
+    for violation in played.report.violations:
+        say(f"violation: {violation}")
+    return 1 if played.report.violations else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line that the module describes. Return its exit code: 1 if something has failed."""
+    parser = argparse.ArgumentParser(prog="make campaign", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="time for all levels together")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed continues a campaign, or repeats it")
+    parser.add_argument("--levels", default="simulation", help=f"comma-separated, of {', '.join(LEVELS)}")
+    parser.add_argument("--bugs", default="", help="planted bugs to look for, comma-separated; all if empty")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--folder", type=Path, help="for progress and report (default: .campaign/<seed>)")
+    parser.add_argument("--replay", type=Path, help="play this kept world alone")
+    parser.add_argument("--verbose", action="store_true", help="with --replay: print all events")
+    options = parser.parse_args(arguments)
+    if options.replay is not None:
+        return replay(options.replay, verbose=options.verbose)
+    levels = [level for level in options.levels.split(",") if level]
+    unknown = sorted(set(levels) - set(LEVELS))
+    if unknown or not levels:
+        parser.error(f"--levels {options.levels!r}: choose of {', '.join(LEVELS)}")
+    until = time.monotonic() + 60.0 * options.minutes
+    try:
+        return play(options, levels, until, options.folder or STATES / str(options.seed))
+    except ValueError as error:
+        say(f"error: {error}")
+        return 1
+
+
+def play(options: argparse.Namespace, levels: list[str], until: float, place: Path) -> int:
+    """Play the levels in order, each until the time is over, and write the report."""
+    state, failed = place / "progress.json", False
+    progress, hunts = load(state, options.seed), []
+    if "planted" in levels:
+        names = tuple(name for name in options.bugs.split(",") if name)
+        which = planted.bugs(names)
+        hunts = list(planted.hunt_all(which, options.seed, until, options.processes, say))
+        failed = any(each.found is None for each in hunts)
+        if len(hunts) < len(which):
+            say(f"{len(which) - len(hunts)} of {len(which)} planted bugs were not hunted: the time is over")
+    if "simulation" in levels:
+        simulation.run(progress, state, until, options.processes, say)
+        failed = failed or bool(progress.failures)
+    command = f"make campaign MINUTES={options.minutes:g} SEED={options.seed} LEVELS={','.join(levels)}"
+    written = report.write(place / "report", progress if progress.next else None, hunts, [command])
+    say(f"report: {written}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

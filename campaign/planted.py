@@ -1,0 +1,127 @@
+"""The level ``planted``: bugs that are planted in copies of the product, which worlds must find.
+
+Each file of the folder ``planted`` is a bug: a few lines that say what it is, and a patch. The patch must apply to the
+product as it is now. Nothing tells the campaign where to look: it plays the same kinds of worlds as without the bug.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from campaign.progress import ROOT
+
+FOLDER = Path(__file__).parent / "planted_bugs"
+_HEAD = re.compile(
+    r"\A(?P<what>.+?)\n\ndomain: (?P<domain>[\w/]+)\nbudget: (?P<budget>\d+) worlds\n\n(?=diff |--- )", re.DOTALL
+)
+_SECONDS_PER_WORLD = 20.0  # at the utmost, on a busy machine
+
+
+class Bug(msgspec.Struct, frozen=True):
+    """A planted bug. ``budget``: the number of worlds within which it must be found."""
+
+    name: str
+    what: str
+    domain: str
+    budget: int
+    path: Path
+
+
+class Hunt(msgspec.Struct, frozen=True):
+    """What became of a bug. ``found``: number of the first world that found it, from 1; None if none did."""
+
+    name: str
+    domain: str
+    budget: int
+    found: int | None
+    violation: str
+    cpu_seconds: float
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What ``campaign.hunt`` prints."""
+
+    product: str  # the file of the package that it has imported
+    found: int | None
+    violation: str
+    cpu_seconds: float
+
+
+def bugs(names: tuple[str, ...] = (), folder: Path = FOLDER) -> list[Bug]:
+    """Return the planted bugs, or those with these names.
+
+    Raises ValueError if a file has no head, or a name no file.
+    """
+    found = []
+    for path in sorted(folder.glob("*.patch")):
+        head = _HEAD.match(path.read_text(encoding="utf-8"))
+        if head is None:
+            raise ValueError(f"{path} must begin with what the bug is, an empty line, its domain and its budget")
+        what = " ".join(head["what"].split())
+        found.append(Bug(path.stem, what, head["domain"], int(head["budget"]), path))
+    unknown = sorted(set(names) - {bug.name for bug in found})
+    if unknown:
+        raise ValueError(f"there is no planted bug {', '.join(unknown)} in {folder}")
+    return [bug for bug in found if not names or bug.name in names]
+
+
+def plant(bug: Bug, place: Path) -> Path:
+    """Copy the product to ``place`` and apply the bug there. Return the copy's source folder.
+
+    Raises ValueError if the patch does not apply.
+    """
+    source = place / "src"
+    shutil.copytree(ROOT / "src" / "emberkeep", source / "emberkeep", ignore=shutil.ignore_patterns("__pycache__"))
+    # Within a repository, git would leave out files that are not part of it.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(place.parent)}
+    command = ["git", "apply", str(bug.path)]
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ValueError(f"{bug.path} does not apply any more, write it again: {done.stderr.strip()}")
+    return source
+
+
+def hunt(bug: Bug, seed: int) -> Hunt:
+    """Let worlds look for a bug, in a process of its own. Raises ValueError if it could not be planted."""
+    with tempfile.TemporaryDirectory(prefix="emberkeep-planted-") as place:
+        source = plant(bug, Path(place).resolve())
+        environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "campaign.hunt", str(seed), str(bug.budget)]
+        seconds = 60.0 + bug.budget * _SECONDS_PER_WORLD
+        try:
+            done = subprocess.run(
+                command, env=environment, cwd=place, capture_output=True, text=True, check=False, timeout=seconds
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ValueError(f"the hunt for {bug.name} did not end within {seconds:.0f} s") from error
+        if done.returncode != 0:
+            raise ValueError(f"the hunt for {bug.name} has failed:\n{done.stderr}")
+        found = msgspec.json.decode(done.stdout, type=Found)
+        if not found.product.startswith(str(source)):
+            raise ValueError(f"the hunt for {bug.name} has imported {found.product}, not the copy with the bug")
+    return Hunt(bug.name, bug.domain, bug.budget, found.found, found.violation, found.cpu_seconds)
+
+
+def hunt_all(which: list[Bug], seed: int, until: float, processes: int, show: Callable[[str], None]) -> Iterator[Hunt]:
+    """Hunt bugs until a time (of ``time.monotonic``), several at a time. Yield what became of each, in order."""
+
+    def one(bug: Bug) -> Hunt | None:
+        if time.monotonic() > until:
+            return None
+        found = hunt(bug, seed)
+        show(f"{bug.name}: " + ("NOT FOUND" if found.found is None else f"world {found.found}: {found.violation}"))
+        return found
+
+    with ThreadPoolExecutor(processes) as pool:
+        yield from (found for found in pool.map(one, which) if found is not None)

@@ -1,0 +1,61 @@
+"""The report: distributions, tables, plots, and what was not found."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+from campaign.planted import Hunt
+from campaign.progress import Failure, Figures, Progress
+from campaign.report import distribution, write
+
+FIGURES = Figures(
+    worlds=40,
+    cpu_seconds=20.0,
+    virtual_seconds=3_600.0,
+    faults={"kill driver": 12, "flap link": 3},
+    families={"mixed": 30, "steady": 10},
+    results={"result FINISHED": 7},
+    triples={"d|RUNNING|kill driver": 9},
+    outages={"kill driver": {"0.00": 5, "2.00": 8, "4.00": 2, "-1.00": 1}, "flap link": {"0.00": 3}},
+)
+
+
+def test_a_distribution_counts_apart_what_was_unnoticed_and_what_was_overtaken() -> None:
+    assert distribution(FIGURES.outages["kill driver"]) == {
+        "measured": 15,
+        "unnoticed": 5,
+        "overtaken": 1,
+        "least": 2.0,
+        "median": 2.0,
+        "p90": 4.0,
+        "p99": 4.0,
+        "largest": 4.0,
+    }
+    assert distribution(FIGURES.outages["flap link"]) == {"measured": 3, "unnoticed": 3, "overtaken": 0}
+
+
+def test_the_report_has_what_was_tried_found_and_never_reached(tmp_path: Path) -> None:
+    progress = Progress(seed=5, next=40, seconds=20.0, processes=2, revisions=["abc"], figures=FIGURES)
+    progress.failures.append(Failure(17, "d: two attempts", "tests/regression/worlds/d-1.json"))
+    hunts = [Hunt("half-a-lease", "jobs", 200, 9, "d: too early", 3.0), Hunt("lost", "slots", 50, None, "", 8.0)]
+    path = write(tmp_path, progress, hunts, ["make campaign SEED=5"])
+    text = path.read_text()
+    for part in (
+        "$ make campaign SEED=5",
+        "| worlds | 40 of seed 5 |",
+        "| worlds per second | 2.0 in 2 processes |",
+        "| 17 | d: two attempts | tests/regression/worlds/d-1.json |",
+        "| kill driver | 15 | 5 | 2.00 | 4.00 | 4.00 | 4.00 | 1 |",
+        "Never reached: rule with fault",
+        "1 of 2 were found within their budgets",
+        "| half-a-lease | jobs | world 9 | 200 | d: too early |",
+        "| lost | slots | **not found** | 50 |  |",
+    ):
+        assert part in text
+    data = json.loads((tmp_path / "report.json").read_text())
+    assert data["simulation"]["recovery"]["kill driver"]["p90"] == 4.0
+    assert "e|RUNNING|kill driver" in data["simulation"]["never"]
+    assert "d|RUNNING|kill driver" not in data["simulation"]["never"]
+    assert data["planted"][1]["found"] is None
+    for plot in ("recovery.svg", "coverage.svg"):
+        assert ElementTree.parse(tmp_path / plot).getroot().tag.endswith("svg")
