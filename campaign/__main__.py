@@ -14,7 +14,7 @@ from pathlib import Path
 
 from campaign import planted, report, simulation
 from campaign.playing import play_world
-from campaign.progress import ROOT, load
+from campaign.progress import ROOT, load, save
 from campaign.world import read
 
 LEVELS = ("simulation", "planted")
@@ -69,11 +69,13 @@ def main(arguments: list[str] | None = None) -> int:
 def play(options: argparse.Namespace, levels: list[str], until: float, place: Path) -> int:
     """Play the levels in order, each until the time is over, and write the report."""
     state, failed = place / "progress.json", False
-    progress, hunts = load(state, options.seed), []
+    progress = load(state, options.seed)
     if "planted" in levels:
         names = tuple(name for name in options.bugs.split(",") if name)
         which = planted.bugs(names)
         hunts = list(planted.hunt_all(which, options.seed, until, options.processes, say))
+        progress.hunts |= {each.name: each for each in hunts}
+        save(state, progress)
         failed = any(each.found is None for each in hunts)
         if len(hunts) < len(which):
             say(f"{len(which) - len(hunts)} of {len(which)} planted bugs were not hunted: the time is over")
@@ -81,7 +83,7 @@ def play(options: argparse.Namespace, levels: list[str], until: float, place: Pa
         simulation.run(progress, state, until, options.processes, say)
         failed = failed or bool(progress.failures)
     command = f"make campaign MINUTES={options.minutes:g} SEED={options.seed} LEVELS={','.join(levels)}"
-    written = report.write(place / "report", progress if progress.next else None, hunts, [command])
+    written = report.write(place / "report", progress, command)
     say(f"report: {written}")
     return 1 if failed else 0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 from tests.support.simulator.simulation import Run
 
@@ -71,17 +72,17 @@ class Coverage:
             if not job_id or hit.job_id == job_id:
                 self.triples.add((rule, hit.state, hit.kind))
 
-    def _state(self, job_id: str) -> str:
+    def _state(self, job_id: JobId) -> str:
+        """Return the request that is being carried out for a job, or else the status that was last shown."""
         cluster, properties = self._run.cluster, self._run.properties
-        known = {str(each): each for each in (*properties.results, *cluster.store.disk.jobs)}
-        found = known.get(job_id)
-        if found is None or found in properties.results:
+        handle, status, leader = cluster.store.disk.jobs.get(job_id), properties.shown.get(job_id), cluster.jm_process
+        if handle is None or job_id in properties.results:
             return ENDED
-        leader = cluster.jm_process
-        if leader is None or not leader.alive or leader.frozen or found not in properties.shown:
+        if leader is None or not leader.alive or leader.frozen or status is None:
             return UNDECIDED
-        handle = cluster.store.disk.jobs[found]
-        return properties.shown[found].value if handle.procedure is None else handle.procedure.procedure.value
+        if handle.procedure is not None:
+            return handle.procedure.procedure.value
+        return ENDED if status.is_globally_terminal else status.value
 
 
 def pairs(triples: Iterable[Triple], one: int, other: int) -> set[tuple[str, str]]:

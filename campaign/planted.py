@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from campaign.progress import ROOT
+from campaign.progress import ROOT, Hunt
 
 FOLDER = Path(__file__).parent / "planted_bugs"
 _HEAD = re.compile(
@@ -36,17 +36,6 @@ class Bug(msgspec.Struct, frozen=True):
     domain: str
     budget: int
     path: Path
-
-
-class Hunt(msgspec.Struct, frozen=True):
-    """What became of a bug. ``found``: number of the first world that found it, from 1; None if none did."""
-
-    name: str
-    domain: str
-    budget: int
-    found: int | None
-    violation: str
-    cpu_seconds: float
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -27,6 +27,17 @@ class Failure(msgspec.Struct, frozen=True):
     kept: str
 
 
+class Hunt(msgspec.Struct, frozen=True):
+    """What became of a planted bug. ``found``: number of the first world that found it, from 1; None if none did."""
+
+    name: str
+    domain: str
+    budget: int
+    found: int | None
+    violation: str
+    cpu_seconds: float
+
+
 class Figures(msgspec.Struct):
     """What one world, or many, have shown. Counts are by name; outages by kind of fault and seconds."""
 
@@ -90,6 +101,7 @@ class Progress(msgspec.Struct, kw_only=True):
     figures: Figures = msgspec.field(default_factory=Figures)
     failures: list[Failure] = []
     mended: list[Failure] = []  # failures whose kept worlds break no rule any more
+    hunts: dict[str, Hunt] = {}  # the newest for each planted bug
 
     def took(self, figures: Figures) -> None:
         """Add the figures of the next world. At the end of a round, favour what was reached least."""

@@ -12,8 +12,7 @@ import msgspec
 from campaign import plots
 from campaign.coverage import RULES, STATES, never, pairs
 from campaign.outages import OVERTAKEN
-from campaign.planted import Hunt
-from campaign.progress import Figures, Progress
+from campaign.progress import Figures, Hunt, Progress
 from campaign.swarm import KINDS
 
 PAIRS = (("rule", "fault", 0, 2), ("rule", "state", 0, 1), ("state", "fault", 1, 2))
@@ -45,12 +44,13 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def write(folder: Path, progress: Progress | None, hunts: Sequence[Hunt], commands: Sequence[str]) -> Path:
-    """Write the report. Return the path of its Markdown file. ``commands``: those that make it again."""
+def write(folder: Path, progress: Progress, command: str) -> Path:
+    """Write the report of all runs so far. Return the path of its Markdown file. ``command``: that of the last run."""
     folder.mkdir(parents=True, exist_ok=True)
-    data: dict[str, Any] = {"version": 1, "commands": list(commands)}
-    lines = ["# Report of a campaign", "", "Made by:", "", "```console", *(f"$ {each}" for each in commands), "```", ""]
-    if progress is not None:
+    data: dict[str, Any] = {"version": 1, "command": command}
+    lines = ["# Report of a campaign", "", "Its last run:", "", "```console", f"$ {command}", "```", ""]
+    hunts = [hunt for _, hunt in sorted(progress.hunts.items())]
+    if progress.next:
         data["simulation"] = _simulation_data(progress)
         lines += _simulation(progress)
         _plots(folder, progress.figures)

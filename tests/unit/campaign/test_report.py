@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-from campaign.planted import Hunt
-from campaign.progress import Failure, Figures, Progress
+from campaign.progress import Failure, Figures, Hunt, Progress
 from campaign.report import distribution, write
 
 FIGURES = Figures(
@@ -38,7 +37,8 @@ def test_the_report_has_what_was_tried_found_and_never_reached(tmp_path: Path) -
     progress = Progress(seed=5, next=40, seconds=20.0, processes=2, revisions=["abc"], figures=FIGURES)
     progress.failures.append(Failure(17, "d: two attempts", "tests/regression/worlds/d-1.json"))
     hunts = [Hunt("half-a-lease", "jobs", 200, 9, "d: too early", 3.0), Hunt("lost", "slots", 50, None, "", 8.0)]
-    path = write(tmp_path, progress, hunts, ["make campaign SEED=5"])
+    progress.hunts = {hunt.name: hunt for hunt in hunts}
+    path = write(tmp_path, progress, "make campaign SEED=5")
     text = path.read_text()
     for part in (
         "$ make campaign SEED=5",
