@@ -60,7 +60,7 @@ class SimulatedStream:
     def _batch(self) -> None:
         began, running = self.now_ms, self.running
         rows = min(self.backlog, self.most_rows)
-        duration = self.fixed_ms + round(rows / (running * self.speed) * 1000)
+        duration = max(1, self.fixed_ms + round(rows / (running * self.speed) * 1000))
         step = max(duration, -(-duration // self.interval_ms) * self.interval_ms) if self.interval_ms else duration
         step = max(step, 1000)  # Spark looks for new data as often
         arrived = self.rate(began) * step / 1000
