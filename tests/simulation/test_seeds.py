@@ -11,7 +11,9 @@ from tests.campaign import keep, seeds, seldom
 from tests.support.simulator.scenes import THEMES
 from tests.support.simulator.simulation import Batch, Report, simulate, simulate_many
 
-SEEDS = seeds(300, times=2)
+# The 150 seeds below do not meet one thing, the outcome of a driver that is refused as a conflict. This seed does.
+RARE = 282
+SEEDS = [*seeds(150), RARE]
 
 # What a batch must have met; otherwise it has shown nothing about it, and the run is void.
 SOMETIMES = {
