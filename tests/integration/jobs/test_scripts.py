@@ -7,6 +7,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -18,7 +19,9 @@ from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = pytest.mark.integration
 
-JAR = Path(__file__).parents[1] / "spark" / "java_udf" / "times-seven.jar"
+_SPARK = Path(__file__).parents[1] / "spark"
+JAR = _SPARK / "java_udf" / "times-seven.jar"
+LINEAGE_JAR = _SPARK / "lineage_listener" / "openlineage-spark-stand-in.jar"
 NODES = ("127.0.0.2", "127.0.0.3")
 
 
@@ -112,6 +115,30 @@ def test_every_option_static_configuration_in_code_and_a_second_session(cluster:
     said = cluster.output(job_id, "driver-stderr")
     assert len(re.findall(r"^emberkeep: spark\.master=local\[\*\] is overridden", said, re.MULTILINE)) == 1, said
     assert "Traceback" not in said
+
+
+ONE_APPLICATION = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+spark.range(1).count()
+spark.stop()  # after the listener has seen the application
+"""
+
+
+@pytest.mark.long
+def test_the_lineage_listener_has_the_job_as_its_parent(cluster: Cluster) -> None:
+    """A listener of the test's own has the name of OpenLineage's, whose jar is nowhere on this machine."""
+    shell = cluster.shell
+    shell.write("lineage.py", ONE_APPLICATION)
+    seen = shell.directory / "parents"
+    job_id = cluster.submit(
+        "lineage.py",
+        *("--name", "etl", "--jars", str(LINEAGE_JAR), "-D", "execution.openlineage=true"),
+        *("--conf", f"spark.standIn.file={seen}"),
+    )
+    cluster.wait_for_end(job_id)
+    assert seen.read_text() == f"emberkeep\tetl\t{UUID(job_id)}\n"
 
 
 @pytest.mark.long
