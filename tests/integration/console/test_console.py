@@ -65,6 +65,7 @@ def test_no_page_has_anything_wrong(
         f"/jobs/{job_id}": "Streaming queries",
         f"/jobs/{job_id}/events": "Attempt 1",
         f"/jobs/{job_id}/logs/{log.id}": "driver",
+        f"/jobs/{job_id}/logs": "Process",
         "/taskmanagers": NODES[0],
         f"/taskmanagers/tm-{NODES[0]}": NODES[0],
         "/nodes": NODES[1],
@@ -87,6 +88,48 @@ def test_what_is_not_there_is_said(browser: Browser, cluster: Cluster) -> None:
         assert len(opened.problems) == 2, "the status, in the answer and in the console"
         assert all("404" in problem for problem in opened.problems)
         opened.problems.clear()
+
+
+def test_a_stream_is_plotted_and_read_with_the_keyboard(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    with window(browser, cluster) as opened:
+        opened.open(f"/jobs/{job_id}")
+        page = opened.page
+        page.locator("#plots canvas").nth(1).wait_for()  # the rate, and the duration by phase
+        page.locator("#plots").focus()
+        page.keyboard.press("ArrowLeft")
+        page.locator("#plot-spoken").filter(has_text=":").wait_for(state="attached")  # the time at the cursor
+        timeline = page.locator("#timeline-plot [data-area]")
+        timeline.focus()
+        whole = page.locator("#timeline-plot [data-span]").inner_text()
+        page.keyboard.press("+")
+        page.wait_for_function(
+            "text => document.querySelector('#timeline-plot [data-span]').innerText !== text", arg=whole
+        )
+        assert "?" in page.url, "the part that is shown is in the address"
+        assert page.title().startswith("RUNNING · stream.py")
+        assert page.locator("#icon").get_attribute("href") == "/static/icon-running.svg"
+
+
+def test_the_spark_ui_is_one_click_away_and_its_tabs_work(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    """The pages of Spark fill their tables with scripts, which ask below the link."""
+    executors = cluster.wait_for_executors(job_id)
+    with window(browser, cluster) as opened:
+        opened.open(f"/jobs/{job_id}")
+        with opened.page.context.expect_page() as popup:
+            opened.page.get_by_role("link", name="Spark UI", exact=True).click()
+        ui = popup.value
+        wrong: list[str] = []
+        ui.on("pageerror", lambda error: wrong.append(error.message))
+        ui.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        for tab, heading in (
+            ("Stages", "Stages for All Jobs"),
+            ("Structured Streaming", "Streaming Query"),
+            ("Executors", "Executors"),
+        ):
+            ui.get_by_role("link", name=tab, exact=True).first.click()
+            ui.get_by_role("heading", name=heading).first.wait_for()
+        ui.locator("#active-executors-table tbody tr").nth(len(executors)).wait_for()  # and the driver
+        assert not wrong, "\n".join(wrong)
 
 
 def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
