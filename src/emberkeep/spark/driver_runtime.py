@@ -52,7 +52,7 @@ from emberkeep.spark.queries.script_queries import ScriptQueries
 from emberkeep.spark.queries.session_queries import SessionQueries
 from emberkeep.spark.queries.start_hook import QueryHook
 from emberkeep.spark.queries.state_placement import StatePlacement, Surveyor
-from emberkeep.spark.stopping.plan_gate import PlanGate
+from emberkeep.spark.stopping.plan_gate import PlanGate, leave_refusals_out_of_logs
 from emberkeep.spark.stopping.procedures import ENDINGS, QueryProcedures
 from emberkeep.spark.stopping.query_starts import OrderedStarts
 from emberkeep.spark.stopping.restore import Restore
@@ -284,7 +284,8 @@ def install(
     refuse_executor_profiles()
     queries.install()
     install_await_hook(gate, known)
-    guard_checkpoints(may_commit, plans.planning)
+    guard_checkpoints(may_commit, plans.planning, plans.committed)
+    leave_refusals_out_of_logs()
     restored = _function_states(contexts, restore)
     seconds = settings.function_seconds
     port = WorkerPort(settings.host, attempt, link_encryption(settings.tls), settings.bind_host)

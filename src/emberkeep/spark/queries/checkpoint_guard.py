@@ -14,12 +14,26 @@ import functools
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
 
 Planning = Callable[[str, int], AbstractContextManager[None]]  # takes a query's id and a batch
-_Around = Callable[[Any], AbstractContextManager[None]]  # takes the path of a log entry
+Committed = Callable[[str, int], None]  # takes a query's id and a batch
+
+
+@dataclass(frozen=True)
+class _Hooks:
+    """What happens around the writes to one log.
+
+    ``around`` takes the path of an entry and returns the context in which it is written. ``written`` takes the path of
+    an entry that was renamed to its name.
+    """
+
+    around: Callable[[Any], AbstractContextManager[None]]
+    written: Callable[[Any], None]
+
 
 _FIELD = "fileManager"
 _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog"
@@ -31,10 +45,11 @@ _OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are co
 _FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 
 
-def guard_checkpoints(may_commit: Callable[[], None], planning: Planning) -> None:
+def guard_checkpoints(may_commit: Callable[[], None], planning: Planning, committed: Committed) -> None:
     """Make every streaming query that this process starts from now on call ``may_commit`` before it commits.
 
-    ``may_commit``: returns once this process may commit. ``planning``: context in which a query plans a batch. Call
+    ``may_commit``: returns once this process may commit. ``planning``: context in which a query plans a batch.
+    ``committed``: called on a query's own thread when a batch is committed, if Spark renames the entry of its log. Call
     this after the other hooks are in place.
     """
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -49,7 +64,7 @@ def guard_checkpoints(may_commit: Callable[[], None], planning: Planning) -> Non
                 return original(writer, *positional, **named)
             may_commit()
             query = original(writer, *positional, **named)
-            _guard(query, may_commit, planning)
+            _guard(query, may_commit, planning, committed)
             return query
 
         return start
@@ -58,7 +73,7 @@ def guard_checkpoints(may_commit: Callable[[], None], planning: Planning) -> Non
     kind.toTable = around(kind.toTable)
 
 
-def _guard(query: Any, may_commit: Callable[[], None], planning: Planning) -> None:
+def _guard(query: Any, may_commit: Callable[[], None], planning: Planning, committed: Committed) -> None:
     """Replace the file managers of the query's logs. Raises SparkInternalsMissing."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext, java_gateway
@@ -68,16 +83,16 @@ def _guard(query: Any, may_commit: Callable[[], None], planning: Planning) -> No
         start_callbacks(SparkContext._gateway)
         execution = query._jsq.streamingQuery()
         query_id = str(query.id)
-        logs: list[tuple[Any, _Around]] = [
-            (execution.offsetLog(), lambda path: planning(query_id, _batch_of(path))),
-            (execution.commitLog(), _freely),
+        logs: list[tuple[Any, _Hooks]] = [
+            (execution.offsetLog(), _Hooks(lambda path: planning(query_id, _batch_of(path)), _nothing)),
+            (execution.commitLog(), _Hooks(_freely, lambda path: committed(query_id, _batch_of(path)))),
         ]
         sink = execution.sink()
         if sink.getClass().getName() == _FILE_SINK:
-            logs.append((_field(sink.getClass(), "fileLog").get(sink), _freely))
-        for log, around in logs:
+            logs.append((_field(sink.getClass(), "fileLog").get(sink), _Hooks(_freely, _nothing)))
+        for log, hooks in logs:
             field = _field(_class_named(log.getClass(), _LOG_CLASS), _FIELD)
-            field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit, around))
+            field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit, hooks))
     except (Py4JError, TypeError, AttributeError) as error:
         raise SparkInternalsMissing(
             f"cannot guard this Spark's checkpoint logs: {error}", hint="Emberkeep works with PySpark 4.3"
@@ -89,24 +104,24 @@ def was_overtaken(text: str) -> bool:
     return any(sign in text for sign in _OVERTAKEN)
 
 
-def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], around: _Around) -> _AskingFiles:
+def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], hooks: _Hooks) -> _AskingFiles:
     from py4j.java_gateway import is_instance_of
 
     if is_instance_of(gateway, files, _RENAMING):
-        return _AskingRenamingFiles(files, may_commit, around)
-    return _AskingFiles(files, may_commit, around)
+        return _AskingRenamingFiles(files, may_commit, hooks)
+    return _AskingFiles(files, may_commit, hooks)
 
 
 class _AskingFiles:
     """CheckpointFileManager for the JVM that calls ``may_commit`` before it creates or deletes a file."""
 
-    def __init__(self, files: Any, may_commit: Callable[[], None], around: _Around) -> None:
+    def __init__(self, files: Any, may_commit: Callable[[], None], hooks: _Hooks) -> None:
         self._files = files
         self._may_commit = may_commit
-        self._around = around
+        self._hooks = hooks
 
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        with self._around(path):
+        with self._hooks.around(path):
             self._may_commit()
             return self._files.createAtomic(path, overwrite)
 
@@ -145,7 +160,7 @@ class _AskingRenamingFiles(_AskingFiles):
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
         from pyspark import SparkContext
 
-        with self._around(path):
+        with self._hooks.around(path):
             self._may_commit()
         jvm: Any = SparkContext._jvm
         return getattr(jvm.org.apache.spark.sql.execution.streaming.checkpointing, _RENAMED_STREAM)(
@@ -156,9 +171,10 @@ class _AskingRenamingFiles(_AskingFiles):
         return self._files.createTempFile(path)
 
     def renameTempFile(self, source: Any, destination: Any, overwrite: bool) -> None:  # noqa: N802
-        with self._around(destination):
+        with self._hooks.around(destination):
             self._may_commit()
             self._files.renameTempFile(source, destination, overwrite)
+        self._hooks.written(destination)
 
     class Java:
         implements = (_INTERFACE, _RENAMING)
@@ -167,6 +183,10 @@ class _AskingRenamingFiles(_AskingFiles):
 def _freely(path: Any) -> AbstractContextManager[None]:
     del path
     return nullcontext()
+
+
+def _nothing(path: Any) -> None:
+    del path
 
 
 def _batch_of(path: Any) -> int:

@@ -2,8 +2,9 @@
 
 ``StreamingQuery.stop`` interrupts the running batch. A query also ends on its own if its state field, which it reads
 before each batch, is TERMINATED: the running batch still commits its offsets and its state, and is the last one. Spark
-4.3 reads the field once more after a batch is planned and before it writes, and then interrupts itself. Such a batch
-must be run again under the same number, and the query's exception is not a failure of the script.
+4.3 reads the field once more after a batch is planned and before it writes, and then interrupts itself. So the field is
+set when no batch is planned, see ``plan_gate``. If a batch is interrupted nevertheless, it must be run again under the
+same number, and the query's exception is not a failure of the script.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
 from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.queries.listening import listener_of_starts
 from emberkeep.spark.queries.script_queries import ScriptQuery, check_not_failed
+from emberkeep.spark.stopping.drain import log_state
 from emberkeep.spark.stopping.limit import Limit
+from emberkeep.spark.stopping.plan_gate import PlanGate
 from emberkeep.spark.stopping.running_batch import RunningBatch
 
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
@@ -30,14 +35,27 @@ _IDLE_LOOKS = 5  # a query that is seen idle this many times in a row is interru
 Note = Callable[[str], None]
 
 
-def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit) -> None:
+def end_between_batches(queries: Sequence[ScriptQuery], plans: PlanGate, note: Note, limit: Limit) -> None:
     """Let each query commit its running batch and end; return when all have ended.
 
     Raises ProcedureRefused, with nothing changed, if this Spark or a query's kind does not support it; ProcedureRefused
     if batches still run when the limit is reached: their queries continue, the others have ended. Raises Fatal if a
     query fails in the meantime; SparkUnavailable.
     """
-    waiting = [_Wait(query, *_ending(query)) for query in queries if runs(query)]
+    waits = [_Wait(query, plans, limit, *_ending(query)) for query in queries if runs(query)]
+    try:
+        _end(waits, note, limit)
+    finally:
+        for wait in waits:
+            wait.let_plan()
+    for query in queries:
+        if not was_interrupted(query):
+            check_not_failed(query, query.handle)
+
+
+def _end(waits: Sequence[_Wait], note: Note, limit: Limit) -> None:
+    """End the queries. Raises ProcedureRefused if batches still run when the limit is reached; SparkUnavailable."""
+    waiting = list(waits)
     for wait in waiting:
         wait.end()
     while waiting:
@@ -48,9 +66,6 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
             late, waiting = _let_run_on(waiting), []
             if late:
                 raise too_late(", ".join(str(wait.batch) for wait in late) + " did not end in time")
-    for query in queries:
-        if not was_interrupted(query):
-            check_not_failed(query, query.handle)
 
 
 def check_has_boundaries(query: ScriptQuery) -> None:
@@ -136,9 +151,12 @@ class _Wait:
     field at which the query ends.
     """
 
-    def __init__(self, query: ScriptQuery, state: Any, terminated: Any) -> None:
+    def __init__(self, query: ScriptQuery, plans: PlanGate, limit: Limit, state: Any, terminated: Any) -> None:
         self.batch = RunningBatch(query)
         self._java = query.handle._jsq
+        self._id = str(query.handle.id)
+        self._plans = plans
+        self._limit = limit
         self._query = query
         self._state = state
         self._terminated = terminated
@@ -146,7 +164,24 @@ class _Wait:
         self._idle = 0
 
     def end(self) -> None:
+        """Let the query end once it has no planned batch left."""
+        if self._plans.end(self._id, self._terminate, self._limit) is None and self._has_no_batch():
+            self._terminate()
+
+    def let_plan(self) -> None:
+        self._plans.let_continue(self._id)
+
+    def _terminate(self) -> None:
         call("ending a query", self._state.set, self._terminated)
+
+    def _has_no_batch(self) -> bool:
+        """True if the logs have no batch that is planned and not committed, or cannot be read."""
+        if self._query.reached is None:
+            return True
+        try:
+            return log_state(HadoopFiles(self._query.session), self._query.reached.rstrip("/")).is_between_batches
+        except EmberkeepError:
+            return True  # if there is one after all, it is interrupted and run again
 
     def join(self, seconds: float) -> None:
         """Wait until the query has ended, at most ``seconds``."""
@@ -170,6 +205,7 @@ class _Wait:
         """
         if not self._works():
             return False
+        self.let_plan()
         call("letting a query continue", self._state.compareAndSet, self._terminated, self._active)
         time.sleep(_PAUSE)  # a query that read the state before the reset ends, or interrupts itself, in this time
         if runs(self._query) and self._works() and not self._is_interrupted():

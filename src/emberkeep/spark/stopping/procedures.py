@@ -157,7 +157,7 @@ class QueryProcedures:
         for query in queries:
             query.away = True
         limit = NO_LIMIT if self._drain_begun else limit
-        end_between_batches(queries, note, limit)
+        end_between_batches(queries, self.plans, note, limit)
         for query in queries:
             self._run_interrupted(query, note, limit)
 

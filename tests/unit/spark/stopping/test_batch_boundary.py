@@ -15,8 +15,9 @@ from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.queries.checkpoints import QueryIdentity
 from emberkeep.spark.queries.script_queries import ScriptQuery
 from emberkeep.spark.stopping import batch_boundary
-from emberkeep.spark.stopping.batch_boundary import check_has_boundaries, end_between_batches, was_interrupted
+from emberkeep.spark.stopping.batch_boundary import Note, check_has_boundaries, end_between_batches, was_interrupted
 from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
+from emberkeep.spark.stopping.plan_gate import PlanGate, PlanRefused
 
 SECONDS = 240.0
 PACKAGE = "org.apache.spark.sql.execution.streaming.runtime"
@@ -88,6 +89,7 @@ class Query(threading.Thread):
 
     def __init__(self, batch: Any, sleeps: bool = False) -> None:
         super().__init__(daemon=True)
+        self.id = f"query-{id(self)}"
         self.batches = 0
         self._states: dict[str, Any] = {}
         self._active, self._terminated = JavaState("ACTIVE", self._states), JavaState("TERMINATED", self._states)
@@ -162,6 +164,34 @@ class Query(threading.Thread):
         return self
 
 
+class PlannedQuery(Query):
+    """Plans its batches at a gate. As Spark 4.3 does, it looks at its state once more when a batch is planned."""
+
+    def __init__(self, plans: PlanGate, batch: Any) -> None:
+        self._plans = plans
+        self.planned = -1
+        super().__init__(batch)
+
+    def run(self) -> None:
+        while self._state is self._active:
+            self._trigger = True
+            try:
+                with self._plans.planning(self.id, self.batches):
+                    self.planned = self.batches
+            except PlanRefused:
+                assert self._state is self._terminated, "Spark would take the refusal for a failure"
+                break
+            if self._state is not self._active:
+                self.interrupted = True
+                break
+            self._batch(self)
+            self.batches += 1
+            self._plans.committed(self.id, self.planned)
+            self._trigger = False
+        self._trigger = False
+        self._state = self._terminated
+
+
 class Execution:
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -218,6 +248,11 @@ def scripts(query: Query, name: str = "q") -> ScriptQuery:
     )
 
 
+def ended_between_batches(queries: list[ScriptQuery], note: Note, limit: Limit, plans: PlanGate | None = None) -> None:
+    """Without ``plans`` nothing is known about what the queries plan: Spark does not let it be seen, or not yet."""
+    end_between_batches(queries, PlanGate() if plans is None else plans, note, limit)
+
+
 def nothing(_: str) -> None:
     pass
 
@@ -254,7 +289,7 @@ def ended(query: Query) -> bool:
 def test_the_batch_that_runs_is_the_last_one() -> None:
     query = Query(lambda _: time.sleep(0.02))
     until(lambda: query.batches)
-    end_between_batches([scripts(query)], nothing, NO_LIMIT)
+    ended_between_batches([scripts(query)], nothing, NO_LIMIT)
     assert not query.is_alive()
 
 
@@ -276,12 +311,12 @@ def test_what_has_no_moment_between_two_batches_is_refused_and_goes_on(
     with pytest.raises(ProcedureRefused, match=words):
         check_has_boundaries(scripts(query))
     with pytest.raises(ProcedureRefused, match=words):
-        end_between_batches([scripts(other), scripts(query)], nothing, NO_LIMIT)
+        ended_between_batches([scripts(other), scripts(query)], nothing, NO_LIMIT)
     assert query.isActive()
     assert other.isActive()
     for each in (query, other):
         each.execution, each.trigger_class = "MicroBatchExecution", "ProcessingTimeTrigger"
-    end_between_batches([scripts(other), scripts(query)], nothing, NO_LIMIT)
+    ended_between_batches([scripts(other), scripts(query)], nothing, NO_LIMIT)
 
 
 @pytest.mark.req("END-6")
@@ -291,11 +326,11 @@ def test_a_batch_that_outlasts_the_limit_goes_on_and_its_query_too() -> None:
     until(lambda: late.isTriggerActive() and other.batches)
 
     with pytest.raises(ProcedureRefused, match="query 'late' did not end in time: the job continues"):
-        end_between_batches([scripts(late, "late"), scripts(other, "other")], nothing, WhenEnded(other))
+        ended_between_batches([scripts(late, "late"), scripts(other, "other")], nothing, WhenEnded(other))
 
     release.set()
     until(lambda: late.batches > 3)
-    end_between_batches([scripts(late, "late")], nothing, NO_LIMIT)
+    ended_between_batches([scripts(late, "late")], nothing, NO_LIMIT)
     assert ended(late)
 
 
@@ -326,7 +361,7 @@ def test_a_batch_that_interrupts_itself_as_its_query_is_to_end_is_no_failure() -
     def told(_: str) -> None:
         plan.go.set()
 
-    end_between_batches([scripts(query)], told, NO_LIMIT)
+    ended_between_batches([scripts(query)], told, NO_LIMIT)
     assert not query.is_alive()
     assert was_interrupted(scripts(query))
 
@@ -343,7 +378,7 @@ def test_a_batch_that_has_interrupted_itself_is_not_let_run_on() -> None:
         until(lambda: query.interrupted)
         threading.Timer(0.05, plan.dies.set).start()
 
-    end_between_batches([scripts(query)], late, Limit(0.0))
+    ended_between_batches([scripts(query)], late, Limit(0.0))
     assert not query.is_alive()
     assert was_interrupted(scripts(query))
 
@@ -356,14 +391,14 @@ def test_another_failure_of_a_query_that_is_to_end_is_told() -> None:
     query = Query(fails)
     until(query.isTriggerActive)
     with pytest.raises(Fatal, match="query 'q' has failed: no such column"):
-        end_between_batches([scripts(query)], nothing, NO_LIMIT)
+        ended_between_batches([scripts(query)], nothing, NO_LIMIT)
     assert not was_interrupted(scripts(query))
 
 
 def test_a_query_that_sleeps_until_its_next_trigger_is_woken_however_short_the_limit() -> None:
     query = Query(lambda _: None, sleeps=True)
     until(lambda: query.batches)
-    end_between_batches([scripts(query)], nothing, soon())
+    ended_between_batches([scripts(query)], nothing, soon())
     assert ended(query)
 
 
@@ -396,14 +431,14 @@ def test_one_counts_as_sleeping_only_after_several_looks_with_pauses_between(
     query = Sleeping(lambda _: None, sleeps=True)
     until(lambda: query.batches and not query.isTriggerActive())
     monkeypatch.setattr(batch_boundary, "time", Clock)
-    end_between_batches([scripts(query)], nothing, Limit(time.monotonic() + seconds))
+    ended_between_batches([scripts(query)], nothing, Limit(time.monotonic() + seconds))
     assert ended(query)
 
 
 def test_ends_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_boundary, "_PAUSE", SECONDS)
     queries = [Query(lambda _, seconds=seconds: time.sleep(seconds)) for seconds in (0.02, 0.01)]
-    end_between_batches([scripts(query, str(number)) for number, query in enumerate(queries)], nothing, NO_LIMIT)
+    ended_between_batches([scripts(query, str(number)) for number, query in enumerate(queries)], nothing, NO_LIMIT)
     assert all(ended(query) for query in queries)
 
 
@@ -415,10 +450,51 @@ def test_whoever_wins_a_query_has_ended_or_runs_on() -> None:
         query = Query(lambda _, seconds=seconds: time.sleep(seconds))
         until(lambda query=query: query.batches or query.isTriggerActive())
         try:
-            end_between_batches([scripts(query)], nothing, Limit(time.monotonic() + rng.uniform(0.0, 0.01)))
+            ended_between_batches([scripts(query)], nothing, Limit(time.monotonic() + rng.uniform(0.0, 0.01)))
         except ProcedureRefused:
             before = query.batches
             until(lambda query=query, before=before: query.batches > before + 1)
-            end_between_batches([scripts(query)], nothing, NO_LIMIT)
+            ended_between_batches([scripts(query)], nothing, NO_LIMIT)
         assert ended(query)
         assert not query.isActive()
+
+
+@pytest.mark.req("END-5")
+def test_no_batch_is_planned_and_then_not_run() -> None:
+    """Whenever the stop comes: in a batch, between two of them, while one is being planned, before the first one."""
+    rng = random.Random(7)
+    for turn in range(100):
+        plans, seconds = PlanGate(), rng.uniform(0.0, 0.004)
+        query = PlannedQuery(plans, lambda _, seconds=seconds: time.sleep(seconds))
+        until(lambda query=query, turn=turn: query.batches >= 1 + turn % 3)
+        time.sleep(rng.uniform(0.0, 0.004))
+        ended_between_batches([scripts(query)], nothing, NO_LIMIT, plans)
+        assert ended(query)
+        assert not query.interrupted
+        assert query.planned == query.batches - 1
+
+
+@pytest.mark.req("END-6")
+def test_a_query_whose_batch_outlasts_the_limit_plans_again() -> None:
+    release, plans = threading.Event(), PlanGate()
+    late = PlannedQuery(plans, lambda _: release.wait(SECONDS))
+    until(late.isTriggerActive)
+    with pytest.raises(ProcedureRefused, match="query 'late' did not end in time: the job continues"):
+        ended_between_batches([scripts(late, "late")], nothing, soon(), plans)
+    release.set()
+    until(lambda: late.batches > 3)
+    ended_between_batches([scripts(late, "late")], nothing, NO_LIMIT, plans)
+    assert ended(late)
+    assert late.planned == late.batches - 1
+
+
+def test_the_other_queries_plan_while_one_is_ended() -> None:
+    plans = PlanGate()
+    one, other = (PlannedQuery(plans, lambda _: time.sleep(0.001)) for _ in range(2))
+    until(lambda: one.batches and other.batches)
+    ended_between_batches([scripts(one)], nothing, NO_LIMIT, plans)
+    before = other.batches
+    until(lambda: other.batches > before + 3)
+    ended_between_batches([scripts(other)], nothing, NO_LIMIT, plans)
+    assert ended(one)
+    assert ended(other)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from emberkeep.spark.stopping.limit import Limit
-from emberkeep.spark.stopping.plan_gate import PlanGate, last_allowed
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
+from emberkeep.spark.stopping.plan_gate import PlanGate, PlanRefused, last_allowed, leave_refusals_out_of_logs
 
 _DEADLINE_SECONDS = 240.0
 
@@ -81,3 +84,63 @@ def test_a_closed_gate_holds_also_what_is_within_its_bound() -> None:
         assert not planned.is_set()
         gate.open()
         assert planned.wait(_DEADLINE_SECONDS)
+
+
+def test_a_query_that_is_ended_ends_after_the_batch_that_is_planned() -> None:
+    gate, ends = PlanGate(), []
+
+    def end(query_id: str) -> bool | None:
+        return gate.end(query_id, lambda: ends.append(query_id), NO_LIMIT)
+
+    with gate.planning("running", 4):
+        pass
+    for batch in (4, 5):
+        with gate.planning("between", batch):
+            pass
+        gate.committed("between", batch)
+    gate.committed("restarted", 7)  # a batch that an earlier attempt had planned
+    assert [end(query_id) for query_id in ("running", "between", "restarted", "new")] == [False, True, True, None]
+    assert ends == ["between", "restarted"]
+    gate.committed("running", 4)
+    assert ends == ["between", "restarted", "running"]
+    with pytest.raises(PlanRefused), gate.planning("new", 0):
+        pytest.fail("the plan was not refused")
+    assert ends == ["between", "restarted", "running", "new"]
+    gate.let_continue("new")
+    with gate.planning("new", 0):
+        pass
+    gate.committed("new", 0)
+    assert ends == ["between", "restarted", "running", "new"]
+
+
+@pytest.mark.parametrize("hold", [lambda gate: gate.close(NO_LIMIT), lambda gate: gate.retain({"q": 0})])
+def test_a_plan_that_is_held_is_refused_when_its_query_is_ended(hold: Callable[[PlanGate], object]) -> None:
+    gate, refused = PlanGate(), threading.Event()
+    hold(gate)
+
+    def plan() -> None:
+        with pytest.raises(PlanRefused), gate.planning("q", 1):
+            pytest.fail("the plan was not refused")
+        refused.set()
+
+    thread = threading.Thread(target=plan)
+    thread.start()
+    gate.end("q", lambda: None, NO_LIMIT)
+    thread.join(_DEADLINE_SECONDS)
+    assert refused.is_set()
+
+
+def test_spark_takes_a_refused_plan_for_an_interruption() -> None:
+    """By the pattern with which Spark 4.3 looks through what Python raises (StreamExecution.PROXY_ERROR)."""
+    pattern = (
+        r"py4j.protocol.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*)(java.lang.InterruptedException)"
+    )
+    assert re.search(pattern, "".join(traceback.format_exception(PlanRefused())))
+
+
+def test_a_refused_plan_is_no_error_in_the_scripts_log(caplog: pytest.LogCaptureFixture) -> None:
+    leave_refusals_out_of_logs()
+    log = logging.getLogger("py4j.clientserver")
+    for error in (PlanRefused(), ValueError("of the script")):
+        log.error("There was an exception while executing the Python Proxy", exc_info=error)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]
