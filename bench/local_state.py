@@ -41,7 +41,7 @@ _BUILD_BATCHES = 5
 _FEW_ROWS = 1000
 _TIMEOUT_SECONDS = 1800.0
 _FASTER = Goal(at_least=3.0)
-_COST = Goal(at_most=1.05)
+_COST = Goal(at_most=1.03)
 
 
 def measure(plan: Plan) -> list[Figure]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.clusters import emberkeep_cluster
 from bench.commands import EMBERKEEP, JOBS, SPARK_SUBMIT, execute, marked, run, temporary_directory
-from bench.measure import Figure, ratios
+from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.cluster_file import read_cluster
@@ -30,6 +30,8 @@ _WAIT_SECONDS = 300.0
 _POLL = 0.02
 _TIMEOUT_SECONDS = 1_200
 _MB = 10**6
+_DURABLE, _FINISHED, _DRAINED_END = Goal(at_most=0.5), Goal(at_most=1.0), Goal(at_most=1.0)
+_SMALL_FILES = Goal(at_least=1.0)
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,19 @@ def measure(plan: Plan) -> list[Figure]:
 
 
 def _figures(name: str, stops: list[Stopped]) -> list[Figure]:
-    figures = [Figure(f"{name}: the batch that ran at the request", "s", tuple(each.running for each in stops))]
-    if name == "drain":
-        figures.append(Figure("drain: then until all has come out", "s", tuple(each.drained for each in stops)))
-    return [
-        *figures,
-        Figure(f"{name}: beyond it, until the savepoint is durable", "s", tuple(each.durable for each in stops)),
-        Figure(f"{name}: beyond it, until the job is FINISHED", "s", tuple(each.finished for each in stops)),
+    is_drain = name == "drain"
+    durable, finished = tuple(each.durable for each in stops), tuple(each.finished for each in stops)
+    figures = [
+        Figure(f"{name}: the batch that ran at the request", "s", tuple(each.running for each in stops)),
+        Figure(f"{name}: beyond it, until the savepoint is durable", "s", durable, None if is_drain else _DURABLE),
+        Figure(f"{name}: beyond it, until the job is FINISHED", "s", finished, None if is_drain else _FINISHED),
     ]
+    if is_drain:
+        drained = tuple(each.drained for each in stops)
+        figures.insert(1, Figure("drain: then until all has come out", "s", drained))
+        rest = tuple(end - last for end, last in zip(finished, drained, strict=True))
+        figures.append(Figure("drain: from its own last batch until the job is FINISHED", "s", rest, _DRAINED_END))
+    return figures
 
 
 def _stop(place: Path, where: list[str], environment: Mapping[str, str], *, drain: bool) -> Stopped:
@@ -146,5 +153,5 @@ def _copies(plan: Plan, partitions: int, files: int, size: int) -> list[Figure]:
     return [
         Figure(f"savepoint, {name}", unit, tuple(total / seconds for seconds in ours)),
         Figure(f"cp, sha256sum, sync, {name}", unit, tuple(total / seconds for seconds in by_hand)),
-        Figure(f"{name}: speed, savepoint / by hand", "×", ratios(by_hand, ours)),
+        Figure(f"{name}: speed, savepoint / by hand", "×", ratios(by_hand, ours), _SMALL_FILES if many else None),
     ]

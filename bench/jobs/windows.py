@@ -15,9 +15,9 @@ from pyspark.sql import functions as f
 
 checkpoint, copies = Path(sys.argv[1]), sys.argv[2:]
 spark = SparkSession.builder.appName("bench-windows").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5_000).option("numPartitions", 1)
+rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10_000).option("numPartitions", 1)
 rows = rates.option("advanceMillisPerBatch", 1_000).load().withWatermark("timestamp", "5 seconds")
-counts = rows.groupBy(f.window("timestamp", "10 seconds"), f.col("value") % 2_000).count()
+counts = rows.groupBy(f.window("timestamp", "10 seconds"), f.col("value") % 10_000).count()
 query = counts.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
 if not copies:
     query.awaitTermination()
