@@ -38,7 +38,6 @@ class Reclaimer:
         self._settles = settles
         self._began: float | None = None
         self._is_planned = False  # some job has a ceiling or a claim
-        self.reclaimed = 0  # slots that jobs were asked for since this leader began
 
     def take(self, job_id: JobId, attempt: int, gives: Gives, follows: Reclaim | None, now: float) -> None:
         """Note what a JobMaster reports: what its attempt can give back, and which ceiling it ``follows``."""
@@ -76,13 +75,8 @@ class Reclaimer:
                 after = before
             elif after is not None and before is not None and after.ceiling == before.ceiling:
                 after = before  # so that the reason stays the same
-            elif after is not None:
-                self.reclaimed += max(0, (self._kept_by(job) if before is None else before.ceiling) - after.ceiling)
             job.reclaim, job.claim = after, planned.claims.get(job.job_id, 0)
             self._is_planned |= after is not None or job.claim > 0
-
-    def _kept_by(self, job: JobAccount) -> int:
-        return len(job.held) + job.elsewhere - len(job.gives.leaving & job.held.keys())
 
     def _standing(self, job: JobAccount, now: float) -> JobStanding | None:
         """Return what is known of a job; None if it needs no slots."""
