@@ -7,6 +7,7 @@ files again, uploads what is missing and sends the same request again.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -33,7 +34,7 @@ class UploadedRequest:
         self, client: RestClient, progress: UploadProgress, notice: Callable[[str], None], *, silence: float
     ) -> None:
         self._client = client
-        self._progress = _Watched(progress)
+        self._progress = _Watched(progress, silence)
         self._notice = notice
         self._silence = silence
         self._trouble = ProblemClock(silence)
@@ -71,25 +72,38 @@ class UploadedRequest:
 
 
 class _Watched:
-    """An UploadProgress that records whether anything was sent."""
+    """An UploadProgress that records whether the upload gets on.
 
-    def __init__(self, progress: UploadProgress) -> None:
+    It does when less is left than ever before, or while one try sends for ``patience`` seconds. The same few bytes,
+    sent again and refused again, are no progress.
+    """
+
+    def __init__(self, progress: UploadProgress, patience: float) -> None:
         self._progress = progress
+        self._patience = patience
         self._moved = False
+        self._began = time.monotonic()
+        self._left = 0  # bytes that this try has not sent yet
+        self._least: int | None = None  # bytes that were left at the best moment of all tries
 
     def has_moved(self) -> bool:
-        """True if bytes have been sent since the last call."""
+        """True if the upload has got on since the last call."""
         moved, self._moved = self._moved, False
         return moved
 
     def begin(self, files: int, size: int) -> None:
+        self._began, self._left = time.monotonic(), size
         self._progress.begin(files, size)
 
     def file(self, name: str) -> None:
         self._progress.file(name)
 
     def sent(self, count: int) -> None:
-        self._moved = self._moved or count > 0
+        self._left -= count
+        if self._least is None or self._left < self._least:
+            self._least, self._moved = self._left, True
+        elif count > 0 and time.monotonic() - self._began >= self._patience:
+            self._moved = True
         self._progress.sent(count)
 
     def end(self) -> None:

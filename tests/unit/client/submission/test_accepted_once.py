@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +32,16 @@ class AfterUpload(NoProgress):
         if self._left > 0:
             self._left -= 1
             self._act()
+
+
+class RefusedUpload(NoProgress):
+    """Lets the cluster refuse each file, as it does when it cannot write to its storage."""
+
+    def __init__(self, fake: FakeJobManager) -> None:
+        self._fake = fake
+
+    def file(self, name: str) -> None:
+        self._fake.failures.append(503)
 
 
 @pytest.fixture
@@ -85,6 +96,16 @@ async def test_a_cluster_that_does_not_go_on_is_given_up(fake: FakeJobManager, j
     with pytest.raises(RetryLater):
         await submitted(fake, job, lambda: fake.failures.append(503), 1_000_000, silence=0.0)
     assert not fake.submissions
+
+
+async def test_a_cluster_that_takes_no_upload_is_given_up(fake: FakeJobManager, job: PreparedJob) -> None:
+    notices: list[str] = []
+    async with RestClient(fake.endpoint, patience=0.0) as client, asyncio.timeout(60):
+        await client.overview()
+        submitting = JobSubmitting(client, job, RefusedUpload(fake), notices.append, silence=0.3)
+        with pytest.raises(RetryLater, match="told to fail"):
+            await submitting.run()
+    assert len(notices) == 1, "the same bytes, sent again, are no progress"
 
 
 async def test_a_cluster_that_has_never_answered_is_not_waited_for(fake: FakeJobManager, job: PreparedJob) -> None:
