@@ -33,8 +33,11 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.ExecutorReport: ("start", "why_cold"),
     messages.ExecutorView: ("outgoing", "cordoned", "start", "why_cold", "dismissed"),
     messages.JobMasterHeartbeat: ("lineage", "known_epoch"),
-    messages.JobMasterReply: ("blocklist_lost", "lineage", "trace"),
-    messages.JobMasterStatus: ("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend", "scaling"),
+    messages.JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim"),
+    messages.JobMasterStatus: (
+        *("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend", "scaling"),
+        *("least_slots", "reclaim", "given_back"),
+    ),
     messages.OfferSlotsReply: ("later",),
     messages.QueryProgress: ("state_bytes", "backlog_rows", "late_rows", "state_commit_ms"),
     messages.RegisterJobMaster: ("lineage", "known_epoch"),
