@@ -15,7 +15,7 @@ from emberkeep.slots.model import Reclaim
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
-from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view, recovery_trace
+from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view, recovery_trace, status_report
 from tests.unit.rest.server import Site
 
 J1 = f"/v1/jobs/{job_id(1)}"
@@ -243,6 +243,15 @@ async def test_cancel_refuses_what_it_does_not_know(site: Site, query: str, fiel
 
     assert (answer.status, answer.problem().field) == (400, field)
     assert site.gateway.cancelled == []
+
+
+async def test_nothing_of_an_ended_job_is_active_although_its_last_report_came_before_the_end(site: Site) -> None:
+    site.gateway.add(job_view(job_id(1), "etl", JobStatus.CANCELED, status_report=status_report()))
+    shown = (await site.get(f"/v1/jobs/{job_id(1)}")).json()
+    work = shown["emberkeep"]["work"]
+    assert (work["tasks-finished"], work["tasks-running"], work["jobs-active"], work["time-left"]) == (1238, 0, 0, None)
+    (listed,) = [job for job in (await site.get("/v1/jobs/overview")).json()["jobs"] if job["jid"] == job_id(1)]
+    assert (listed["tasks"]["running"], listed["tasks"]["total"]) == (0, 1238)
 
 
 async def test_a_job_has_the_counts_and_stages_of_its_attempt(site: Site) -> None:

@@ -294,8 +294,8 @@ def test_strangers_and_other_attempts_are_not_let_in() -> None:
             join_driver(wrong, "counter", "a" * 32)
     with socket.create_connection((link.host, link.port), _DEADLINE_SECONDS) as connection:
         connection.sendall(b"\xff" * 100)
-        connection.shutdown(socket.SHUT_WR)  # TLS takes this for the head of a long record, and waits for the rest
-        with suppress(ConnectionResetError):
+        with suppress(OSError):  # the other side may be faster
+            connection.shutdown(socket.SHUT_WR)  # TLS takes this for the head of a long record, and waits for the rest
             while connection.recv(1_000):
                 pass
     assert driver.instances() == []
