@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.integration.hosts import shared_disk
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.requirements import why_not
+from tests.integration.hosts.shared_disk import SharedDisk
 
 _reason = functools.cache(why_not)
 
@@ -18,8 +21,14 @@ _reason = functools.cache(why_not)
 def network(tmp_path: Path) -> Iterator[Network]:
     if reason := _reason():
         pytest.skip(reason)
-    network = Network(tmp_path)
-    try:
+    with closing(Network(tmp_path)) as network:
         yield network
-    finally:
-        network.close()
+
+
+@pytest.fixture
+def network_with_disk(tmp_path: Path) -> Iterator[Network]:
+    """Its shared directory is on a disk of its own, ``network.disk``."""
+    if reason := _reason() or shared_disk.why_not():
+        pytest.skip(reason)
+    with closing(SharedDisk(tmp_path)) as disk, closing(Network(tmp_path, disk)) as network:
+        yield network

@@ -23,6 +23,7 @@ _INIT = Path(__file__).with_name("init.sh")
 _INHERITED = ("JAVA_HOME", "LANG", "LC_ALL")
 _PRIVATE = (Path("/tmp"), Path("/root"))  # of each host
 _PROGRAMS = (CHECKOUT, Path(sys.prefix), Path(sys.base_prefix))
+_FILLER = "filler"
 LOCAL, SHARED = Path("/mnt/local"), Path("/mnt/shared")
 
 
@@ -124,8 +125,30 @@ class Host:
         self.environment |= {
             "LD_PRELOAD": str(library),
             "FAKETIME": f"{seconds:+d}s",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "0",  # with 1, Python cannot sleep
         }
+
+    def mount_small_disk(self, path: str, megabytes: int, uid: int) -> None:
+        """Mount an empty disk there, which belongs to that user."""
+        self.path(path).mkdir()
+        self.namespaces.run("mount", "-t", "tmpfs", "-o", f"size={megabytes}m,uid={uid},gid={uid}", "small", path)
+
+    def fill_disk(self, path: str) -> None:
+        """Leave no byte free on the disk that is mounted there."""
+        self.namespaces.run("sh", "-c", f"cat /dev/zero >{path}/{_FILLER} || true")
+
+    def free_disk(self, path: str) -> None:
+        """Undo ``fill_disk``."""
+        self.path(f"{path}/{_FILLER}").unlink()
+
+    def forbid_shared_writes(self) -> None:
+        """Let this host only read the shared directory. Files that are open for writing stay so."""
+        self.namespaces.run("mount", "--bind", str(SHARED), str(SHARED))
+        self.namespaces.run("mount", "-o", "remount,bind,ro", str(SHARED))
+
+    def permit_shared_writes(self) -> None:
+        """Undo ``forbid_shared_writes``."""
+        self.namespaces.run("umount", "--lazy", str(SHARED))
 
     # --- its files and users ------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 # The first process of a host that consists of namespaces: arranges its files, then collects ended processes.
-# Variables: HOST_NAME; HOST_DISK and HOST_SHARED, directories outside; HOST_BOOT, a file; HOST_VISIBLE, directories
+# Variables: HOST_NAME; HOST_DISK, a directory outside; HOST_SHARED, one as well or a block device; HOST_BOOT, a file;
+# HOST_VISIBLE, directories
 # below /tmp and /root that stay visible. When this process ends, the kernel ends all processes of the host.
 set -eu
 
@@ -8,7 +9,7 @@ mount --make-rprivate /
 mount -t tmpfs -o mode=755 mounts /mnt
 mkdir /mnt/local /mnt/shared /mnt/etc /mnt/etc-work
 mount --bind "$HOST_DISK" /mnt/local
-mount --bind "$HOST_SHARED" /mnt/shared
+if [ -b "$HOST_SHARED" ]; then mount "$HOST_SHARED" /mnt/shared; else mount --bind "$HOST_SHARED" /mnt/shared; fi
 
 # /etc is the machine's, with changes that only this host has.
 mount -t overlay etc -o lowerdir=/etc,upperdir=/mnt/etc,workdir=/mnt/etc-work /etc

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.integration.hosts.host import Host, Link
 from tests.integration.hosts.namespaces import Namespaces
+from tests.integration.hosts.shared_disk import SharedDisk
 
 _HOSTS = 200  # addresses of hosts end with 1 to 200
 _SLOW = "1mbit"  # at which reordered packets leave
@@ -54,14 +55,18 @@ class Fault:
 
 @dataclass
 class Network:
-    """Hosts and the switches between them. ``directory``: the hosts' disks, and the file system that all share."""
+    """Hosts and the switches between them. ``directory``: the hosts' disks, and the file system that all share.
+
+    ``disk``: where that file system is, if it is not just a directory.
+    """
 
     directory: Path
+    disk: SharedDisk | None = None
     hosts: list[Host] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shared = self.directory / "shared"
-        self.shared.mkdir(mode=0o777)
+        self.shared = self.directory / "shared" if self.disk is None else self.disk.path
+        self.shared.mkdir(mode=0o777, exist_ok=True)
         self._faults: dict[tuple[str, str], Fault] = {}  # by the two ports
         script = "ip link set lo up; echo ready; exec sleep infinity"
         self._switches = Namespaces(("net",), ("sh", "-c", script), {})
@@ -74,7 +79,8 @@ class Network:
         number = len(self.hosts) + 1
         assert number <= _HOSTS
         links = [segment.link(number, f"eth{index}") for index, segment in enumerate(segments or (LAN,))]
-        host = Host(name, self.directory / "disks" / name, self.shared, tuple(links), frozenset(families))
+        shared = self.shared if self.disk is None else Path(self.disk.device)
+        host = Host(name, self.directory / "disks" / name, shared, tuple(links), frozenset(families))
         self.hosts.append(host)
         self.start(host)
         return host

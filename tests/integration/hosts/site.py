@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.configuration.hosts import in_brackets, join_host_port
+from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.commands import SMALL, Running
 from tests.integration.conditions import DEADLINE, until
@@ -210,6 +211,18 @@ class HostedCluster:
             return None
 
         return until(look, lambda: f"{what}: {self.job(job_id)}\n{self.story()}")
+
+    def wait_for_attempt(self, job_id: str, attempt: int) -> None:
+        """Wait until that attempt of the driver, or a later one, runs."""
+        self.wait_for(
+            job_id,
+            lambda job: job.emberkeep.attempt >= attempt and job.state is JobStatus.RUNNING,
+            f"attempt {attempt} runs",
+        )
+
+    def running(self, job_id: str) -> JobDetailsInfo:
+        """The job, once the leader knows its driver."""
+        return self.wait_for(job_id, lambda job: job.emberkeep.driver, "the leader knows the driver")
 
     def leader(self) -> Host:
         """The host whose JobManager leads, once there is one."""

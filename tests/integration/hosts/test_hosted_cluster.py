@@ -35,14 +35,6 @@ def more(cluster: HostedCluster, rows: NumberedRows, what: str) -> None:
     until(rows.is_read, lambda: f"rows come out {what}: {rows.written()[-3:]}\n{cluster.story()}")
 
 
-def until_restarted(cluster: HostedCluster, job_id: str, attempt: int) -> None:
-    cluster.wait_for(
-        job_id,
-        lambda job: job.emberkeep.attempt > attempt and job.state is JobStatus.RUNNING,
-        f"a driver runs after attempt {attempt}",
-    )
-
-
 def finished(cluster: HostedCluster, rows: NumberedRows, job_id: str) -> None:
     rows.finish()
     job = cluster.wait_for(job_id, lambda job: job.state.is_globally_terminal, "the job ends")
@@ -65,7 +57,7 @@ def test_the_hosts_of_the_leader_and_of_the_driver_are_lost(network: Network) ->
     assert job.emberkeep.attempt == 1
 
     network.kill(cluster.driver_host(job))
-    until_restarted(cluster, job_id, attempt=1)
+    cluster.wait_for_attempt(job_id, 2)
     more(cluster, rows, "after the driver's host was lost")
     finished(cluster, rows, job_id)
 

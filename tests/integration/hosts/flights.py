@@ -1,0 +1,66 @@
+"""The example pipeline over the flights of 2013 as a job of a cluster on several hosts, and the check of its output."""
+
+from __future__ import annotations
+
+import time
+
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
+from examples.flights import verify
+from examples.flights.feed import load_flights, publish
+from tests.integration.conditions import until
+from tests.integration.hosts.host import SHARED
+from tests.integration.hosts.requirements import CHECKOUT
+from tests.integration.hosts.site import HostedCluster, own_files
+
+_FILES = 24
+
+
+class Flights:
+    """All files are there at once; the pipeline reads one in each micro-batch, at least a second apart."""
+
+    def __init__(self, cluster: HostedCluster) -> None:
+        self._cluster = cluster
+        self._place = cluster.network.shared / "flights"
+        publish(load_flights(), self._place / "in", _FILES, 0.0)
+        own_files(self._place)
+        home = cluster.client.home()
+        cluster.client.write(home / "pipeline.py", (CHECKOUT / "examples" / "flights" / "pipeline.py").read_text())
+        place = SHARED / "flights"
+        paths = ("--input", str(place / "in"), "--output", str(place / "out"))
+        pace = ("--files-per-batch", "1", "--trigger", "1 second")
+        self.job_id = cluster.submit("pipeline.py", arguments=(*paths, *pace))
+        cluster.wait_for(self.job_id, lambda job: job.state is JobStatus.RUNNING, "the flights are being read")
+
+    def go_on(self, what: str, batches: int = 2) -> None:
+        """Wait until more micro-batches are done than now, unless all were."""
+        before = self._newest_batch(what, 0)
+        self._newest_batch(what, min(before + batches, _FILES))
+
+    def stand_still(self, seconds: float) -> None:
+        """Wait until no micro-batch was done for so long."""
+        newest, since = -1, time.monotonic()
+
+        def is_still() -> bool:
+            nonlocal newest, since
+            batch = self._newest_batch("at all", 0)
+            if batch != newest:
+                newest, since = batch, time.monotonic()
+            return time.monotonic() - since >= seconds
+
+        until(is_still, self._cluster.story)
+
+    def _newest_batch(self, what: str, least: int) -> int:
+        def newest(job: JobDetailsInfo) -> int:
+            return max((query.batch_id for query in job.emberkeep.queries), default=-1)
+
+        return newest(self._cluster.wait_for(self.job_id, lambda job: newest(job) >= least, f"batches {what}"))
+
+    def end(self) -> None:
+        """Wait for the end. Fails if a row was lost, or came out twice."""
+        job = self._cluster.wait_for(self.job_id, lambda job: job.state.is_globally_terminal, "the job ends")
+        assert job.state is JobStatus.FINISHED, job
+        answer = verify.batch_answer(verify.read_input(self._place / "in"))
+        comparison = verify.compare(answer.windows, verify.read_output(self._place / "out"))
+        assert len(answer.windows)
+        assert not comparison.mismatches, verify.report(answer, comparison)

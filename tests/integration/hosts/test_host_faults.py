@@ -1,0 +1,76 @@
+"""What a cluster on several hosts survives besides the loss of a host: no row of a stream is lost or comes twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.conditions import until
+from tests.integration.hosts.flights import Flights
+from tests.integration.hosts.network import Network
+from tests.integration.hosts.requirements import fake_clock
+from tests.integration.hosts.site import UID, HostedCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+STILL_SECONDS = 15.0  # longer than a micro-batch, a lease and a ZooKeeper session
+WORK = "/mnt/local/work"  # of a task manager with a small disk
+
+
+@pytest.mark.req("NET-3")
+@pytest.mark.skipif(fake_clock() is None, reason="libfaketime is not installed: `make host-tools`")
+def test_the_clocks_of_hosts_differ_by_hours(network: Network) -> None:
+    cluster = HostedCluster(network, job_managers=2)
+    cluster.prepare()
+    for host, seconds in ((cluster.job_managers[1], -1800), *zip(cluster.task_managers, (7200, -3600), strict=False)):
+        host.shift_clock(seconds)
+    cluster.start()
+    flights = Flights(cluster)
+    flights.go_on("at first")
+    network.kill(cluster.leader())
+    flights.go_on("after the leader's host was lost")
+    job = cluster.running(flights.job_id)
+    assert job.emberkeep.attempt == 1
+    network.kill(cluster.driver_host(job))
+    cluster.wait_for_attempt(flights.job_id, 2)
+    flights.end()
+
+
+@pytest.mark.req("NET-3")
+def test_a_disk_is_full_and_the_shared_storage_is_read_only_for_the_leader(network: Network) -> None:
+    cluster = HostedCluster(network, job_managers=2)
+    cluster.prepare()
+    small = cluster.task_managers[0]
+    small.mount_small_disk(WORK, megabytes=600, uid=UID)
+    cluster.start({small.name: {"process.taskmanager.working-dir": WORK}})
+    flights = Flights(cluster)
+    flights.go_on("at first")
+    small.fill_disk(WORK)
+    flights.go_on("while a task manager's disk is full", batches=5)
+    small.free_disk(WORK)
+    until(lambda: cluster.registered() == len(cluster.task_managers), cluster.story)
+
+    leader = cluster.leader()
+    leader.forbid_shared_writes()
+    flights.go_on("while the leader cannot write", batches=5)
+    refused = cluster.client.run(
+        "emberkeep", "submit", "--url", cluster.url(), *cluster.credentials, "-q", "pipeline.py"
+    )
+    assert refused.code != 0
+    assert "Read-only file system" in refused.err, refused
+    leader.permit_shared_writes()
+    flights.end()
+
+
+@pytest.mark.req("NET-3")
+def test_the_shared_storage_answers_nothing_for_a_while(network_with_disk: Network) -> None:
+    disk = network_with_disk.disk
+    assert disk is not None
+    cluster = HostedCluster(network_with_disk, job_managers=2)
+    cluster.prepare()
+    cluster.start()
+    flights = Flights(cluster)
+    flights.go_on("at first")
+    with disk.frozen():
+        flights.stand_still(STILL_SECONDS)
+    flights.go_on("after the storage answers again")
+    flights.end()
