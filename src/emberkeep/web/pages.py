@@ -170,7 +170,7 @@ class _Pages:
             savepoints=savepoint_lines(job, seen),
             origin=origin(job, seen),
             course=await self._events.course(job, identity),
-            report=job.status_report,
+            report=job.report,
             trace=job.traces[-1] if job.traces and job.traces[-1].milestones else None,
             procedure_name=procedure_name(job.procedure),
             procedure_text=procedure_text(job.procedure),

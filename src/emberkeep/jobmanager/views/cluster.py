@@ -13,6 +13,7 @@ from emberkeep.jobmanager.views.upgrades import UpgradeGateway, UpgradeView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.periodic.model import PeriodicView
+from emberkeep.jobs.progress.work import ended
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
@@ -51,6 +52,15 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     alarms: tuple[Alarm, ...] = ()  # of the watchdog, the oldest first
     periodic: PeriodicView | None = None  # its periodic savepoints; None once ended, or if it has none
     upgrade: UpgradeView | None = None  # the newest that it is part of; None if it is part of none
+
+    @property
+    def report(self) -> JobMasterStatus | None:
+        """The newest report. Nothing of a job that has ended is active, although its report may come from before."""
+        report = self.status_report
+        if report is None or not self.status.is_globally_terminal:
+            return report
+        work = None if report.work is None else ended(report.work)
+        return msgspec.structs.replace(report, active_stages=0, active_tasks=0, work=work)
 
     @property
     def owner(self) -> str:

@@ -9,9 +9,8 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
-from emberkeep.jobs.progress.work import AttemptWork, ended
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
-from emberkeep.protocol.messages import Departure, ExecutorView, QueryProgress, Scaling
+from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress, Scaling
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
@@ -55,7 +54,7 @@ def job_details(view: JobView, now_ms: int) -> JobDetails:
         end_time=_or_never(view.ended_ms),
         duration=_duration(view, now_ms),
         last_modification=max(view.status_times_ms.values(), default=view.submitted_ms),
-        tasks=_task_counts(view),
+        tasks=_task_counts(view.report),
         emberkeep=JobSummaryExtension(
             attempt=view.attempt,
             executors=sum(executor.registered for executor in _executors(view)),
@@ -135,7 +134,7 @@ def job_config(view: JobView, configuration: Configuration) -> JobConfigInfo:
 
 
 def _job_extension(view: JobView, now_ms: int) -> JobExtension:
-    report = view.status_report
+    report = view.report
     driver = view.driver_task_manager
     traces = {trace.attempt: trace for trace in view.traces}
     return JobExtension(
@@ -160,7 +159,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         ],
         periodic_savepoints=None if view.periodic is None else periodic_info(view.periodic),
         upgrade=None if view.upgrade is None else upgrade_info(view.upgrade),
-        work=None if (work := _work(view)) is None else work_info(work),
+        work=None if report is None or report.work is None else work_info(report.work),
         dynamic_allocation=None if report is None or report.scaling is None else _dynamic_allocation(report.scaling),
         reclaim=None if report is None or report.reclaim is None else _reclaim(report.reclaim),
     )
@@ -269,20 +268,12 @@ def _exception(entry: ExceptionEntry) -> ExceptionInfo:
     )
 
 
-def _work(view: JobView) -> AttemptWork | None:
-    """What the newest report says. It may come from before the job's end, when nothing is active any more."""
-    work = None if view.status_report is None else view.status_report.work
-    return ended(work) if work is not None and view.status.is_globally_terminal else work
-
-
-def _task_counts(view: JobView) -> TaskCounts:
-    report, work = view.status_report, _work(view)
+def _task_counts(report: JobMasterStatus | None) -> TaskCounts:
     if report is None:
         return TaskCounts()
-    running = 0 if view.status.is_globally_terminal else report.active_tasks
     return TaskCounts(
-        total=running + report.completed_tasks if work is None else work.total_tasks,
-        running=running,
+        total=report.active_tasks + report.completed_tasks if report.work is None else report.work.total_tasks,
+        running=report.active_tasks,
         finished=report.completed_tasks,
         failed=report.failed_tasks,
     )
