@@ -13,7 +13,7 @@ from typing import Final
 
 from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import Absent, Conflict, OverQuota
-from emberkeep.daemons.spark_pages import SparkPage
+from emberkeep.daemons.spark_pages import SparkPage, open_spark_page, read_spark_page
 from emberkeep.protocol.limits import SPARK_UI_BYTES, SPARK_UI_PAGE_BYTES, SPARK_UI_PIECE_BYTES
 from emberkeep.protocol.messages import SparkUiRead
 
@@ -41,6 +41,17 @@ class PagesInPieces:
     def __init__(self, now: Callable[[], float] = since_boot) -> None:
         self._now = now
         self._begun: dict[str, _Begun] = {}  # the least recently read first
+
+    async def read(
+        self, address: str, path: str, *, token: str, base: str, in_pieces: bool, owner: object = None
+    ) -> SparkUiRead:
+        """Return the page of the UI at ``address``: whole, or its first piece if it may come ``in_pieces``.
+
+        Raises what ``read_spark_page`` raises, OverQuota.
+        """
+        if not in_pieces:
+            return await read_spark_page(address, path, token=token, base=base)
+        return await self.first(await open_spark_page(address, path, token=token, base=base), owner)
 
     async def first(self, page: SparkPage, owner: object = None) -> SparkUiRead:
         """Return the head of a page and its first piece; ``more`` names the page if there are others.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from emberkeep.base.errors import Conflict, OverQuota, RetryLater
 from emberkeep.daemons.spark_page_pieces import PagesInPieces
-from emberkeep.daemons.spark_pages import check_spark_path, open_spark_page, read_spark_page
+from emberkeep.daemons.spark_pages import check_spark_path
 from emberkeep.protocol.messages import Message, ReadSparkUi, SparkUiRead
 from emberkeep.protocol.transport import RpcService
 
@@ -63,7 +63,6 @@ class SparkUiPages:
         address = await self._address()
         if address is None:
             raise Conflict("the job's Spark UI is turned off", hint=_TURNED_OFF)
-        if not request.in_pieces:
-            return await read_spark_page(address, request.path, token=self._token, base=request.base)
-        page = await open_spark_page(address, request.path, token=self._token, base=request.base)
-        return await self._in_pieces.first(page)
+        return await self._in_pieces.read(
+            address, request.path, token=self._token, base=request.base, in_pieces=request.in_pieces
+        )

@@ -27,7 +27,7 @@ from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.spark_page_pieces import PagesInPieces
-from emberkeep.daemons.spark_pages import check_spark_path, open_spark_page, read_spark_page
+from emberkeep.daemons.spark_pages import check_spark_path, read_spark_page
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.spark.jvm.history_server import APPLICATIONS, NO_APPLICATION, history_page, prepare_history_server
 from emberkeep.spark.jvm.spark_ui import access_token
@@ -164,10 +164,9 @@ class SparkHistory:
         if not page.address:
             return SparkUiRead(status=302, content_type="", location=page.path, body=b"")
         async with self._reading:
-            if not in_pieces:
-                return await read_spark_page(page.address, page.path, token=page.token, base=base)
-            opened = await open_spark_page(page.address, page.path, token=page.token, base=base)
-            return await self._in_pieces.first(opened, attempt)
+            return await self._in_pieces.read(
+                page.address, page.path, token=page.token, base=base, in_pieces=in_pieces, owner=attempt
+            )
 
     def _keep_only(self, app_id: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # the end of the term has just removed all
