@@ -23,18 +23,6 @@ Planning = Callable[[str, int], AbstractContextManager[None]]  # takes a query's
 Committed = Callable[[str, int], None]  # takes a query's id and a batch
 
 
-@dataclass(frozen=True)
-class _Hooks:
-    """What happens around the writes to one log.
-
-    ``around`` takes the path of an entry and returns the context in which it is written. ``written`` takes the path of
-    an entry that was renamed to its name.
-    """
-
-    around: Callable[[Any], AbstractContextManager[None]]
-    written: Callable[[Any], None]
-
-
 _FIELD = "fileManager"
 _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog"
 _INTERFACE = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
@@ -43,6 +31,27 @@ _RENAMED_STREAM = "CheckpointFileManager$RenameBasedFSDataOutputStream"
 # Spark's error class, its error message, and the exception that remains when the error has passed through Python.
 _OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using", "FileAlreadyExists")
 _FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
+
+
+def _freely(path: Any) -> AbstractContextManager[None]:
+    del path
+    return nullcontext()
+
+
+def _nothing(path: Any) -> None:
+    del path
+
+
+@dataclass(frozen=True)
+class _Hooks:
+    """What happens around the writes to one log.
+
+    ``around`` takes the path of an entry and returns the context in which it is written. ``written`` takes the path of
+    an entry that was renamed to its name.
+    """
+
+    around: Callable[[Any], AbstractContextManager[None]] = _freely
+    written: Callable[[Any], None] = _nothing
 
 
 def guard_checkpoints(may_commit: Callable[[], None], planning: Planning, committed: Committed) -> None:
@@ -84,12 +93,12 @@ def _guard(query: Any, may_commit: Callable[[], None], planning: Planning, commi
         execution = query._jsq.streamingQuery()
         query_id = str(query.id)
         logs: list[tuple[Any, _Hooks]] = [
-            (execution.offsetLog(), _Hooks(lambda path: planning(query_id, _batch_of(path)), _nothing)),
-            (execution.commitLog(), _Hooks(_freely, lambda path: committed(query_id, _batch_of(path)))),
+            (execution.offsetLog(), _Hooks(around=lambda path: planning(query_id, _batch_of(path)))),
+            (execution.commitLog(), _Hooks(written=lambda path: committed(query_id, _batch_of(path)))),
         ]
         sink = execution.sink()
         if sink.getClass().getName() == _FILE_SINK:
-            logs.append((_field(sink.getClass(), "fileLog").get(sink), _Hooks(_freely, _nothing)))
+            logs.append((_field(sink.getClass(), "fileLog").get(sink), _Hooks()))
         for log, hooks in logs:
             field = _field(_class_named(log.getClass(), _LOG_CLASS), _FIELD)
             field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit, hooks))
@@ -178,15 +187,6 @@ class _AskingRenamingFiles(_AskingFiles):
 
     class Java:
         implements = (_INTERFACE, _RENAMING)
-
-
-def _freely(path: Any) -> AbstractContextManager[None]:
-    del path
-    return nullcontext()
-
-
-def _nothing(path: Any) -> None:
-    del path
 
 
 def _batch_of(path: Any) -> int:
