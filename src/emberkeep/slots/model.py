@@ -93,6 +93,11 @@ class SlotRequirement(Compatible, frozen=True, kw_only=True):
     runtime: RuntimeVersions
 
 
+def slots_are(count: int) -> str:
+    """Return "1 slot is", "2 slots are"."""
+    return "1 slot is" if count == 1 else f"{count} slots are"
+
+
 class Reclaim(Compatible, frozen=True, kw_only=True):
     """For now, a job may have at most ``ceiling`` slots, because others need the rest. ``reason``: who, and why."""
 

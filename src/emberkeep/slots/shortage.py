@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from emberkeep.slots.custom.amounts import Amounts, fit, plus, said
 from emberkeep.slots.ledger import DriverNeed, Want
-from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo, slots_are
 from emberkeep.slots.priorities.gangs import room_now, room_when_empty
 from emberkeep.slots.shelves import Shelf, Shelves
 
@@ -53,7 +53,7 @@ def missing_gang(requirement: SlotRequirement, missing: int, shelves: Shelves) -
 def missing_for_quota(wants: Iterable[Want], over: str) -> str:
     """Return a text such as "2 slots are missing: namespace 'a' uses all 4 slots of its quota"."""
     missing = sum(want.missing for want in wants)
-    return f"{missing} slot{' is' if missing == 1 else 's are'} missing: {over}"
+    return f"{slots_are(missing)} missing: {over}"
 
 
 def missing_at_once_for_quota(wants: Iterable[Want], over: str) -> str:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from emberkeep.cli.jobs.recovery import print_recovery
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
-from emberkeep.cli.wording import byte_count, duration, executors_registered, owner_text, procedure_text, timestamp
+from emberkeep.cli.wording import (
+    byte_count,
+    counted,
+    duration,
+    executors_registered,
+    owner_text,
+    procedure_text,
+    timestamp,
+)
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
@@ -88,8 +96,7 @@ def print_job(
 def _reclaim(reclaim: ReclaimInfo | None) -> str:
     if reclaim is None:
         return ""
-    executors = "1 executor" if reclaim.ceiling == 1 else f"{reclaim.ceiling} executors"
-    return f"slots to others, and keeps {executors}: {reclaim.reason}"
+    return f"slots to others, and keeps {counted(reclaim.ceiling, 'executor')}: {reclaim.reason}"
 
 
 def _standby(standby: ReservedStandbyInfo | None) -> str:

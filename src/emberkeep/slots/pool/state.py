@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlocklistView, NothingBlocked
-from emberkeep.slots.model import Reclaim, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import Reclaim, SlotRequirement, TaskManagerInfo, slots_are
 from emberkeep.slots.pool.events import FailAttempt, PoolEffect, StatusChanged
 from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.limits import PoolLimits
@@ -117,8 +117,7 @@ class PoolState:
         """Return a text that names what the job is missing; "" if nothing is missing."""
         texts = []
         if self.given_back and self.reclaim is not None:
-            slots = "1 slot is" if self.given_back == 1 else f"{self.given_back} slots are"
-            texts.append(f"{slots} given back to others: {self.reclaim.reason}")
+            texts.append(f"{slots_are(self.given_back)} given back to others: {self.reclaim.reason}")
         if self.stopping or self.staying >= self.wanted:
             return "".join(texts)
         if self.replacements.pauses:

@@ -17,7 +17,9 @@ ceilings; otherwise they would ask for the same slots again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -91,26 +93,19 @@ class _Book:
     """What was claimed and taken so far."""
 
     def __init__(self, jobs: Sequence[JobStanding], terms: ReclaimTerms) -> None:
-        self.taken: dict[JobId, int] = {}
-        self.arriving: dict[JobId, int] = {}  # slots on their way that were counted, by the job that holds them now
-        self.claims: dict[JobId, int] = {}
-        self.served: dict[JobId, int] = {}  # slots that each job gets, free ones included
+        self.taken = Counter[JobId]()
+        self.arriving = Counter[JobId]()  # slots on their way that were counted, by the job that holds them now
+        self.claims = Counter[JobId]()
+        self.served = Counter[JobId]()  # slots that each job gets, free ones included
         self.reasons: dict[JobId, str] = {}
         self.free = 0  # free slots that were counted
-        kept: dict[str, int] = {}
+        kept = Counter[str]()
         for job in jobs:
-            kept[job.namespace] = kept.get(job.namespace, 0) + job.kept
+            kept[job.namespace] += job.kept
         self.surplus = {namespace: count - terms.guarantee(namespace) for namespace, count in kept.items()}
 
-    def copy(self) -> _Book:
-        other = _Book((), ReclaimTerms())
-        other.taken, other.arriving, other.claims = dict(self.taken), dict(self.arriving), dict(self.claims)
-        other.served, other.reasons = dict(self.served), dict(self.reasons)
-        other.free, other.surplus = self.free, dict(self.surplus)
-        return other
-
     def can_give(self, job: JobStanding) -> int:
-        return 0 if job.gang or not job.least else max(0, job.staying - self.taken.get(job.job_id, 0) - job.least)
+        return 0 if job.gang or not job.least else max(0, job.staying - self.taken[job.job_id] - job.least)
 
 
 def plan(jobs: Sequence[JobStanding], terms: ReclaimTerms, free: Callable[[SlotSize], int]) -> ReclaimPlan:
@@ -133,7 +128,7 @@ class _Planner:
         self._terms = terms
         self._free = free
         self._book = _Book(jobs, terms)
-        self._promised: dict[str, int] = {}  # slots that namespaces get by their guarantees
+        self._promised = Counter[str]()  # slots that namespaces get by their guarantees
         # Elastic jobs before others, then the lowest priority, then the newest.
         self._givers = sorted(
             (job for job in jobs if job.least and not job.gang),
@@ -148,11 +143,11 @@ class _Planner:
         if job.gang and not job.kept and claim.slots < job.missing:
             return  # it would get nothing for a part of what it needs
         served = self._serve(claim, whole=job.gang and not job.kept)
-        self._promised[job.namespace] = self._promised.get(job.namespace, 0) + served
+        self._promised[job.namespace] += served
 
     def _guarantee_claim(self, job: JobStanding) -> _Claim | None:
         guarantee = self._terms.guarantee(job.namespace)
-        below = -self._book.surplus.get(job.namespace, -guarantee) - self._promised.get(job.namespace, 0)
+        below = -self._book.surplus.get(job.namespace, -guarantee) - self._promised[job.namespace]
         count = min(job.missing, below)
         if count <= 0:
             return None
@@ -162,14 +157,14 @@ class _Planner:
 
     def preferred(self, job: JobStanding) -> None:
         """Claim what jobs of a lower priority in the same namespace can give back."""
-        missing = job.missing - self._book.served.get(job.job_id, 0)
+        missing = job.missing - self._book.served[job.job_id]
         if missing > 0:
             reason = f"job {job.job_id} has a higher priority ({job.priority}), and waits"
             self._serve(_Claim(job, missing, reason, within=True), whole=job.gang and not job.kept)
 
     def _serve(self, claim: _Claim, *, whole: bool) -> int:
         """Serve a claim as far as possible; a ``whole`` one fully or not at all. Return how many slots it gets."""
-        before = self._book.copy() if whole else self._book
+        before = deepcopy(self._book) if whole else self._book
         open_slots = claim.slots - self._take_free(claim)
         open_slots -= self._take_arriving(claim, open_slots)
         open_slots -= self._take_from_givers(claim, open_slots)
@@ -177,7 +172,7 @@ class _Planner:
             self._book = before
             return 0
         served = claim.slots - open_slots
-        self._book.served[claim.job.job_id] = self._book.served.get(claim.job.job_id, 0) + served
+        self._book.served[claim.job.job_id] += served
         return served
 
     def _take_free(self, claim: _Claim) -> int:
@@ -202,14 +197,14 @@ class _Planner:
         only = claim.job.namespace if claim.within and self._is_full(claim.job.namespace) else None
         total = 0
         for giver in self._jobs:
-            left = giver.leaving - self._book.arriving.get(giver.job_id, 0)
+            left = giver.leaving - self._book.arriving[giver.job_id]
             if left <= 0 or not giver.size.serves(claim.job.size):
                 continue
             if only is not None and giver.namespace != only:
                 continue
             count = min(left, wanted - total)
             if count > 0:
-                self._book.arriving[giver.job_id] = self._book.arriving.get(giver.job_id, 0) + count
+                self._book.arriving[giver.job_id] += count
                 if not claim.within or giver.job_id == claim.job.job_id or _comes_after(giver, claim.job):
                     self._note(claim, giver, count)
                 total += count
@@ -223,7 +218,7 @@ class _Planner:
                 most = min(most, self._book.surplus[giver.namespace])
             count = min(most, wanted - total)
             if count > 0:
-                self._book.taken[giver.job_id] = self._book.taken.get(giver.job_id, 0) + count
+                self._book.taken[giver.job_id] += count
                 self._book.surplus[giver.namespace] -= 0 if claim.within else count
                 self._note(claim, giver, count)
                 total += count
@@ -243,16 +238,16 @@ class _Planner:
             yield giver
 
     def _note(self, claim: _Claim, giver: JobStanding, count: int) -> None:
-        self._book.claims[claim.job.job_id] = self._book.claims.get(claim.job.job_id, 0) + count
+        self._book.claims[claim.job.job_id] += count
         if giver.job_id != claim.job.job_id:
             self._book.reasons.setdefault(giver.job_id, claim.reason)
 
     def result(self) -> ReclaimPlan:
         book, ceilings = self._book, {}
         for job in self._jobs:
-            taken, reason = book.taken.get(job.job_id, 0), book.reasons.get(job.job_id)
+            taken, reason = book.taken[job.job_id], book.reasons.get(job.job_id)
             if reason is not None and (taken or job.capped):
-                unneeded = job.leaving - book.arriving.get(job.job_id, 0) if job.capped else 0
+                unneeded = job.leaving - book.arriving[job.job_id] if job.capped else 0
                 ceilings[job.job_id] = Reclaim(ceiling=job.kept + unneeded - taken, reason=reason)
         return ReclaimPlan(ceilings, dict(book.claims), dict(book.taken))
 

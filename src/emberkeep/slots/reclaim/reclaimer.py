@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from emberkeep.base.ids import JobId
 from emberkeep.slots.ledger import Gives, JobAccount
-from emberkeep.slots.model import Reclaim
+from emberkeep.slots.model import Reclaim, slots_are
 from emberkeep.slots.priorities.gangs import KeptSlots
 from emberkeep.slots.reclaim.plan import JobStanding, ReclaimPlan, SlotSize, plan
 from emberkeep.slots.reclaim.terms import GUARANTEES_KEY, ReclaimTerms
@@ -120,8 +120,7 @@ class Reclaimer:
         """Return a suffix for the reason why a job waits; "" if there is nothing to say."""
         texts = []
         if job.claim:
-            slots = "1 slot is" if job.claim == 1 else f"{job.claim} slots are"
-            texts.append(f"{slots} being given back for it by other jobs")
+            texts.append(f"{slots_are(job.claim)} being given back for it by other jobs")
         guarantee = self.terms.guarantee(job.namespace)
         if job.wants and guarantee and (left := self.entitled().left(job)):
             texts.append(
