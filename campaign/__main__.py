@@ -1,4 +1,4 @@
-"""``python -m campaign``: play random histories and write a report. ``make campaign`` calls it.
+"""``python -m campaign``: play random histories and write a report. ``make campaign`` runs it.
 
 python -m campaign --minutes 10 --seed 1 --levels simulation,planted
 python -m campaign --replay tests/regression/worlds/d-0123abcd.json

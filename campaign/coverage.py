@@ -7,11 +7,13 @@ within ``WINDOW`` seconds; or at the end, if the rule is one about how everythin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
+from tests.support.simulator import properties, standby_properties
 from tests.support.simulator.simulation import Run
 
 WINDOW = 30.0  # virtual seconds
@@ -23,7 +25,10 @@ STATES = (
     UNDECIDED,
     ENDED,
 )
-RULES = "abcdefghiklmnpqrstu"
+# The letters of the rules, as the modules that check them describe them.
+RULES = "".join(
+    sorted(set(re.findall(r"^\((\w)\) ", f"{properties.__doc__}{standby_properties.__doc__}", re.MULTILINE)))
+)
 Triple = tuple[str, str, str]  # rule, state, fault
 
 
@@ -74,9 +79,9 @@ class Coverage:
 
     def _state(self, job_id: JobId) -> str:
         """Return the request that is being carried out for a job, or else the status that was last shown."""
-        cluster, properties = self._run.cluster, self._run.properties
-        handle, status, leader = cluster.store.disk.jobs.get(job_id), properties.shown.get(job_id), cluster.jm_process
-        if handle is None or job_id in properties.results:
+        cluster, checked = self._run.cluster, self._run.properties
+        handle, status, leader = cluster.store.disk.jobs.get(job_id), checked.shown.get(job_id), cluster.jm_process
+        if handle is None or job_id in checked.results:
             return ENDED
         if leader is None or not leader.alive or leader.frozen or status is None:
             return UNDECIDED

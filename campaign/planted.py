@@ -1,7 +1,7 @@
 """The level ``planted``: bugs that are planted in copies of the product, which worlds must find.
 
-Each file of the folder ``planted`` is a bug: a few lines that say what it is, and a patch. The patch must apply to the
-product as it is now. Nothing tells the campaign where to look: it plays the same kinds of worlds as without the bug.
+Each file of the folder ``planted_bugs`` is a bug: a few lines that say what it is, and a patch. The patch must apply to
+the product as it is now. Nothing tells the campaign where to look: it plays the same kinds of worlds as without a bug.
 """
 
 from __future__ import annotations

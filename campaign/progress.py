@@ -12,6 +12,7 @@ from campaign.coverage import Triple, rarest
 from campaign.playing import Played
 from campaign.swarm import KINDS
 from campaign.world import World
+from emberkeep.base.files.durable import write_file
 
 VERSION = 1
 ROUND = 256  # worlds after which the coverage decides anew which kinds of faults are favoured
@@ -137,9 +138,7 @@ def load(path: Path, seed: int) -> Progress:
 def save(path: Path, progress: Progress) -> None:
     """Replace the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".new")
-    aside.write_bytes(msgspec.json.encode(progress))
-    aside.replace(path)
+    write_file(path, msgspec.json.encode(progress))
 
 
 def _revision() -> str:

@@ -15,6 +15,7 @@ from campaign.progress import ROOT, ROUND, Failure, Figures, Progress, figures_o
 from campaign.shrinking import shrink
 from campaign.swarm import draw_world
 from campaign.world import KeptWorld, World, encode, read
+from emberkeep.base.files.durable import write_file
 
 KEPT = ROOT / "tests" / "regression" / "worlds"
 CHUNK = 8  # worlds that a process plays before it reports
@@ -110,5 +111,5 @@ def keep(world: World, found: str, folder: Path = KEPT) -> Path:
     data = encode(KeptWorld(found=found, world=world))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.partition(':')[0]}-{hashlib.sha256(data).hexdigest()[:8]}.json"
-    path.write_bytes(data)
+    write_file(path, data, mode=0o644)  # it becomes part of the repository
     return path
