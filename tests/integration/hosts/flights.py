@@ -19,7 +19,7 @@ _FILES = 24
 class Flights:
     """All files are there at once; the pipeline reads one in each micro-batch, at least a second apart."""
 
-    def __init__(self, cluster: HostedCluster) -> None:
+    def __init__(self, cluster: HostedCluster, *options: str) -> None:
         self._cluster = cluster
         self._place = cluster.network.shared / "flights"
         publish(load_flights(), self._place / "in", _FILES, 0.0)
@@ -29,7 +29,7 @@ class Flights:
         place = SHARED / "flights"
         paths = ("--input", str(place / "in"), "--output", str(place / "out"))
         pace = ("--files-per-batch", "1", "--trigger", "1 second")
-        self.job_id = cluster.submit("pipeline.py", arguments=(*paths, *pace))
+        self.job_id = cluster.submit("pipeline.py", *options, arguments=(*paths, *pace))
         cluster.wait_for(self.job_id, lambda job: job.state is JobStatus.RUNNING, "the flights are being read")
 
     def go_on(self, what: str, batches: int = 2) -> None:

@@ -39,14 +39,16 @@ def test_the_clocks_of_hosts_differ_by_hours(network: Network) -> None:
 def test_a_disk_is_full_and_the_shared_storage_is_read_only_for_the_leader(network: Network) -> None:
     cluster = HostedCluster(network, job_managers=2)
     cluster.prepare()
-    small = cluster.task_managers[0]
-    small.mount_small_disk(WORK, megabytes=600, uid=UID)
-    cluster.start({small.name: {"process.taskmanager.working-dir": WORK}})
-    flights = Flights(cluster)
+    for host in cluster.task_managers:
+        host.mount_small_disk(WORK, megabytes=600, uid=UID)
+    cluster.start({host.name: {"process.taskmanager.working-dir": WORK} for host in cluster.task_managers})
+    # What a full disk does to a script looks like a failure of the script.
+    flights = Flights(cluster, "-D", "restart-strategy.restart-on=any")
     flights.go_on("at first")
-    small.fill_disk(WORK)
-    flights.go_on("while a task manager's disk is full", batches=5)
-    small.free_disk(WORK)
+    full = cluster.driver_host(cluster.running(flights.job_id))
+    full.fill_disk(WORK)
+    flights.go_on("while the disk of the driver's host is full", batches=5)
+    full.free_disk(WORK)
     until(lambda: cluster.registered() == len(cluster.task_managers), cluster.story)
 
     leader = cluster.leader()
