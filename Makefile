@@ -85,12 +85,14 @@ airflow: $(STAMP) ## Make the environment that the tests of the Airflow provider
 
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
+# In which order integration tests begin: any text.
+ORDER ?= $(CAMPAIGN)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 22
 .PHONY: test-long
 test-long: $(STAMP) java chromium host-tools flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
-	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
+	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SEED ?= 1
 LEVELS ?= simulation

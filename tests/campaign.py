@@ -7,7 +7,7 @@ The next campaign tries both first.
 
 A campaign has a time budget (``MINUTES=``, 0 for none): after it, no further test begins, and the summary says how many
 did not. Integration tests that earlier campaigns in this checkout have not begun come first, then those that began
-longest ago, otherwise in an order of this campaign's own: over a few campaigns all have begun.
+longest ago, otherwise in an order of this campaign's own (``ORDER=`` sets it): over a few campaigns all have begun.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _FOUND_AT_MOST = 200
 _NO_CHANCE = 20  # what is expected so often is missed by chance once in exp(20) campaigns
 
 CAMPAIGN = int(os.environ["EMBERKEEP_CAMPAIGN"]) if os.environ.get("EMBERKEEP_CAMPAIGN") else None
+ORDER = os.environ.get("EMBERKEEP_CAMPAIGN_ORDER") or str(CAMPAIGN)
 NOT_BEGUN = "not begun: the campaign's time is over"
 # In seconds since 1970; from the first process of a campaign for its workers.
 _BEGAN, _UNTIL = "EMBERKEEP_CAMPAIGN_BEGAN", "EMBERKEEP_CAMPAIGN_UNTIL"
@@ -54,12 +55,12 @@ def begin_file(name: str) -> None:
 
 
 def place(name: str) -> tuple[float, float]:
-    """Return where this campaign plays a file of tests: when an earlier one began it, and a number from the seed.
+    """Return where this campaign plays a file of tests: when an earlier one began it, and a number drawn by ``ORDER``.
 
     All processes of a campaign come to the same order, also one that replaces another in its midst.
     """
     earlier = (note.stat().st_mtime for note in _notes(name) if note.exists() and not _is_of_this_campaign(note))
-    return next(earlier, 0.0), random.Random(f"{CAMPAIGN} {name}").random()
+    return next(earlier, 0.0), random.Random(f"{ORDER} {name}").random()
 
 
 def _notes(name: str) -> tuple[Path, Path]:

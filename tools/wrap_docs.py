@@ -62,8 +62,13 @@ def long_paragraphs(text: str) -> Iterator[Paragraph]:
             continue
         before = present[0].find(token.content.partition("\n")[0])
         wrapped = _fill(token.content, present[0][:before])
-        if before >= 0 and wrapped != present:
+        if before >= 0 and wrapped != present and _rendered(wrapped) == _rendered(present):
             yield Paragraph(first, end, wrapped)
+
+
+def _rendered(lines: list[str]) -> str:
+    """Return what readers see of some lines. A line may begin a block for reasons that lie further on in it."""
+    return re.sub(r"\s+", " ", _MARKDOWN.render("\n".join(lines)))
 
 
 def _fill(content: str, before: str) -> list[str]:

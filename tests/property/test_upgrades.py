@@ -79,6 +79,7 @@ class AnyUpgrade(RuleBasedStateMachine):
         if facts is None:
             return
         status = facts.status if facts.has_ended and facts.status is not None else status
+        is_over = is_over or facts.is_over
         self.job.change(OLD if job_id == OLD else NEW if job_id == NEW else BACK, status=status, is_over=is_over)
 
     @precondition(lambda self: NEW in self.job.jobs and not self.job.jobs[NEW].has_ended)

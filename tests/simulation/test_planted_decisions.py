@@ -100,7 +100,7 @@ def first_with_room(_: Method) -> Method:
 
 
 def one_job_after_the_other(_: Method) -> Method:
-    def run(self: SlotRound, jobs: Any) -> None:
+    def run(self: SlotRound, jobs: Any, *_: Any) -> None:
         for job in sorted(jobs, key=lambda each: each.order):
             wishes = self._wishes(job)
             while self._serve(wishes):

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from emberkeep.adapters.shared_storage.progress_files import read_progress
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
@@ -107,7 +108,7 @@ def test_a_stream_survives_the_loss_of_its_executor_and_its_driver(cluster: Clus
     cluster.wait_for_executors(job_id)
     wait_for_batches(cluster, job_id, stream)
 
-    before = until(lambda: runs_with_progress(cluster, job_id), lambda: cluster.story(job_id))
+    before = until(lambda: kept_runs(cluster, job_id), lambda: cluster.story(job_id))
     driver = cluster.wait_for_driver(job_id)
     kill_process(driver)
     assert cluster.wait_for_driver(job_id, attempt=2) != driver
@@ -150,6 +151,12 @@ def runs_with_progress(cluster: Cluster, job_id: str) -> set[str]:
     """The runs of streaming queries in the job's progress history."""
     history = cluster.ask(lambda client: client.progress.read(JobId(job_id)))
     return {record.run_id for record in history.records}
+
+
+def kept_runs(cluster: Cluster, job_id: str) -> set[str]:
+    """The runs in what the driver has written of the history; the rest of it dies with the driver."""
+    root = cluster.shell.state / "storage" / "checkpoints" / job_id
+    return {record.run_id for query in read_progress(root) for record in query.records}
 
 
 def check_traces(job: JobDetailsInfo) -> None:

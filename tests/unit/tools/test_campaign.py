@@ -44,7 +44,7 @@ def test_only_a_campaign_with_minutes_ends(
     seed: int | None, minutes: str, bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    monkeypatch.setattr(campaign, "CAMPAIGN", seed)
+    monkeypatch.setattr(campaign, "ORDER", str(seed))
     monkeypatch.setenv("EMBERKEEP_CAMPAIGN_MINUTES", minutes)
     monkeypatch.delenv(UNTIL, raising=False)
     campaign.begin_campaign()
@@ -58,7 +58,7 @@ FILES = [f"a room/test_{number}" for number in range(20)]
 
 
 def order(monkeypatch: pytest.MonkeyPatch, seed: int, began: float) -> list[str]:
-    monkeypatch.setattr(campaign, "CAMPAIGN", seed)
+    monkeypatch.setattr(campaign, "ORDER", str(seed))
     monkeypatch.setenv("EMBERKEEP_CAMPAIGN_BEGAN", str(began))
     return sorted(FILES, key=campaign.place)
 

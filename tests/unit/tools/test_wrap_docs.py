@@ -49,6 +49,7 @@ def test_paragraphs_are_filled_below_their_first_word(text: str, expected: list[
         f"{WORDS}  \nafter a line end that is meant",
         f"<!-- {WORDS} -->",
         f"` {WORDS}  ` {WORDS}",
+        f"```{WORDS} `",  # a fence, if the last character were on a line of its own
     ],
 )
 def test_what_cannot_be_wrapped_stays(text: str) -> None:
