@@ -21,7 +21,9 @@ LOCKED = awk '/^[^ \#]/ { chosen = $(1) } chosen' requirements-dev.lock
 # Folders that are checked as Python; some come and go with the features they belong to.
 TYPED := src airflow_provider tests tools examples $(wildcard bench campaign demo)
 # The tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
-WORKERS := -n logical --maxprocesses 8 --no-loadscope-reorder
+# Integration tests wait for other processes a third of the time: of the usual tests, three for two cores keep them busy.
+WORKERS = -n $$(( $$(nproc) * 3 / 2 )) --maxprocesses 8 --no-loadscope-reorder
+LONG_WORKERS := -n logical --maxprocesses 8 --no-loadscope-reorder
 PYTEST_ARGS ?=
 # Tests start hundreds of Python processes: compiled modules are kept even where the environment forbids it, as containers
 # do. Without them each process compiles all that it imports.
@@ -92,7 +94,7 @@ MINUTES ?= 22
 .PHONY: test-long
 test-long: $(STAMP) java chromium host-tools flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
-	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
+	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(LONG_WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SEED ?= 1
 LEVELS ?= simulation
