@@ -264,6 +264,8 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     work: WorkInfo | None = None  # null before the first report, and after the end under an earlier leader
     dynamic_allocation: DynamicAllocationInfo | None = None  # null if the number of executors is fixed
     reclaim: ReclaimInfo | None = None  # null unless others are entitled to slots of the job
+    priority: int = 0  # from ``job.priority``; 0 (normal) if the job ended under an earlier leader
+    gang: bool = False  # it gets all its executors at once, or none
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

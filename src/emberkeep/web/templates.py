@@ -5,6 +5,7 @@ from __future__ import annotations
 import jinja2
 
 import emberkeep
+from emberkeep.base.configuration.option_types import priority_text
 from emberkeep.jobs.model import JobStatus
 from emberkeep.web import formats
 from emberkeep.web.event_texts import event_tone
@@ -42,6 +43,7 @@ def make_environment() -> jinja2.Environment:
         mebibytes=formats.mebibytes,
         byte_size=formats.byte_size,
         count=formats.count,
+        priority=priority_text,
         short_id=formats.short_id,
         capitalize_first=formats.capitalize_first,
         lapse=lapse,

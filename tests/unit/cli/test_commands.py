@@ -272,6 +272,16 @@ def test_info_shows_what_dynamic_allocation_wants(
     assert line.endswith(f"(at least 1, {shown})")
 
 
+@pytest.mark.parametrize(("priority", "shown"), [(100, "high (100)"), (-100, "low (-100)"), (7, "7"), (0, None)])
+def test_info_shows_the_priority_of_a_job(
+    fake: FakeJobManager, capfd: Output, priority: int, shown: str | None
+) -> None:
+    fake.jobs = {A: job_info(A, "etl", priority=priority)}
+    assert main(["info", "etl"]) == 0
+    lines = [line.split(maxsplit=1)[1] for line in capfd.readouterr().out.splitlines() if line.startswith("Priority")]
+    assert lines == ([] if shown is None else [shown])
+
+
 @pytest.mark.req("RES-6")
 def test_info_shows_who_gets_what_a_job_gives_back(fake: FakeJobManager, capfd: Output) -> None:
     fake.jobs = {A: job_info(A, "etl", reclaim=ReclaimInfo(ceiling=1, reason="job 7 waits"))}

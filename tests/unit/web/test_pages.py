@@ -354,6 +354,14 @@ async def test_a_job_shows_what_dynamic_allocation_wants_and_who_leaves(site: Si
     assert page.count("leaving: Spark needs fewer") == 1
 
 
+async def test_a_job_shows_its_priority(site: Site) -> None:
+    assert "<dt>Priority</dt>" not in (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    site.gateway.change(job_id(1), priority=100, gang=True)
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "<dt>Priority</dt><dd>high (100)</dd>" in page
+    assert "<dt>Gang</dt>" in page
+
+
 @pytest.mark.req("RES-6")
 async def test_a_job_shows_what_it_gives_back(site: Site) -> None:
     status = site.gateway.views[job_id(1)].status_report

@@ -143,6 +143,12 @@ PRIORITIES = {"low": -100, "normal": 0, "high": 100}
 _MOST_PRIORITY = 1000
 
 
+def priority_text(number: int) -> str:
+    """Return a priority in words, such as "high (100)"."""
+    names = {value: name for name, value in PRIORITIES.items()}
+    return f"{names[number]} ({number})" if number in names else str(number)
+
+
 def priority(value: str) -> int:
     """Return the priority that a class or a number stands for."""
     if value in PRIORITIES:

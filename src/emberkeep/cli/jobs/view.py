@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emberkeep.base.configuration.option_types import priority_text
 from emberkeep.cli.jobs.recovery import print_recovery
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
@@ -63,6 +64,8 @@ def print_job(
             ("Job", f"{job.name} ({job.jid})"),
             ("Owner", owner_text(own.owner, own.namespace) if own.owner or own.namespace else ""),
             ("State", job.state.value),
+            ("Priority", priority_text(own.priority) if own.priority else ""),
+            ("Gang", "all its executors at once, or none" if own.gang else ""),
             ("Waiting for", own.waiting),
             *(("Alarm", _alarm(alarm)) for alarm in own.alarms),
             ("On request", _procedure(own.procedure)),

@@ -204,6 +204,8 @@ class Dispatcher(Actor):
             JobWatch(watch_settings(configuration), attempt),
             self._savepoints.new(graph, configuration, attempt, stored.pointers),
             JobNotes(graph.job_id, attempt, self._term.started_ms),
+            priority=configuration[options.PRIORITY],
+            gang=configuration[options.GANG],
             pointers=stored.pointers,
             lacks=lacks,
         )
@@ -211,8 +213,7 @@ class Dispatcher(Actor):
         self.requests.begin(job, stored)
         if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
-        priority, gang = configuration[options.PRIORITY], configuration[options.GANG]
-        self._resources.needs.add_job(graph.job_id, job.order, attempt, graph.namespace, priority, gang=gang)
+        self._resources.needs.add_job(graph.job_id, job.order, attempt, graph.namespace, job.priority, gang=job.gang)
         if stored.graph is not None:
             self._want_standby(graph, configuration)
         if stored.trouble is Trouble.AWAY:

@@ -40,6 +40,8 @@ class ManagedJob:
     watch: JobWatch
     periodic: PeriodicSavepoints
     notes: JobNotes
+    priority: int = 0
+    gang: bool = False
     job_master: str = ""
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
     report: JobMasterStatus | None = None  # of the current attempt
@@ -98,6 +100,8 @@ class ManagedJob:
             driver_expected_on=None if home is None else home.task_manager,
             alarms=self.watch.alarms,
             periodic=None if ended else self.periodic.view(),
+            priority=self.priority,
+            gang=self.gang,
         )
 
     def _waiting(self, leaving: Leaving | None) -> str:

@@ -52,6 +52,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     alarms: tuple[Alarm, ...] = ()  # of the watchdog, the oldest first
     periodic: PeriodicView | None = None  # its periodic savepoints; None once ended, or if it has none
     upgrade: UpgradeView | None = None  # the newest that it is part of; None if it is part of none
+    priority: int = 0  # jobs with a higher one come first; 0 if it ended under an earlier leader
+    gang: bool = False  # it gets all its executors at once, or none
 
     @property
     def report(self) -> JobMasterStatus | None:

@@ -162,6 +162,8 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         work=None if report is None or report.work is None else work_info(report.work),
         dynamic_allocation=None if report is None or report.scaling is None else _dynamic_allocation(report.scaling),
         reclaim=None if report is None or report.reclaim is None else _reclaim(report.reclaim),
+        priority=view.priority,
+        gang=view.gang,
     )
 
 

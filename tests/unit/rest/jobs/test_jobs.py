@@ -61,6 +61,12 @@ async def test_details_have_what_dynamic_allocation_wants(site: Site) -> None:
     assert own["executors-wanted"] == 1, "not the slots that it still holds"
 
 
+async def test_details_have_the_priority_of_a_job(site: Site) -> None:
+    site.gateway.change(job_id(1), priority=100, gang=True)
+    own = (await site.get(J1)).json()["emberkeep"]
+    assert (own["priority"], own["gang"]) == (100, True)
+
+
 @pytest.mark.req("RES-6")
 async def test_details_have_what_a_job_gives_back(site: Site) -> None:
     assert (await site.get(J1)).json()["emberkeep"]["reclaim"] is None
