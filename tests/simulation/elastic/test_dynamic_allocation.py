@@ -76,9 +76,9 @@ def every_end_is_a_loss(original: Method) -> Method:
 
 
 PLANTS = {
-    "executors that Spark has killed are not ended": Plant(Elastic, "demanded", nobody_ends_them, ("q",), "steady"),
+    "executors that Spark has killed are not ended": Plant(Elastic, "demanded", nobody_ends_them, ("o",), "steady"),
     "an executor that Spark has removed is reported as lost": Plant(
-        SlotEnd, "remove", every_end_is_a_loss, ("q",), "steady"
+        SlotEnd, "remove", every_end_is_a_loss, ("o",), "steady"
     ),
 }
 

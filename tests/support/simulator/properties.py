@@ -21,7 +21,7 @@ Violations name the letter of the property:
     have ended nothing is left in either store;
 (l) the script of a stopped job continues after its await only when the stop is durable; from then on no attempt of the
     job is started;
-(q) executors that Spark's dynamic allocation removes end within a bound, and are not reported as lost: the latter is
+(o) executors that Spark's dynamic allocation removes end within a bound, and are not reported as lost: the latter is
     checked only in clusters without other faults than those of (p);
 (i) after a block is acknowledged, no slot is allocated and no driver placed on the node, until it is unblocked or the
     block times out.

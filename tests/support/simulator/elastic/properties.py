@@ -1,4 +1,4 @@
-"""Property (q) of a simulated cluster: what happens to executors that Spark's dynamic allocation removes."""
+"""Property (o) of a simulated cluster: what happens to executors that Spark's dynamic allocation removes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Dismissals:
 
     def _count(self, executor: Process, seconds: float) -> None:
         if executor.key is not None:
-            self.cluster.history.judged("q", executor.key.job_id)
+            self.cluster.history.judged("o", executor.key.job_id)
         passed = self.overdue.get(executor.pid, 0.0) + seconds
         self.overdue[executor.pid] = passed
         if passed > LONGEST_HAND_OVER + self.bound:
-            self.cluster.history.violate("q", f"{executor.name} lives on, though Spark has removed it")
+            self.cluster.history.violate("o", f"{executor.name} lives on, though Spark has removed it")
             self.overdue[executor.pid] = float("-inf")
 
     def _is_reachable(self, executor: Process, driver: Process) -> bool:
@@ -51,4 +51,4 @@ class Dismissals:
             return
         for entry in view.exceptions:
             if entry.kind == "ExecutorLost":
-                self.cluster.history.violate("q", f"{job.name} has lost an executor: {entry.message}")
+                self.cluster.history.violate("o", f"{job.name} has lost an executor: {entry.message}")
