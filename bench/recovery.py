@@ -23,6 +23,8 @@ _KEYS = 100_000  # 10 MB of state
 _KEYS_PER_COMMIT = 20_000  # as the job has it
 _PEER = "local-cluster[2,1,1024]"
 _COMMIT_SECONDS = 300.0
+# Each kill meets an attempt that has run for long enough: its restart is the first one in a row, which has no pause.
+_FIRST_RESTARTS = ("-D", "restart-strategy.exponential-delay.reset-backoff-threshold=10s")
 _WAYS = (("hot", 1), ("cold", 0))
 
 
@@ -109,7 +111,7 @@ def _kills(plan: Plan, cluster: BenchCluster, directory: Path, environment: dict
 def _submit(cluster: BenchCluster, directory: Path, environment: dict[str, str]) -> tuple[str, Path]:
     checkpoint = directory / f"checkpoint-{time.monotonic_ns()}"
     shape = ("--num-executors", "2")
-    words = (EMBERKEEP, "submit", *cluster.words, "-q", *shape, _RECOVERING, str(checkpoint), str(_KEYS))
+    words = (EMBERKEEP, "submit", *cluster.words, "-q", *shape, *_FIRST_RESTARTS, _RECOVERING, str(checkpoint), str(_KEYS))
     return execute(words, directory, environment).output.strip(), checkpoint
 
 
