@@ -5,26 +5,29 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.conditions import until
-from tests.integration.hosts.flights import Flights
+from tests.integration.hosts.flights import DELAYS, Flights, Pipeline
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.requirements import fake_clock
+from tests.integration.hosts.sessions import ROTATIONS
 from tests.integration.hosts.site import UID, HostedCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 STILL_SECONDS = 15.0  # longer than a micro-batch, a lease and a ZooKeeper session
+EACH_PIPELINE = pytest.mark.parametrize("pipeline", [DELAYS, ROTATIONS], ids=["delays", "rotations"])
 WORK = "/mnt/local/work"  # of a task manager with a small disk
 
 
 @pytest.mark.req("NET-3")
+@EACH_PIPELINE
 @pytest.mark.skipif(fake_clock() is None, reason="libfaketime is not installed: `make host-tools`")
-def test_the_clocks_of_hosts_differ_by_hours(network: Network) -> None:
+def test_the_clocks_of_hosts_differ_by_hours(network: Network, pipeline: Pipeline) -> None:
     cluster = HostedCluster(network, job_managers=2)
     cluster.prepare()
     for host, seconds in ((cluster.job_managers[1], -1800), *zip(cluster.task_managers, (7200, -3600), strict=False)):
         host.shift_clock(seconds)
     cluster.start()
-    flights = Flights(cluster)
+    flights = Flights(cluster, pipeline=pipeline)
     flights.go_on("at first")
     network.kill(cluster.leader())
     flights.go_on("after the leader's host was lost")
@@ -36,14 +39,15 @@ def test_the_clocks_of_hosts_differ_by_hours(network: Network) -> None:
 
 
 @pytest.mark.req("NET-3")
-def test_a_disk_is_full_and_the_shared_storage_is_read_only_for_the_leader(network: Network) -> None:
+@EACH_PIPELINE
+def test_a_disk_is_full_and_the_leader_cannot_write_to_the_shared_storage(network: Network, pipeline: Pipeline) -> None:
     cluster = HostedCluster(network, job_managers=2)
     cluster.prepare()
     for host in cluster.task_managers:
         host.mount_small_disk(WORK, megabytes=600, uid=UID)
     cluster.start({host.name: {"process.taskmanager.working-dir": WORK} for host in cluster.task_managers})
     # What a full disk does to a script looks like a failure of the script.
-    flights = Flights(cluster, "-D", "restart-strategy.restart-on=any")
+    flights = Flights(cluster, "-D", "restart-strategy.restart-on=any", pipeline=pipeline)
     flights.go_on("at first")
     full = cluster.driver_host(cluster.running(flights.job_id))
     full.fill_disk(WORK)
@@ -64,13 +68,14 @@ def test_a_disk_is_full_and_the_shared_storage_is_read_only_for_the_leader(netwo
 
 
 @pytest.mark.req("NET-3")
-def test_the_shared_storage_answers_nothing_for_a_while(network_with_disk: Network) -> None:
+@EACH_PIPELINE
+def test_the_shared_storage_answers_nothing_for_a_while(network_with_disk: Network, pipeline: Pipeline) -> None:
     disk = network_with_disk.disk
     assert disk is not None
     cluster = HostedCluster(network_with_disk, job_managers=2)
     cluster.prepare()
     cluster.start()
-    flights = Flights(cluster)
+    flights = Flights(cluster, pipeline=pipeline)
     flights.go_on("at first")
     with disk.frozen():
         flights.stand_still(STILL_SECONDS)
