@@ -1,6 +1,6 @@
 """Fences old attempts: once a newer attempt has a mark, no node acknowledges their changes (P3).
 
-Each attempt has an empty marker file ``.attempts/<number>`` in the job's own durable root: its *mark*. The gateway
+Each attempt has a *mark* in the job's own durable root (``local_state.attempt_marks``). The gateway
 writes the mark before it answers the first request of the attempt's driver, which is before the executors have work.
 Every change lists the marks before it begins, and again before it is acknowledged, to detect a newer attempt. On a node
 whose storage is not the driver's, an executor's requests raise Unavailable while the root does not exist there, and
@@ -26,16 +26,16 @@ from collections.abc import Callable
 import structlog
 
 from emberkeep.base.configuration.options import STORAGE_DIRECTORY
-from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.local_state.errors import Exists, Fenced
+from emberkeep.local_state.attempt_marks import clear_older_marks, marked_attempts, write_mark
+from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.gateway_ports import Spool
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
 
 log = structlog.get_logger(__name__)
 
-FENCE_DIRECTORY = ".attempts"
 _REMEMBERED_JOBS = 10_000
 _LANES = 4  # concurrent listings of one job; further changes share the results of later listings
 
@@ -160,37 +160,19 @@ class GatewayFences:
         return max(self._marks(caller), default=-1)
 
     def _marks(self, caller: Caller) -> list[int]:
-        try:
-            entries = self._own_state(caller).listing(FENCE_DIRECTORY)
-        except Absent:
-            return []
-        names = (entry.name.rpartition("/")[2] for entry in entries)
-        return [int(name) for name in names if name.isdecimal()]
+        return marked_attempts(self._own_state(caller))
 
     def _mark(self, caller: Caller) -> None:
-        """Write the attempt's mark, after the directory for the roots that its driver will name.
+        """Write the attempt's mark, unless its driver has done so at its start.
 
         This comes before the check for newer marks: of two new attempts, at least one sees the other's.
         """
-        own = self._own_state(caller)
-        own.make_directory(roots_directory(caller.attempt))
-        spool = self._spool()
-        try:
-            spool.finish()
-            own.create(_mark(caller.attempt), spool.path, overwrite=False)
-        except Exists:
-            pass
-        finally:
-            spool.discard()
+        write_mark(self._own_state(caller), caller.attempt, self._spool())
 
     def _clear_older(self, caller: Caller) -> None:
         """Delete marks and named roots of attempts before this one, which no longer have any effect. Ignore errors."""
         try:
-            own = self._own_state(caller)
-            for attempt in self._marks(caller):
-                if attempt < caller.attempt:
-                    own.delete(roots_directory(attempt), recursive=True)
-                    own.delete(_mark(attempt), recursive=False)
+            clear_older_marks(self._own_state(caller), caller.attempt)
         except EmberkeepError as error:
             log.debug("cannot delete the marks of older attempts", job=caller.job_id, reason=str(error))
 
@@ -203,15 +185,6 @@ class GatewayFences:
                     self._jobs.popitem(last=False)
             self._jobs.move_to_end(job_id)
             return job
-
-
-def roots_directory(attempt: int) -> str:
-    """Return the directory of the roots that an attempt's driver has named, see ``named_roots``."""
-    return f"{_mark(attempt)}.roots"
-
-
-def _mark(attempt: int) -> str:
-    return f"{FENCE_DIRECTORY}/{attempt}"
 
 
 def _fenced(caller: Caller, newest: int) -> Fenced:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.attempt_marks import MARKS_DIRECTORY
 from emberkeep.local_state.errors import Exists, Fenced
 from emberkeep.local_state.gateway_paths import durable_location, resolve
 from emberkeep.local_state.gateway_ports import ContentSummary, IncomingFile, OpenedFile, Rename, RenameJournal, Spool
@@ -23,7 +24,7 @@ from emberkeep.local_state.ports import DurableState, LocalCopies
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 from emberkeep.taskmanager.state_gateway.disk import LocalDisk
 from emberkeep.taskmanager.state_gateway.early_answers import EarlyAnswers
-from emberkeep.taskmanager.state_gateway.fences import FENCE_DIRECTORY, GatewayFences
+from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from emberkeep.taskmanager.state_gateway.named_roots import NamedRoots
 from emberkeep.taskmanager.state_gateway.reads import GatewayReads
 from emberkeep.taskmanager.state_gateway.roots import OpenState, StateRoots
@@ -79,8 +80,8 @@ class StateGateway:
     def resolve(self, caller: Caller, path: str) -> StatePath:
         own_root = durable_location(self._own_root(caller.job_id))
         found = resolve(caller.job_id, path, own_root)
-        if found.root == own_root and found.name.partition("/")[0] == FENCE_DIRECTORY:
-            raise InvalidInput(f"{FENCE_DIRECTORY} is reserved for the state gateways", field="path")
+        if found.root == own_root and found.name.partition("/")[0] == MARKS_DIRECTORY:
+            raise InvalidInput(f"{MARKS_DIRECTORY} is reserved for the state gateways", field="path")
         return found
 
     def admit(self, caller: Caller) -> None:
@@ -100,7 +101,7 @@ class StateGateway:
 
     def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
         entries = self._reads.listing(caller, path, self._admitted(caller, path))
-        return tuple(entry for entry in entries if entry.name != FENCE_DIRECTORY)
+        return tuple(entry for entry in entries if entry.name != MARKS_DIRECTORY)
 
     def summary(self, caller: Caller, path: StatePath) -> ContentSummary:
         durable = self._admitted(caller, path)

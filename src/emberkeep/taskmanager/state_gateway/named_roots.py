@@ -16,9 +16,10 @@ from collections.abc import Callable
 
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId
+from emberkeep.local_state.attempt_marks import roots_directory
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
-from emberkeep.taskmanager.state_gateway.fences import GatewayFences, roots_directory
+from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 
 _REMEMBERED = 10_000
 
