@@ -106,13 +106,21 @@ class ProcessRequests:
         try:
             await self._store.confirm()
         except Conflict as error:
-            raise RetryLater(f"this JobManager is no longer the leader: {error.message}") from error
+            raise _deposed(error) from error
+
+    async def _is_confirmed(self) -> bool:
+        """True if the store confirms that this JobManager is the leader. Raises RetryLater if another one is."""
+        try:
+            return await self._seat.leader.term.authority.confirmed()
+        except Conflict as error:
+            raise _deposed(error) from error
 
     async def _job_master_heartbeat(self, request: JobMasterHeartbeat) -> Message:
         leader = self._seat.leader
         contact = await leader.dispatcher.job_masters.heartbeat(request)
         if contact is not None:
-            return await self._answer(request, contact)
+            confirmed = request.asks_confirmation and await self._is_confirmed()
+            return await self._answer(request, contact, confirmed=confirmed)
         return JobMasterReply(
             epoch=leader.term.epoch,
             known=False,
@@ -120,7 +128,9 @@ class ProcessRequests:
             lineage=leader.term.lineage,
         )
 
-    async def _answer(self, request: RegisterJobMaster | JobMasterHeartbeat, contact: Contact) -> Message:
+    async def _answer(
+        self, request: RegisterJobMaster | JobMasterHeartbeat, contact: Contact, *, confirmed: bool = False
+    ) -> Message:
         leader, job_id, status = self._seat.leader, request.job_id, request.status
         blocklist, blocklist_lost = await leader.blocklist.exchange(status)
         newest = status if contact.is_newest else None
@@ -141,6 +151,7 @@ class ProcessRequests:
             lineage=leader.term.lineage,
             trace=contact.trace,
             reclaim=standing.reclaim,
+            confirmed=confirmed,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
@@ -150,3 +161,8 @@ class ProcessRequests:
         if request.outcome.kind is None:
             leader.resources.suspects.succeeded(request.job_id)
         return Ack()
+
+
+def _deposed(error: Conflict) -> RetryLater:
+    """Return what a JobMaster is told. It would take a Conflict for the end of its attempt."""
+    return RetryLater(f"this JobManager is no longer the leader: {error.message}")

@@ -644,7 +644,7 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     Conflict: this attempt has been superseded or the job has ended, so the JobMaster must exit.
 
     ``in_doubt``: the JobMaster was stopped for a long time, and the reply decides whether it may commit. Therefore the
-    JobManager first confirms that it is the leader.
+    JobManager first asks_confirmation that it is the leader.
     """
 
     job_id: JobId
@@ -659,11 +659,17 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
 
 
 class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
+    """The status of an attempt.
+
+    ``asks_confirmation``: the JobManager must find out whether it is certainly the leader, and say so in its reply.
+    """
+
     job_id: JobId
     attempt: int
     status: JobMasterStatus
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
     known_epoch: int = 0  # the highest known epoch of that job store
+    asks_confirmation: bool = False
 
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
@@ -677,6 +683,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     - ``procedure_recorded``: trigger id of the newest procedure whose end is recorded.
     - ``draining``: task managers that will stop once what they hold has moved elsewhere.
     - ``reclaim``: what the attempt is to give back for other jobs; None: nothing.
+    - ``confirmed``: the JobManager is certainly the leader, and this is the job's current attempt.
     - ``trace``: what the JobManager knows of the attempt's start and the status does not name. The JobMaster repeats it
       in its next statuses, so that the next leader learns it.
     """
@@ -695,6 +702,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     lineage: str = ""  # job store to which the epoch belongs
     trace: TraceReport | None = None
     reclaim: Reclaim | None = None
+    confirmed: bool = False
 
 
 class AskLeader(Message, frozen=True, kw_only=True):

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
-from emberkeep.jobmanager.authority import REMINDER_PAUSE
+from emberkeep.jobmanager.authority import FRESH, REMINDER_PAUSE
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.protocol.messages import RegisterJobMaster, TaskManagerHeartbeat
+from emberkeep.protocol.messages import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, TaskManagerHeartbeat
 from tests.unit.adapters.job_store.test_embedded_store import file_size_limit, opened
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph, status
@@ -130,5 +130,42 @@ def test_a_driver_in_doubt_registers_only_with_a_leader_that_its_store_confirms(
             if in_doubt:
                 with pytest.raises(RetryLater, match="no longer the leader: epoch 1 is over"):
                     await service.serve(request)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("HA-7", "SAFE-10")
+def test_a_heartbeat_is_confirmed_only_by_a_leader_that_its_store_confirms() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+
+            async def is_confirmed(asks_confirmation: bool) -> bool:
+                request = JobMasterHeartbeat(
+                    job_id=JOB, attempt=1, status=status(2), asks_confirmation=asks_confirmation
+                )
+                reply = await service.serve(request)
+                assert isinstance(reply, JobMasterReply)
+                assert reply.known
+                return reply.confirmed
+
+            assert not await is_confirmed(False)
+            assert await is_confirmed(True)
+            service.pause()
+            assert not await is_confirmed(True), "its session with the store is interrupted"
+            service.resume()
+            await asyncio.sleep(2 * FRESH)
+            before = store.calls["confirm"]
+            assert [await is_confirmed(True), await is_confirmed(True)] == [True, True]
+            assert store.calls["confirm"] == before + 1, "a confirmation is shared by those who ask soon after"
+            await asyncio.sleep(2 * FRESH)
+            store.before["confirm"] = [Conflict("epoch 1 is over")]
+            # Conflict would tell the driver that its attempt is over.
+            with pytest.raises(RetryLater, match="no longer the leader: epoch 1 is over"):
+                await is_confirmed(True)
+            assert (await master.beat()).known
 
     in_virtual_time(scenario)

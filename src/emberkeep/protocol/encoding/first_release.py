@@ -32,8 +32,8 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.DriverReport: ("custom", "start", "why_cold"),
     messages.ExecutorReport: ("start", "why_cold"),
     messages.ExecutorView: ("outgoing", "cordoned", "start", "why_cold", "dismissed"),
-    messages.JobMasterHeartbeat: ("lineage", "known_epoch"),
-    messages.JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim"),
+    messages.JobMasterHeartbeat: ("lineage", "known_epoch", "asks_confirmation"),
+    messages.JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim", "confirmed"),
     messages.JobMasterStatus: (
         *("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend", "scaling"),
         *("least_slots", "reclaim", "given_back"),
