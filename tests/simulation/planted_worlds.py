@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from emberkeep.base.configuration.options import DRIVER_LEASE
 from emberkeep.base.errors import EmberkeepError, IllegalTransition
+from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.local_state.errors import Fenced
 from emberkeep.taskmanager.ports import ExecutorKey
@@ -184,6 +186,63 @@ def cut_off_leader(number: int) -> tuple[str, ...]:
             run.cluster.history.violate("lease", f"a leader that nobody reaches takes its jobs to be {shown}")
         cut.heal()
         await run.settle()
+        await run.end_everything()
+
+    return told(story, number, task_managers=2)
+
+
+def cut_off_drivers(number: int) -> tuple[str, ...]:
+    """A driver and its task manager lose all JobManagers, and still reach the storage. A newer attempt replaces it.
+
+    For a while the node cannot read the storage either. Nobody can end the old driver from outside.
+    """
+    rng = random.Random(number)
+
+    async def story(run: Run) -> None:
+        cluster, violate = run.cluster, run.cluster.history.violate
+        job = cluster.submit("stream", Script(seconds=None, executors=2))
+        old = await running(run, job, number=1, executors=2)
+        node = old.machine.name
+        await asyncio.sleep(rng.uniform(0.0, 5.0))
+        cut = Cut(run, int(node.removeprefix("node-")))
+        if number % 2:
+            await asyncio.sleep(rng.uniform(0.0, 5.0))
+            cluster.truth.unreadable.add(node)
+        new = await running(run, job, number=2, executors=2)
+        if number % 2:
+            await asyncio.sleep(rng.uniform(0.0, 10.0))
+            if not old.alive:
+                violate("scenario", "the old driver ended before it could know that it was superseded")
+            cluster.truth.unreadable.clear()
+        await wait_for(run, lambda: not old.alive, "the driver that is cut off has ended itself")
+        before = cluster.truth.commits[job.job_id] if job.job_id is not None else 0
+        await wait_for(run, lambda: job.job_id and cluster.truth.commits[job.job_id] > before + 2, "the stream goes on")
+        cut.heal()
+        await asyncio.sleep(2 * cluster.configuration[DRIVER_LEASE])
+        if drivers(run) != [new] or attempt(run, job) != 2:
+            violate("scenario", f"attempt {attempt(run, job)}, drivers {[each.name for each in drivers(run)]}")
+        await run.end_everything()
+
+    return told(story, number, task_managers=3, slots=2)
+
+
+def leaderless_drivers(number: int) -> tuple[str, ...]:
+    """Drivers without any JobManager commit further as long as they read the storage (HA-9)."""
+    rng = random.Random(number)
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        job = cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=1)
+        assert job.job_id is not None
+        cluster.kill_job_manager()
+        await asyncio.sleep(rng.uniform(1.0, 3.0) * cluster.configuration[DRIVER_LEASE])
+        before = cluster.truth.commits[job.job_id]
+        await wait_for(run, lambda: cluster.truth.commits[job.job_id or JobId("")] > before + 5, "batches are done")
+        cluster.start_job_manager()
+        await asyncio.sleep(2 * cluster.configuration[DRIVER_LEASE])
+        if drivers(run) != [driver]:
+            cluster.history.violate("scenario", f"drivers {[each.name for each in drivers(run)]}")
         await run.end_everything()
 
     return told(story, number, task_managers=2)

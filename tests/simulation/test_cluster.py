@@ -327,7 +327,7 @@ def test_everything_that_a_superseded_driver_sends_is_refused(seconds: float | N
         new = await running(run, job, number=2, executors=2)
         served: list[tuple[str, str]] = []
         run.cluster.network.on_served.append(
-            lambda source, operation, error: served.append((operation, error)) if source is old.party else None
+            lambda source, operation, _, error: served.append((operation, error)) if source is old.party else None
         )
         if agent_thaws:
             agent.party.scope.thaw()

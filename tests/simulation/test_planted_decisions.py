@@ -15,6 +15,8 @@ from campaign.coverage import RULES
 from emberkeep.blocklist.detection import DetectionLimits, FaultDetector
 from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmaster.lease import AttemptLease
+from emberkeep.jobmaster.standing import AttemptStanding
 from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.hearing import Hearing
 from emberkeep.jobs.restart import ExponentialDelay, Restart
@@ -177,6 +179,15 @@ PLANTS = {
         Hearing, "since", silence_counts_always, ("lease",), worlds.cut_off_leader
     ),
     "heartbeats of drivers do not count": Plant(Driver, "hear", returning(None), ("p",), "agents"),
+    "a driver that is alone commits as if a leader had confirmed its attempt": Plant(
+        AttemptStanding, "is_alone", returning(False), ("v",), worlds.cut_off_drivers
+    ),
+    "a look at the marks before the batch ended is enough": Plant(
+        AttemptLease, "ask_to_commit", returning(-1), ("v",), worlds.cut_off_drivers
+    ),
+    "a driver that cannot read the marks takes that for a good sign": Plant(
+        AttemptLease, "may_commit", returning(True), ("v",), worlds.cut_off_drivers
+    ),
     # restarts
     "a lost driver is restarted without delay": Plant(
         ExponentialDelay, "failed", at_once, ("back-off",), worlds.failing_forever
@@ -252,7 +263,7 @@ def test_without_a_planted_bug_a_world_is_sound(world: worlds.World) -> None:
 def test_every_rule_of_the_checker_has_a_planted_bug() -> None:
     """A rule counts only where the bug can break no other rule first."""
     rules = set(RULES)
-    assert len(rules) == 19
+    assert len(rules) == 21
     planted = [*PLANTS.values(), *test_planted_bugs.PLANTS.values(), *test_planted_standbys.PLANTS.values()]
     assert rules - {plant.rules[0] for plant in planted if len(plant.rules) == 1} == set()
     assert len(planted) >= 40

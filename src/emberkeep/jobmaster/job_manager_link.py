@@ -91,7 +91,8 @@ class JobManagerLink:
         status = await self._owner.take_status()
         asked = 0.0 if self.lease is None else self.lease.asking()
         in_doubt = self.lease is not None and self.lease.look()
-        request = self._request(status, in_doubt=in_doubt)
+        asks_confirmation = self.lease is not None and self.lease.needs_confirmation()
+        request = self._request(status, in_doubt=in_doubt, asks_confirmation=asks_confirmation)
         try:
             reply = await self._rpc.call(self.job_manager, request, JobMasterReply, timeout=self._answer_timeout)
         except Conflict as error:
@@ -109,17 +110,22 @@ class JobManagerLink:
         self._older_answers = False
         self.epoch = reply.epoch
         self.lineage = reply.lineage or self.lineage
-        if self.lease is not None and in_doubt and reply.known:
+        if self.lease is not None and reply.known and (in_doubt or reply.confirmed):
             self.lease.confirmed(asked)
         self._note(reply)
         await self._owner.take_reply(reply)
         return True
 
-    def _request(self, status: JobMasterStatus, *, in_doubt: bool) -> Message:
+    def _request(self, status: JobMasterStatus, *, in_doubt: bool, asks_confirmation: bool) -> Message:
         own = self._identity
         if self._known and not in_doubt:
             return JobMasterHeartbeat(
-                job_id=own.job_id, attempt=own.attempt, status=status, lineage=self.lineage, known_epoch=self.epoch
+                job_id=own.job_id,
+                attempt=own.attempt,
+                status=status,
+                lineage=self.lineage,
+                known_epoch=self.epoch,
+                asks_confirmation=asks_confirmation,
             )
         return RegisterJobMaster(
             job_id=own.job_id,

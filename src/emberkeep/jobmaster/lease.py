@@ -1,75 +1,136 @@
-"""Decides whether this process may still commit for its attempt (HA-7, P3).
-
-A process that is stopped (SIGSTOP, a machine that sleeps) does not notice that its job continues in a new attempt. When
-the process resumes, its threads continue where they were. So the process reads, at short intervals, a clock that also
-runs while it is stopped. A gap longer than ``freeze`` shows that the process was stopped, and puts the lease in doubt.
-While the lease is in doubt, the process commits nothing. The doubt ends when a JobManager answers a question that was
-asked after the gap. The JobManager confirms its own leadership before it answers.
-
-A driver that merely cannot reach the JobManager is not in doubt: jobs continue without it (HA-9).
-"""
+"""The right to commit for an attempt, shared by all threads of its driver. ``standing`` decides; this module waits."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from emberkeep.base.clock import since_boot
+from emberkeep.jobmaster.standing import AttemptStanding
 
 LOOKS_PER_FREEZE = 20
 
 
+@dataclass(frozen=True)
+class Reading:
+    """A reading of the attempts' marks: its number among all readings, and when it began."""
+
+    number: int
+    begun: float
+
+
 class AttemptLease:
-    """The right to commit. It is in doubt from the first gap noticed until a JobManager confirms the attempt.
+    """The right to commit: suspended while in doubt, and while alone until the marks have been read again.
 
     Any thread may use it.
 
-    ``freeze``: seconds, less than the silence after which a newer attempt may run. ``clock`` returns seconds, and also
-    advances while this process is stopped.
+    ``freeze``: see AttemptStanding. ``clock`` returns seconds, and also advances while this process is stopped.
     """
 
     def __init__(self, freeze: float, clock: Callable[[], float] = since_boot) -> None:
-        self.interval = freeze / LOOKS_PER_FREEZE  # longest allowed seconds between two readings
-        self._freeze = freeze
+        self.interval = freeze / LOOKS_PER_FREEZE  # longest allowed seconds between two readings of the clock
         self._clock = clock
         self._changed = threading.Condition()
-        self._looked = clock()
-        self._doubt_since: float | None = None
+        self._standing = AttemptStanding(freeze, clock())
+        self._begun = 0  # readings of the marks
+        self._read = 0  # newest reading that showed no newer attempt
+        self._is_wanted = False  # a commit waits for a reading that has not begun
 
     def look(self) -> bool:
         """Read the clock; return True if the lease is in doubt."""
         with self._changed:
-            return self._look()
+            self._look()
+            return self._standing.is_in_doubt()
 
-    def _look(self) -> bool:
-        now = self._clock()
-        if now - self._looked > self._freeze:
-            self._doubt_since = now
-        self._looked = now
-        return self._doubt_since is not None
+    def was_stopped(self) -> bool:
+        """True if the lease is in doubt because the process was stopped."""
+        with self._changed:
+            return self._standing.was_stopped()
+
+    def needs_confirmation(self) -> bool:
+        """True if the next message to the leader must ask it to confirm the attempt."""
+        with self._changed:
+            self._look()
+            return self._standing.needs_confirmation()
 
     def asking(self) -> float:
         """Return the time to pass to ``confirmed``. Call this right before asking the JobManager."""
         with self._changed:
-            self._look()
-            return self._looked
+            return self._look()
 
     def confirmed(self, asked: float) -> None:
-        """Note that the leader has confirmed the attempt. ``asked``: the result of ``asking``.
+        """Note that the leader has confirmed the attempt. ``asked``: the result of ``asking``."""
+        with self._changed:
+            self._look()
+            self._standing.confirmed(asked)
+            self._changed.notify_all()
 
-        This ends the doubt if the leader was asked after the gap.
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def ask_to_commit(self) -> int:
+        """Return the number of the newest reading of marks that began too early for a commit that begins now."""
+        with self._changed:
+            return self._begun
+
+    def may_commit(self, too_early: int) -> bool:
+        """True if a commit may take place now. ``too_early``: the result of ``ask_to_commit``.
+
+        If False, the commit waits for a confirmation, or for a reading of the marks, which is requested.
         """
         with self._changed:
             self._look()
-            if self._doubt_since is not None and asked >= self._doubt_since:
-                self._doubt_since = None
-                self._changed.notify_all()
+            if not self._standing.is_in_doubt() and (not self._standing.is_alone() or self._read > too_early):
+                return True
+            self._is_wanted = True
+            self._changed.notify_all()
+            return False
 
     def wait(self) -> None:
         """Return once this attempt may commit.
 
         In a superseded attempt this never returns: its process is killed while it waits.
         """
+        too_early = self.ask_to_commit()
         with self._changed:
-            while self._look():
+            while not self.may_commit(too_early):
                 self._changed.wait(self.interval)
+
+    def wait_for_certainty(self) -> None:
+        """Return once the lease is not in doubt."""
+        with self._changed:
+            while self.look():
+                self._changed.wait(self.interval)
+
+    # --- marks --------------------------------------------------------------------------------------------------------
+
+    def needs_marks(self) -> bool:
+        """True if the marks must be read now: a commit waits for it, or the last confirmation is not recent."""
+        with self._changed:
+            self._look()
+            return self._is_wanted or self._standing.needs_marks()
+
+    def wait_until_marks_are_needed(self) -> None:
+        with self._changed:
+            while not self.needs_marks():
+                self._changed.wait(self.interval)
+
+    def begin_reading(self) -> Reading:
+        """Return a reading of the marks that begins now."""
+        with self._changed:
+            self._begun += 1
+            self._is_wanted = False
+            return Reading(self._begun, self._look())
+
+    def marks_read(self, reading: Reading) -> None:
+        """Note that a reading of the marks has ended, and that it showed no newer attempt."""
+        with self._changed:
+            self._look()
+            self._read = max(self._read, reading.number)
+            self._standing.marks_read(reading.begun)
+            self._changed.notify_all()
+
+    def _look(self) -> float:
+        now = self._clock()
+        self._standing.look(now)
+        return now

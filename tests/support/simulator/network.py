@@ -82,7 +82,7 @@ class SimNetwork:
     def __init__(self, loop: VirtualLoop, rng: random.Random, history: History) -> None:
         self.conditions = Conditions()
         self.closed = False
-        self.on_served: list[Callable[[Party, str, str], None]] = []  # source, operation, kind of error or ""
+        self.on_served: list[Callable[[Party, str, float, str], None]] = []  # source, operation, when it came, error
         self._loop = loop
         self._rng = rng
         self._history = history
@@ -239,7 +239,7 @@ class SimNetwork:
 
     async def _run_handler(self, exchange: _Exchange, listener: Listener) -> None:
         reply: Answer
-        failed = ""
+        failed, received = "", self._loop.time()
         try:
             reply = await listener.handle(exchange.operation, exchange.data)
         except EmberkeepError as error:
@@ -253,7 +253,7 @@ class SimNetwork:
             )
         self._serving.pop(exchange.number, None)
         for told in self.on_served:
-            told(exchange.source, exchange.operation, failed)
+            told(exchange.source, exchange.operation, received, failed)
         self._return(exchange, listener.party, reply)
         self._history.step(listener.party.name, f"has answered {exchange.operation}")
 

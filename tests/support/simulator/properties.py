@@ -14,6 +14,7 @@ Violations name the letter of the property:
 (m) a success that a driver has reported is acknowledged only when it is stored, no further attempt follows, and until
     then the driver's task manager keeps the success;
 (n) a JobManager that cannot write to its store starts nothing, stops nothing and allocates no slot;
+(v) no attempt of a stream commits a micro-batch after the script of a newer attempt has begun;
 (k) a recorded checkpoint of a stream was committed, and records never go back to an older batch;
 (p) no working driver or executor is ended or replaced because a task manager's agent or the JobManager is down (P2):
     checked only in clusters without other faults, in which no agent is down for too long;
@@ -70,7 +71,7 @@ class DriverWatch:
 
     process: Process
     key: DriverKey
-    last_contact: float  # when the JobManager last answered it; minus infinity: never
+    last_contact: float  # when the JobManager got the last message that it answered; minus infinity: never
     impaired_at: float  # when it was last frozen or cut off from the JobManager
     useless_seconds: float = 0.0  # time in which it could have been ended, since its attempt is over
 
@@ -123,6 +124,7 @@ class Properties:
         cluster.store.on_result.append(self._result_recorded)
         cluster.store.on_create.append(self._job_created)
         cluster.store.on_put_back.append(self._store_put_back)
+        cluster.truth.on_commit.append(self._committed)
 
     def _violate(self, rule: str, what: str) -> None:
         self.cluster.history.violate(rule, what)
@@ -232,13 +234,13 @@ class Properties:
             seconds = f"{self.now - since:.1f} s"
             self._violate("n", f"{type(request).__name__} from a JobManager that has had no store for {seconds}")
 
-    def _served(self, source: Party, operation: str, error: str) -> None:
+    def _served(self, source: Party, operation: str, received: float, error: str) -> None:
         if error:
             return
         for watch in self.drivers.values():
             if watch.process.party is source:
                 if operation in SPEAKING:
-                    watch.last_contact = self.now
+                    watch.last_contact = max(watch.last_contact, received)
                 elif operation == "ReportOutcome" and self._succeeded(watch.key.job_id, watch.key.attempt):
                     self._success_acknowledged(watch.key.job_id)
 
@@ -248,6 +250,12 @@ class Properties:
         canceled = any(job.job_id == job_id and job.cancel_wanted for job in self.cluster.jobs)
         if job_id not in self.cluster.store.recorded and not canceled:
             self._violate("m", f"the success of {job_id[:8]} is acknowledged, and nobody has stored it")
+
+    def _committed(self, job_id: JobId, attempt: int) -> None:
+        self._judged("v", job_id)
+        for job, newer, _, _ in self.cluster.truth.script_starts:
+            if job == job_id and newer > attempt:
+                self._violate("v", f"attempt {attempt} of {job_id[:8]} commits, and attempt {newer} has begun")
 
     def _succeeded(self, job_id: JobId, attempt: int) -> bool:
         outcome = self.cluster.truth.outcomes.get((job_id, attempt))

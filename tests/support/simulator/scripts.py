@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT, DRIVER_LEASE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
+from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.jobmaster.ports import Application, DynamicAllocation, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
@@ -101,13 +102,18 @@ class Truth:
     discarded: Counter[str] = field(default_factory=Counter)  # left by a lost attempt, deleted by the next one
     deleted: Counter[str] = field(default_factory=Counter)  # savepoints deleted by retention, by trigger id
     released: set[JobId] = field(default_factory=set)  # jobs whose script has continued after its await
+    marks: dict[JobId, int] = field(default_factory=dict)  # newest attempt with a mark in the shared storage
+    unreadable: set[str] = field(default_factory=set)  # nodes that cannot read the shared storage
+    on_commit: list[Callable[[JobId, int], None]] = field(default_factory=list)  # with the attempt
 
     def delete_savepoint(self, savepoint: SavepointPointer) -> None:
         """Note that retention deletes the files of a savepoint."""
         self.deleted[savepoint.trigger_id] += 1
 
-    def commit(self, job_id: JobId) -> QueryCheckpoint:
+    def commit(self, job_id: JobId, attempt: int) -> QueryCheckpoint:
         """Commit a stream's next batch and return its checkpoint."""
+        for told in self.on_commit:
+            told(job_id, attempt)
         self.commits[job_id] += 1
         number = self.commits[job_id] - 1
         return QueryCheckpoint(
@@ -131,6 +137,7 @@ class SimSpark:
         self.cordoned: frozenset[ExecutorId] = frozenset()
         self.allocation: SimAllocation | None = None  # of the application, if its number of executors changes
         self.streams = False  # each view commits a micro-batch, while there is an executor
+        self.lease: AttemptLease | None = None  # of a stream
         self.stopped = False  # the stream is stopped between two micro-batches
         self._machines = machines
         self._configuration = configuration
@@ -144,6 +151,7 @@ class SimSpark:
         if self.application is None:
             return None
         own = self.process.key
+        commits = self.commits and isinstance(own, DriverKey) and await self._may_commit(own)
         return SparkView(
             executors=frozenset(self.executors),
             takers=frozenset(self.executors) if asked.leaving else frozenset(),
@@ -153,8 +161,24 @@ class SimSpark:
             ),
             queries=(STREAM,) if self.streams and not self.stopped else (),
             work=AttemptWork(active_stages=1, active_tasks=len(self.executors)),
-            commits=(self._truth.commit(own.job_id),) if own is not None and self.commits else (),
+            commits=(self._truth.commit(own.job_id, own.attempt),) if commits and isinstance(own, DriverKey) else (),
         )
+
+    async def _may_commit(self, own: DriverKey) -> bool:
+        """True if a batch that ends now may be committed, as in the real driver: see ``MarkWatch``."""
+        assert self.lease is not None, "a stream has one"
+        too_early = self.lease.ask_to_commit()
+        if self.lease.may_commit(too_early):
+            return True
+        reading = self.lease.begin_reading()
+        await asyncio.sleep(0.01)  # time of a look into the storage
+        if self.process.machine.name not in self._truth.unreadable:
+            newest = self._truth.marks.get(own.job_id, 0)
+            if newest > own.attempt:
+                self._machines.history.count("attempt ended by a mark")
+                await self.abandon(f"attempt {newest} has begun")
+            self.lease.marks_read(reading)
+        return self.lease.may_commit(too_early)
 
     @property
     def commits(self) -> bool:
@@ -327,6 +351,9 @@ class DriverWork:
             self.request.job_manager,
         )
         self.service.master.procedures.steps = SimSteps(self)
+        if self.spark.streams:
+            lease = AttemptLease(self.configuration[DRIVER_LEASE] / 2, self.system.clock.monotonic)
+            self.spark.lease = self.service.master.link.lease = lease
 
     async def run(self) -> None:
         """Start the JobMaster, then the script; then write and report its outcome, and exit."""
@@ -372,6 +399,7 @@ class DriverWork:
 
     async def _play(self) -> AttemptOutcome:
         await self.service.master.registered.wait()
+        self._write_mark()
         self.truth.script_starts.append((*self.key, self.machines.loop.time(), self.process.pid))
         self.machines.history.add(self.process.name, "script starts")
         await asyncio.sleep(self.script.session_after)
@@ -388,6 +416,10 @@ class DriverWork:
             message = f"the script exited with code {self.script.exit_code}"
             return AttemptOutcome(exit_code=self.script.exit_code, kind=FailureKind.SCRIPT, message=message)
         return AttemptOutcome(exit_code=0)
+
+    def _write_mark(self) -> None:
+        job_id, attempt = self.key
+        self.truth.marks[job_id] = max(attempt, self.truth.marks.get(job_id, 0))
 
     async def _work(self) -> None:
         if self.script.seconds is None:

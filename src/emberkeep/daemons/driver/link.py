@@ -47,12 +47,14 @@ from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.driver.connect_place import connect_place
 from emberkeep.daemons.driver.event_log import EventLogBound
+from emberkeep.daemons.driver.fencing.attempt_marks import AttemptMarks
+from emberkeep.daemons.driver.fencing.mark_watch import MarkWatch
+from emberkeep.daemons.driver.fencing.stop_watch import StopWatch
 from emberkeep.daemons.driver.first_times import first_times
 from emberkeep.daemons.driver.procedures import DriverProcedures
 from emberkeep.daemons.driver.progress_store import DriverProgressStore
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
 from emberkeep.daemons.driver.spark_view import executor_demand, spark_view
-from emberkeep.daemons.driver.stop_watch import StopWatch
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
@@ -192,18 +194,23 @@ class SparkBridge:
         self._on_failure(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message, traceback=text))
 
     async def abandon(self, message: str) -> None:
-        """Kill this process at once, because a newer attempt runs.
-
-        An orderly end could write to places that the newer attempt already uses.
-        """
-        log.error("this attempt has been superseded; ending at once", reason=message)
-        end_session()
+        """Kill this process at once, because a newer attempt runs."""
+        superseded(message)
 
 
 def _log_failure(done: Future[None]) -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
         log.error("cannot place tasks on the nodes that hold their state", exc_info=error)
+
+
+def superseded(message: str) -> None:
+    """Kill this process and its JVM at once, because a newer attempt runs.
+
+    An orderly end could write to places that the newer attempt already uses.
+    """
+    log.error("this attempt has been superseded; ending at once", reason=message)
+    end_session()
 
 
 def end_session() -> None:
@@ -221,9 +228,10 @@ class JobMasterThread:
         self._loop = asyncio.new_event_loop()
         # The name marks the threads as ours, so that the script's end does not wait for idle ones.
         self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
-        # A successor starts only after this attempt has been silent for the whole lease. A stop of half that time is
-        # thus detected early enough.
+        # A successor starts only after this attempt has been silent for the whole lease. A stop or a silence of half
+        # that time is thus detected early enough.
         self.lease = AttemptLease(configuration[DRIVER_LEASE] / 2)
+        self._marks = AttemptMarks(spec)
         self._registered = threading.Event()
         self._failed_start: BaseException | None = None
         self._stop = asyncio.Event()
@@ -234,11 +242,11 @@ class JobMasterThread:
         """Start the thread and wait until a JobManager has accepted this attempt.
 
         Waits without limit if no JobManager replies: the next leader may need time. The process ends if the JobManager
-        refuses the attempt, or if the task manager stops it because the attempt has ended. Raises the thread's error if
-        the thread ends before it has registered.
+        refuses the attempt, or if the task manager stops it because the attempt has ended. Then write this attempt's
+        mark, so that an older attempt that is cut off ends. Raises the thread's error if the thread ends before it has
+        registered, and what ``AttemptMarks.write`` raises.
         """
         self._thread.start()
-        StopWatch(self.lease, self._jvm_pid, self._ask).start()
         while not self._registered.wait(WAITING_SECONDS):
             waits_for = self._job_manager()
             log.warning("waiting for the JobManager", job_manager=waits_for)
@@ -249,6 +257,9 @@ class JobMasterThread:
             )
         if self._failed_start is not None:
             raise self._failed_start
+        self._marks.write()
+        StopWatch(self.lease, self._jvm_pid, self._ask).start()
+        MarkWatch(self.lease, self._spec.attempt, self._marks.newest, superseded).start()
 
     def _jvm_pid(self) -> int | None:
         runtime = self._bridge.runtime

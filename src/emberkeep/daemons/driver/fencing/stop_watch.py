@@ -1,8 +1,9 @@
-"""Detects that the driver's processes were stopped for too long (SIGSTOP, suspend), and holds the JVM until it is safe.
+"""Holds the JVM while the attempt's lease is in doubt: the driver was stopped for too long, or knows nothing recent.
 
 Commits of streaming queries check the lease themselves (``spark.queries.checkpoint_guard``). Everything else in the
-JVM, such as the commit of a batch write, does not. So within milliseconds of resuming, the JVM is stopped again until a
-JobManager has confirmed that no other attempt has taken over.
+JVM, such as the commit of a batch write, does not. So within milliseconds of resuming from a stop (SIGSTOP, suspend),
+the JVM is stopped again until a JobManager has confirmed that no other attempt has taken over. The same happens if
+neither a JobManager nor the marks of attempts have shown for long that this attempt is the current one.
 """
 
 from __future__ import annotations
@@ -35,23 +36,32 @@ class StopWatch:
         self._ask = ask
 
     def start(self) -> None:
-        """Start a thread that watches, until this process ends, whether the process was stopped (SIGSTOP, suspend)."""
+        """Start a thread that watches the lease until this process ends."""
         threading.Thread(target=self._run, name=f"{OWN_THREAD_PREFIX}-stop-watch", daemon=True).start()
 
     def _run(self) -> None:
         while True:
             time.sleep(self._lease.interval)
             if self._lease.look():
-                self._hold()
+                self.hold()
 
-    def _hold(self) -> None:
+    def hold(self) -> None:
+        """Stop the JVM until the lease is not in doubt."""
         pid = self._jvm()
         _signal(pid, signal.SIGSTOP)
-        log.warning("this process was stopped for long; it commits nothing until the JobManager confirms the attempt")
+        if self._lease.was_stopped():
+            log.warning(
+                "this process was stopped for long; it commits nothing until the JobManager confirms the attempt"
+            )
+        else:
+            log.warning(
+                "neither a JobManager nor the storage shows that this attempt is the current one; the JVM is stopped "
+                "until one of them does"
+            )
         self._ask()
-        self._lease.wait()
+        self._lease.wait_for_certainty()
         _signal(pid, signal.SIGCONT)
-        log.info("the JobManager has confirmed the attempt; commits continue")
+        log.info("this attempt is the current one; commits continue")
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:

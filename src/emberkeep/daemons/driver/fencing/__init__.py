@@ -1,0 +1,1 @@
+"""Ends or holds a driver that may have been replaced by a newer attempt."""
