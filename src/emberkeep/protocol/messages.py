@@ -644,7 +644,7 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     Conflict: this attempt has been superseded or the job has ended, so the JobMaster must exit.
 
     ``in_doubt``: the JobMaster was stopped for a long time, and the reply decides whether it may commit. Therefore the
-    JobManager first asks_confirmation that it is the leader.
+    JobManager first confirms that it is the leader.
     """
 
     job_id: JobId
