@@ -111,7 +111,17 @@ def _kills(plan: Plan, cluster: BenchCluster, directory: Path, environment: dict
 def _submit(cluster: BenchCluster, directory: Path, environment: dict[str, str]) -> tuple[str, Path]:
     checkpoint = directory / f"checkpoint-{time.monotonic_ns()}"
     shape = ("--num-executors", "2")
-    words = (EMBERKEEP, "submit", *cluster.words, "-q", *shape, *_FIRST_RESTARTS, _RECOVERING, str(checkpoint), str(_KEYS))
+    words = (
+        EMBERKEEP,
+        "submit",
+        *cluster.words,
+        "-q",
+        *shape,
+        *_FIRST_RESTARTS,
+        _RECOVERING,
+        str(checkpoint),
+        str(_KEYS),
+    )
     return execute(words, directory, environment).output.strip(), checkpoint
 
 
