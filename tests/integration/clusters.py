@@ -20,6 +20,7 @@ from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo
+from emberkeep.slots.model import ProcessStart
 from tests.integration.commands import SMALL, Ended, Shell
 from tests.integration.conditions import DEADLINE, until
 
@@ -32,7 +33,12 @@ QUICK = (
 
 
 class Cluster:
-    """``up`` first; ``close`` ends it and fails when anything of it is left."""
+    """``up`` first; ``close`` ends it and fails when anything of it is left.
+
+    ``start``: how processes of jobs start here.
+    """
+
+    start = ProcessStart.COLD
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
@@ -109,6 +115,9 @@ class Cluster:
         with urlopen(request, timeout=DEADLINE, context=client_context(endpoint.ca)) as answer:
             return str(answer.read().decode())
 
+    def wait_for_standbys(self) -> None:
+        """Return once the next processes of jobs start as ``start`` says."""
+
     def wait_until_idle(self) -> None:
         """All slots and driver places are free again."""
 
@@ -122,6 +131,13 @@ class Cluster:
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     def submit(self, script: Path | str, *options: str, arguments: tuple[str, ...] = (), executors: int = 1) -> JobId:
+        """Submit a job whose processes start as ``start`` says."""
+        return self.submit_at_once(script, *options, arguments=arguments, executors=executors)
+
+    def submit_at_once(
+        self, script: Path | str, *options: str, arguments: tuple[str, ...] = (), executors: int = 1
+    ) -> JobId:
+        """Submit a job whose processes start as they can."""
         words = ("submit", "-q", *SMALL, "--num-executors", str(executors), *options, str(script), *arguments)
         return JobId(self.shell.done(*words).out.strip())
 

@@ -20,11 +20,13 @@ from emberkeep.slots.model import ProcessStart
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.integration.standbys.warm_cluster import starts, warm_cluster
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = pytest.mark.integration
 
-UP = ("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "--memory", "4g", *QUICK)
+NODES = ("127.0.0.2", "127.0.0.3")
+UP = ("--nodes", ",".join(NODES), "--slots", "2", "--memory", "4g", *QUICK)
 QUICK_RESTART = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=100ms")
 
 
@@ -36,6 +38,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> It
         yield cluster
     finally:
         cluster.close()
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
+    """The same nodes, with standby processes."""
+    cluster = warm_cluster(tmp_path_factory.mktemp("warm-failures"), class_archive, NODES)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(params=[ProcessStart.COLD, pytest.param(ProcessStart.HOT, marks=pytest.mark.long)])
+def either(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Cluster]:
+    """How the processes of jobs start is the parameter."""
+    chosen: Cluster = cluster if request.param is ProcessStart.COLD else request.getfixturevalue("warm")
+    yield chosen
+    chosen.cancel_all()
+    chosen.wait_until_idle()
 
 
 @pytest.fixture(autouse=True)
@@ -242,16 +263,19 @@ def test_committed_batches_are_known_and_a_checkpoint_that_has_gone_back_is_noti
 
 
 @pytest.mark.long
-def test_a_lost_node_takes_executors_or_the_driver_with_it_and_the_stream_goes_on_elsewhere(cluster: Cluster) -> None:
+def test_a_lost_node_takes_executors_or_the_driver_with_it_and_the_stream_goes_on_elsewhere(either: Cluster) -> None:
+    cluster = either
     stream = Stream(cluster.shell.directory / "lost-nodes")
     cluster.shell.write("stream.py", SCRIPT)
     job_id = cluster.submit("stream.py", *QUICK_RESTART, arguments=(str(stream.place),), executors=2)
     cluster.wait_for_executors(job_id, 2)
+    assert starts(cluster.job(job_id)) == (cluster.start, {cluster.start})
     wait_for_batches(cluster, job_id, stream)
     driver = cluster.job(job_id).emberkeep.driver
     assert driver is not None
     (other,) = {"tm-127.0.0.2", "tm-127.0.0.3"} - {driver.taskmanager_id}
 
+    cluster.wait_for_standbys()
     cluster.lose_node(other)
     cluster.wait_for(
         job_id,
@@ -265,9 +289,11 @@ def test_a_lost_node_takes_executors_or_the_driver_with_it_and_the_stream_goes_o
     assert cluster.job(job_id).emberkeep.attempt == 1
 
     cluster.up()
+    cluster.wait_for_standbys()
     cluster.lose_node(driver.taskmanager_id)
     cluster.wait_for_driver(job_id, attempt=2)
     job = cluster.job(job_id)
+    assert starts(job)[0] is cluster.start
     assert job.emberkeep.driver is not None
     assert job.emberkeep.driver.taskmanager_id == other
     wait_for_batches(cluster, job_id, stream)

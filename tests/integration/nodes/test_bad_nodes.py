@@ -13,9 +13,11 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
+from emberkeep.slots.model import ProcessStart
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
+from tests.integration.standbys.warm_cluster import starts, warm_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("BLK-19")]
 
@@ -43,12 +45,17 @@ while True:
 """
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path, class_archive.parent))
+@pytest.fixture(params=[ProcessStart.COLD, ProcessStart.HOT])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
+    """How the processes of jobs start is the parameter."""
+    detection = [word for key, value in LIMITS.items() for word in ("-D", f"blocklist.detection.{key}={value}")]
+    if request.param is ProcessStart.HOT:
+        cluster: Cluster = warm_cluster(tmp_path, class_archive, (GOOD,), *PATIENT, *detection)
+    else:
+        cluster = Cluster(Shell(tmp_path, class_archive.parent))
     try:
-        detection = [word for key, value in LIMITS.items() for word in ("-D", f"blocklist.detection.{key}={value}")]
-        cluster.up("--nodes", GOOD, "--slots", "2", "--memory", "4g", *PATIENT, *detection)
+        if request.param is ProcessStart.COLD:
+            cluster.up("--nodes", GOOD, "--slots", "2", "--memory", "4g", *PATIENT, *detection)
         yield cluster
     finally:
         cluster.close()
@@ -104,7 +111,7 @@ def test_a_node_where_jobs_fail_that_work_elsewhere_is_blocked_and_one_where_a_j
     shell.write("never.py", "print('not reached')")
     again = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=100ms")
     twice = (*again, "-D", "restart-strategy.fixed-delay.attempts=2")
-    failing = [cluster.submit("never.py", *twice, "--archives", "broken.zip") for _ in range(3)]
+    failing = [cluster.submit_at_once("never.py", *twice, "--archives", "broken.zip") for _ in range(3)]
     for job_id in failing:
         job = cluster.wait_for_end(job_id, JobStatus.FAILED)
         assert [attempt.failure_kind for attempt in job.emberkeep.attempts] == 3 * [FailureKind.SETUP]
@@ -113,7 +120,8 @@ def test_a_node_where_jobs_fail_that_work_elsewhere_is_blocked_and_one_where_a_j
     (bad_node / "jobs").write_text("in the way")
     shell.write("idle.py", IDLE)
     patient = ("-D", "executor.max-failures=1000", "-D", "executor.backoff.initial=1s")
-    jobs: list[JobId] = [cluster.submit("idle.py", *patient, executors=2) for _ in range(2)]
+    cluster.wait_for_standbys()
+    jobs: list[JobId] = [cluster.submit_at_once("idle.py", *patient, executors=2) for _ in range(2)]
     found = until(lambda: blocked(cluster), lambda: "\n".join(map(cluster.story, jobs)))
     assert list(found) == [BAD], "no other"
     entry = found[BAD]
@@ -134,5 +142,6 @@ def test_a_node_where_jobs_fail_that_work_elsewhere_is_blocked_and_one_where_a_j
     for job_id in jobs:
         job = cluster.wait_for(job_id, goes_on, "it has one executor, and says why not two")
         assert (job.state, job.emberkeep.attempt) == (JobStatus.RUNNING, 1)
+    assert cluster.start in {starts(cluster.job(job_id))[0] for job_id in jobs}
     cluster.cancel_all()
     assert list(blocked(cluster)) == [BAD]

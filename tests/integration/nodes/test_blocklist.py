@@ -12,9 +12,11 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo
+from emberkeep.slots.model import ProcessStart
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
+from tests.integration.standbys.warm_cluster import starts, warm_cluster
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = pytest.mark.integration
@@ -22,14 +24,20 @@ pytestmark = pytest.mark.integration
 NODES = ("127.0.0.2", "127.0.0.3")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
-    """A driver that cannot move between two batches is restarted after the evacuation's timeout: not before that was
-    tried for long."""
-    cluster = Cluster(Shell(tmp_path, class_archive.parent))
+# A driver that cannot move between two batches is restarted after this time: not before that was tried for long.
+PATIENT = ("-D", "blocklist.evacuation.timeout=100s")
+
+
+@pytest.fixture(params=[ProcessStart.COLD, ProcessStart.HOT])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
+    """How the processes of jobs start is the parameter."""
+    if request.param is ProcessStart.HOT:
+        cluster: Cluster = warm_cluster(tmp_path, class_archive, NODES, *PATIENT)
+    else:
+        cluster = Cluster(Shell(tmp_path, class_archive.parent))
     try:
-        shape = ("--nodes", ",".join(NODES), "--slots", "2", "--memory", "4g")
-        cluster.up(*shape, *QUICK, "-D", "blocklist.evacuation.timeout=100s")
+        if request.param is ProcessStart.COLD:
+            cluster.up("--nodes", ",".join(NODES), "--slots", "2", "--memory", "4g", *QUICK, *PATIENT)
         yield cluster
     finally:
         cluster.close()
@@ -127,10 +135,12 @@ def test_executors_hand_over_shuffle_files_and_cached_blocks_before_they_leave(c
     cluster.shell.write("shuffle.py", SHUFFLE)
     job_id = cluster.submit("shuffle.py", arguments=(str(place),), executors=2)
     wait_for_hosts(cluster, job_id, list(NODES))
+    assert starts(cluster.job(job_id)) == (cluster.start, {cluster.start})
     mapped = place / "mapped"
     until(lambda: mapped.exists() and len(mapped.read_text().split()) == 4, lambda: cluster.story(job_id))
     _, left = home_and_other(cluster, job_id)
     (leaver,) = (e for e in usable(cluster.job(job_id)) if e.host == left)
+    cluster.wait_for_standbys()
 
     # A task runs there and waits: so what it keeps is handed over while one can look.
     cluster.shell.done("node", "evacuate", left, "--cause", "a disk is failing")
@@ -144,7 +154,8 @@ def test_executors_hand_over_shuffle_files_and_cached_blocks_before_they_leave(c
         return [executor for executor in usable(job) if executor.departure is None]
 
     cluster.wait_for(job_id, handed_over, "its blocks are with the other executors")
-    cluster.wait_for(job_id, lambda job: len(staying(job)) == 2, "it is replaced while it is still there")
+    job = cluster.wait_for(job_id, lambda job: len(staying(job)) == 2, "it is replaced while it is still there")
+    assert {executor.start for executor in staying(job)} == {cluster.start}
     (place / "go").touch()
     cluster.wait_for_end(job_id)
     result, counts = cluster.output(job_id).strip().splitlines()[-2:]
@@ -172,6 +183,7 @@ def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Clust
     cluster.shell.write("stream.py", SCRIPT)
     job_id = cluster.submit("stream.py", arguments=(str(stream.place),), executors=2)
     wait_for_hosts(cluster, job_id, list(NODES))
+    assert starts(cluster.job(job_id)) == (cluster.start, {cluster.start})
     wait_for_batches(cluster, job_id, stream)
     pid = cluster.wait_for_driver(job_id)
     home, other = home_and_other(cluster, job_id)
@@ -209,11 +221,15 @@ def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Clust
     assert cluster.wait_for_driver(job_id) == pid
 
     # The driver moves, and its stream goes on elsewhere.
+    cluster.wait_for_standbys()
     told = cluster.shell.done("node", "evacuate", home, "--cause", "power", "--merge", "--wait").err
     assert f"no slot of {home} is in use" in told
     assert "still there" not in told
     wait_for_hosts(cluster, job_id, [other, other])
     assert cluster.wait_for_driver(job_id, attempt=2) != pid
+    driver_start, executor_starts = starts(cluster.job(job_id))
+    assert driver_start is cluster.start
+    assert cluster.start in executor_starts, "with a standby for one of them, where there are standbys"
     wait_for_batches(cluster, job_id, stream)
 
     until(lambda: list(listed(cluster)["blockedNodes"]) == [home], "the block of the third node times out")
@@ -253,11 +269,14 @@ def test_a_batch_jobs_driver_stays_if_it_may_is_restarted_elsewhere_if_not_and_w
     cluster.wait_for_executors(job_id)
     home, other = home_and_other(cluster, job_id)
 
+    cluster.wait_for_standbys()
+
     # The driver may stay: only executors leave, and it is said what is left there, and why.
     words = ("node", "evacuate", home, "--cause", "power", "--drivers", "wait", "--wait")
     told = cluster.shell.done(*words).err
     assert f"no slot of {home} is in use; 1 driver still there, until its job ends: batch.py" in told
     wait_for_hosts(cluster, job_id, [other])
+    assert starts(cluster.job(job_id)) == (cluster.start, {cluster.start})
     assert cluster.wait_for_driver(job_id) == pid
 
     # It has to go, but there is no other node: the job waits, says so, and goes on when it may.
@@ -271,9 +290,11 @@ def test_a_batch_jobs_driver_stays_if_it_may_is_restarted_elsewhere_if_not_and_w
     assert cluster.shell.run("node", "evacuate", other, "--merge", "--cause", "again", "--wait").code == 0
     assert (slots_in_use(cluster, home), slots_in_use(cluster, other)) == (0, 0)
     assert cluster.shell.done("node").out.count("MARK_BLOCKED_AND_EVACUATE_TASKS") == 2
+    cluster.wait_for_standbys()
     cluster.shell.done("node", "unblock", other)
     assert cluster.wait_for_driver(job_id, attempt=2) != pid
     wait_for_hosts(cluster, job_id, [other])
+    assert starts(cluster.job(job_id)) == (cluster.start, {cluster.start})
 
     (cluster.shell.work / "go").touch()
     job = cluster.wait_for_end(job_id, JobStatus.FINISHED)

@@ -29,13 +29,23 @@ WARM_SECONDS = 900.0  # beside other tests
 class WarmCluster(Cluster):
     """A cluster with one standby driver and one standby executor on each node, for tests that also run without them."""
 
+    start = ProcessStart.HOT
+
+    def wait_for_standbys(self) -> None:
+        wait_until_warm(self)
+
     def submit(self, script: Path | str, *options: str, arguments: tuple[str, ...] = (), executors: int = 1) -> JobId:
         """Submit a job once all standbys are warm. Fails unless the job takes a standby driver."""
         wait_until_warm(self)
-        job_id = submit(self, script, *options, arguments=arguments, executors=executors)
+        job_id = self.submit_at_once(script, *options, arguments=arguments, executors=executors)
         job = self.wait_for(job_id, lambda job: job.emberkeep.attempts and starts(job)[0], "the driver starts")
         assert starts(job)[0] is ProcessStart.HOT, self.story(job_id)
         return job_id
+
+    def submit_at_once(
+        self, script: Path | str, *options: str, arguments: tuple[str, ...] = (), executors: int = 1
+    ) -> JobId:
+        return submit(self, script, *options, arguments=arguments, executors=executors)
 
 
 def warm_cluster(directory: Path, class_archive: Path, nodes: tuple[str, ...], *words: str) -> WarmCluster:
