@@ -74,6 +74,7 @@ PACKAGES = {
     ),
     "notifications": Package(("notifications",), (_unit("notifications"), _unit("adapters/webhooks"))),
     "log_records": Package(("log_records",), (_unit("log_records"), _property("test_log_records.py"))),
+    "usage": Package(("usage",), (_unit("usage"),)),
     "watchdog": Package(("watchdog",), (_unit("watchdog"), _property("test_watchdog.py"))),
     "stopping": Package(
         (

@@ -20,7 +20,7 @@ from emberkeep.jobmanager.leader import Leader, LeaderSeat
 from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.views.blocklist import Blocking
-from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, TaskManagerView, UsageView
 from emberkeep.jobmanager.views.evacuation import EvacuationCounts, with_evacuations
 from emberkeep.jobmanager.views.jobs import with_missing
 from emberkeep.jobmanager.views.procedures import ProcedureView
@@ -139,6 +139,9 @@ class LeaderGateway:
         views = [await self._leader.resources.view(task_manager_id)]
         (view,) = await self._with_evacuations(views, all_of_them=False)
         return view
+
+    async def usage(self, task_manager_id: TaskManagerId, *, after_ms: int) -> UsageView:
+        return await self._leader.resources.usage(task_manager_id, after_ms)
 
     async def _with_evacuations(
         self, views: list[TaskManagerView], *, all_of_them: bool = True

@@ -180,6 +180,8 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     connections_rejected: int = 0  # without a valid login, since the TaskManager's process started
     standbys: StandbyReport | None = None  # None if it keeps none
     reserved_standbys: tuple[ReservedStandbyReport, ...] = ()
+    memory_total_mb: int = 0  # of the machine; 0 if unknown
+    disk_total_mb: int = 0  # of the disk with the working directory; 0 if unknown
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------

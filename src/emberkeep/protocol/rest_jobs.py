@@ -127,6 +127,8 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     start: ProcessStart | None = None  # hot: from a standby process; null if unknown
     why_cold: str = ""  # why it did not take a standby process
     dismissed: bool = False  # dynamic allocation removes it: it hands over its blocks and ends
+    task_time: Duration | None = None  # of all its tasks, at once or not, as Spark counts it; null if unknown
+    gc_time: Duration | None = None  # the part of task-time that went into garbage collection; null if unknown
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import field
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.protocol.messages import ProcessState
-from emberkeep.protocol.rest import Camel, Kebab, Millis
+from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 
 
 class Resources(Camel, frozen=True, kw_only=True):
@@ -133,6 +133,8 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     evacuation: EvacuationInfo | None = None
     standbys: StandbyCounters | None = None
     version: str = ""  # of Emberkeep; "" if its release does not report it
+    disk_total_mb: int = 0  # 0 if its release does not report it, as the next one
+    memory_total_mb: int = 0
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):
@@ -166,3 +168,34 @@ class SlotInfo(Camel, frozen=True, kw_only=True):
 
 class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
     allocated_slots: list[SlotInfo]
+
+
+class UsageSample(Kebab, frozen=True, kw_only=True):
+    """One interval, which begins at ``time``.
+
+    ``cpu-percent``: the mean of the interval. The rest is the newest value in it.
+    """
+
+    time: Millis
+    cpu_percent: float
+    memory_used_mb: int
+    disk_free_mb: int
+    slots: int
+    slots_taken: int
+
+
+class UsageInfo(Kebab, frozen=True, kw_only=True):
+    """How busy a task manager's machine has been.
+
+    - ``since``: from when on the JobManager that leads now knows it; null before the first heartbeat.
+    - ``interval``: the length of a sample's interval.
+    - ``memory-total-mb``: of the machine. ``disk-total-mb``: of the disk with the working directory. 0 if unknown.
+    - ``samples``: at most 360, oldest first. An interval without a heartbeat has none. The newest sample changes until
+      its interval ends.
+    """
+
+    since: Millis | None
+    interval: Duration
+    memory_total_mb: int
+    disk_total_mb: int
+    samples: list[UsageSample]

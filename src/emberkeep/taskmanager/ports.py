@@ -181,7 +181,9 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Resource usage of a task manager's machine, for display. Zero where nothing is measured."""
 
     disk_free_mb: int = 0
+    disk_total_mb: int = 0
     memory_used_mb: int = 0
+    memory_total_mb: int = 0
     cpu_percent: float = 0.0
     blobs: BlobCacheReport | None = None
     local_state: tuple[LocalStateReport, ...] = ()

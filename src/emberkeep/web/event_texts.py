@@ -154,6 +154,16 @@ class EventTexts:
         found = (each for each in page.occurrences if each.node == node or each.task_manager in there)
         return tuple(islice(found, _ON_NODE_PAGE))
 
+    async def of_task_manager(self, task_manager: str, node: str) -> tuple[Occurrence, ...]:
+        """Return the newest events of a task manager, and those of its whole node. Raises Unavailable."""
+        page = await self._chronicle.read("", Selection(limit=MOST_LISTED))
+        found = (
+            each
+            for each in page.occurrences
+            if each.task_manager == task_manager or (each.node == node and not each.task_manager)
+        )
+        return tuple(islice(found, _ON_NODE_PAGE))
+
     async def terms(self) -> tuple[LeaderTerm, ...]:
         """Return the terms of leaders that are on record, the newest first. Raises Unavailable."""
         types = frozenset({What.LEADER_STARTED, What.LEADER_ENDED})

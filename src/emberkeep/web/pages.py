@@ -42,6 +42,7 @@ JOBS_PER_PAGE = 100
 AUDIT_PER_PAGE = 100
 _RUNNING_ON_OVERVIEW = 50
 _ENDED_ON_OVERVIEW = 10
+_PLOTTED_ON_NODE = 8  # task managers whose usage the page of a node adds up
 _LOG_PATHS = (
     "/jobs/{jobid:[0-9a-f]{32}}/logs",
     "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
@@ -171,6 +172,9 @@ class _Pages:
             origin=origin(job, seen),
             course=await self._events.course(job, identity),
             report=job.report,
+            work_of={one.executor_id: one for one in job.report.work.executors}
+            if job.report and job.report.work
+            else {},
             trace=job.traces[-1] if job.traces and job.traces[-1].milestones else None,
             procedure_name=procedure_name(job.procedure),
             procedure_text=procedure_text(job.procedure),
@@ -197,7 +201,19 @@ class _Pages:
         identifier = parse_task_manager_id(request.match_info["taskmanagerid"])
         view = await self._gateway.task_manager(identifier)
         names = {job.job_id: job.name for job in await self._gateway.jobs()}
-        return self.render(request, "task_manager.html", "taskmanagers", view=view, names=names)
+        try:
+            events, problem = await self._events.of_task_manager(identifier, view.info.node_id), ""
+        except Unavailable as error:  # the page is useful without events, too
+            events, problem = (), error.message
+        return self.render(
+            request,
+            "task_manager.html",
+            "taskmanagers",
+            view=view,
+            names=names,
+            events=events,
+            problem=problem,
+        )
 
     async def nodes(self, request: web.Request) -> web.Response:
         blocklist = await self._gateway.blocklist()
@@ -218,6 +234,7 @@ class _Pages:
             "nodes",
             node=node_line(node, blocklist, there),
             there=there,
+            plotted=[view.info.id for view in there[:_PLOTTED_ON_NODE]],
             blocked=blocked,
             jobs=jobs_on(there, await self._gateway.jobs()),
             events=events,

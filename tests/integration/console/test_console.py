@@ -110,6 +110,25 @@ def test_a_stream_is_plotted_and_read_with_the_keyboard(browser: Browser, cluste
         assert page.locator("#icon").get_attribute("href") == "/static/icon-running.svg"
 
 
+def test_the_usage_of_a_node_is_plotted_and_read_with_the_keyboard(
+    browser: Browser, cluster: Cluster, job_id: JobId
+) -> None:
+    cluster.wait_for_executors(job_id)
+    with window(browser, cluster, PHONE, "dark") as opened:
+        for path in (f"/taskmanagers/tm-{NODES[0]}", f"/nodes/{NODES[1]}"):
+            opened.open(path)
+            page = opened.page
+            page.locator("#usage-plots canvas").nth(3).wait_for()  # processors, memory, disk, slots
+            opened.sees("known since", "#usage-newest")
+            page.locator("#usage-plots").focus()
+            page.keyboard.press("ArrowLeft")
+            page.locator("#usage-spoken").filter(has_text=":").wait_for(state="attached")  # the time at the cursor
+            page.locator("#usage summary").click()
+            page.locator("#usage-table tr").first.wait_for()
+            assert opened.accessibility_problems() == []
+            assert not opened.is_too_wide()
+
+
 def test_the_spark_ui_is_one_click_away_and_its_tabs_work(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
     """The pages of Spark fill their tables with scripts, which ask below the link."""
     executors = cluster.wait_for_executors(job_id)

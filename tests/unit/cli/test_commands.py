@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.cli.application import main
 from emberkeep.cli.jobs import log_search
 from emberkeep.client import follow, log_copy
@@ -20,7 +20,15 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol import rest_logs
-from emberkeep.protocol.rest_jobs import AlarmInfo, AttemptInfo, DynamicAllocationInfo, ReclaimInfo, ReservedStandbyInfo
+from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.rest_jobs import (
+    AlarmInfo,
+    AttemptInfo,
+    DynamicAllocationInfo,
+    ExecutorInfo,
+    ReclaimInfo,
+    ReservedStandbyInfo,
+)
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
 from emberkeep.protocol.rest_task_managers import LocalStateOfJob, Resources, SlotInfo
 from emberkeep.slots.model import ProcessStart
@@ -354,6 +362,27 @@ RECOVERY = RecoveryInfo(
         MilestoneInfo(milestone=Milestone.CONTEXT_UP.value, after=4000),
     ],
 )
+
+
+def test_info_shows_how_much_garbage_executors_collect(fake: FakeJobManager, capfd: Output) -> None:
+    job = job_info(A, "etl")
+    busy = ExecutorInfo(
+        id=ExecutorId("1"),
+        taskmanager_id=TaskManagerId("tm-1"),
+        host="127.0.0.2",
+        state=ProcessState.RUNNING,
+        registered=True,
+        pid=7,
+        cores=2,
+        heap_mb=1024,
+        away=False,
+        task_time=8000,
+        gc_time=1000,
+    )
+    own = msgspec.structs.replace(job.emberkeep, executors=[busy])
+    fake.jobs = {A: msgspec.structs.replace(job, emberkeep=own)}
+    assert main(["info", "etl"]) == 0
+    assert "12.5 %" in capfd.readouterr().out
 
 
 def test_info_shows_checkpoints_and_savepoints(fake: FakeJobManager, capfd: Output) -> None:

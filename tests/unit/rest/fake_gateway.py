@@ -13,7 +13,14 @@ from emberkeep.blocklist.tracker import BlocklistTracker
 from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.blocklist import Blocking
-from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.cluster import (
+    JobManagerGateway,
+    JobView,
+    Stranger,
+    Submission,
+    TaskManagerView,
+    UsageView,
+)
 from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
@@ -28,7 +35,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
-from emberkeep.jobs.progress.work import AttemptWork, StageProgress
+from emberkeep.jobs.progress.work import AttemptWork, ExecutorWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
 from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.jobs.upgrades.words import upgrade_text
@@ -49,6 +56,8 @@ from emberkeep.slots.model import (
     SlotRequirement,
     TaskManagerInfo,
 )
+from emberkeep.usage.histories import UsageHistories
+from emberkeep.usage.history import SHORTEST_STEP_MS
 
 NOW_MS = 1_795_000_000_000
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
@@ -62,6 +71,7 @@ class FakeGateway(JobManagerGateway):
         self.now_ms = NOW_MS
         self.views: dict[JobId, JobView] = {}
         self.managers: dict[TaskManagerId, TaskManagerView] = {}
+        self.usages = UsageHistories(SHORTEST_STEP_MS)
         self.refusal: EmberkeepError | None = None
         self.leading_epoch = 3
         self.led_for_ms = 3_600_000
@@ -249,6 +259,16 @@ class FakeGateway(JobManagerGateway):
                 f"no task manager {task_manager_id} is registered", hint="GET /v1/taskmanagers lists them"
             ) from None
 
+    async def usage(self, task_manager_id: TaskManagerId, *, after_ms: int) -> UsageView:
+        report, history = (await self.task_manager(task_manager_id)).report, self.usages.of(task_manager_id)
+        return UsageView(
+            since_ms=history.since_ms,
+            step_ms=self.usages.step_ms,
+            memory_total_mb=report.memory_total_mb,
+            disk_total_mb=report.disk_total_mb,
+            samples=history.samples(after_ms),
+        )
+
     def _maybe_refuse(self) -> None:
         if self.refusal is not None:
             raise self.refusal
@@ -308,6 +328,7 @@ def status_report(**changes: object) -> JobMasterStatus:
             shuffle_written=3 * 1024**2,
             spilled_memory=9 * 1024**2,
             spilled_disk=4 * 1024**2,
+            executors=(ExecutorWork(executor_id="1", task_ms=400_000, gc_ms=50_000),),
             stages=(
                 StageProgress(
                     stage_id=20,
@@ -411,7 +432,9 @@ def task_manager_view(number: int, *, drivers: tuple[DriverReport, ...] = (), ta
             allocations=allocations,
             drivers=drivers,
             disk_free_mb=51_200,
+            disk_total_mb=102_400,
             memory_used_mb=2_311,
+            memory_total_mb=16_384,
             cpu_percent=37.5,
         ),
         last_heartbeat_ms=NOW_MS - 1200,

@@ -166,6 +166,21 @@ async def test_the_page_is_useful_without_events(site: Site, monkeypatch: pytest
     monkeypatch.setattr(site.api.chronicle, "read", unreadable)
 
     assert "the events cannot be read now" in await text_of(site, "/nodes/node-2")
+    assert "the events cannot be read now" in await text_of(site, "/taskmanagers/tm-1")
+
+
+async def test_the_page_of_a_task_manager_shows_its_events_and_those_of_its_node(site: Site) -> None:
+    text = await text_of(site, "/taskmanagers/tm-1")
+
+    assert [number for number in range(4) if f"event {number}" in text] == [0, 2]
+
+
+async def test_pages_name_the_histories_that_are_plotted(site: Site) -> None:
+    for path in ("/taskmanagers/tm-1", f"/nodes/{quote(NODE, safe='')}"):
+        page = (await site.get(path)).body.decode()
+        assert 'data-sources="/v1/taskmanagers/tm-1/usage "' in page
+        assert "/static/usage.js" in page
+        assert re.findall(r'data-mark="([^"]+)"', page) == ["blocked", "blocked"]
 
 
 async def test_an_unknown_node_is_not_found(site: Site) -> None:

@@ -410,6 +410,7 @@ async def test_a_job_shows_what_its_attempt_has_done(site: Site) -> None:
     assert "4 running · 1\u202f238 done · 2 failed" in page
     assert "1\u202f238 of 1\u202f600 tasks done" in page
     assert "2.0 % in garbage collection" in page
+    assert ">12.5 %<" in page, "of one executor"
     assert "count at flights.py:12" in page
     assert "38 of 400" in page
     assert "5.0 ×" in page

@@ -105,7 +105,8 @@ def test_arrow_keys_stop_at_each_batch_and_each_mark(evaluated: Any) -> None:
 
 def test_the_table_has_each_mark_with_the_batch_before_it(evaluated: Any) -> None:
     found = (
-        f"marks.perBatch(records, {_marks(500, 1000, 1999, 9000, 50000)}).map((some) => some.map((mark) => mark.at))"
+        f"marks.perRecord(records, {_marks(500, 1000, 1999, 9000, 50000)}, 'triggered')"
+        ".map((some) => some.map((mark) => mark.at))"
     )
     assert evaluated(found) == [[1000, 1999], [], [9000, 50000]]
 

@@ -178,7 +178,7 @@ def _print_executors(job: JobDetailsInfo) -> None:
     if job.emberkeep.executors:
         print_line("\nExecutors")
         print_table(
-            ("ID", "TASK MANAGER", "STATE", "REGISTERED", "CORES", "HEAP", "PID", "START"),
+            ("ID", "TASK MANAGER", "STATE", "REGISTERED", "CORES", "HEAP", "GC", "PID", "START"),
             [
                 (
                     executor.id,
@@ -187,12 +187,20 @@ def _print_executors(job: JobDetailsInfo) -> None:
                     "yes" if executor.registered else "no",
                     str(executor.cores),
                     f"{executor.heap_mb} MiB",
+                    _gc_share(executor),
                     str(executor.pid or "-"),
                     _start(executor),
                 )
                 for executor in job.emberkeep.executors
             ],
         )
+
+
+def _gc_share(executor: ExecutorInfo) -> str:
+    """Return the share of its tasks' time that the executor has spent in garbage collection."""
+    if not executor.task_time or executor.gc_time is None:
+        return "-"
+    return f"{min(100.0, 100 * executor.gc_time / executor.task_time):.1f} %"
 
 
 def _start(executor: ExecutorInfo) -> str:

@@ -206,9 +206,12 @@ def _standby_pool(configuration: Configuration) -> StandbyPool:
 def node_usage(holdings: Holdings, directory: Path) -> NodeUsage:
     memory, gateway = psutil.virtual_memory(), holdings.gateway
     ports = (holdings.port,) if gateway is None else (holdings.port, gateway.port)
+    disk = shutil.disk_usage(directory)
     return NodeUsage(
-        disk_free_mb=shutil.disk_usage(directory).free // _MIB,
+        disk_free_mb=disk.free // _MIB,
+        disk_total_mb=disk.total // _MIB,
         memory_used_mb=(memory.total - memory.available) // _MIB,
+        memory_total_mb=memory.total // _MIB,
         cpu_percent=psutil.cpu_percent(),
         blobs=holdings.blobs.cache.report(),
         local_state=() if gateway is None else gateway.upkeep.jobs,

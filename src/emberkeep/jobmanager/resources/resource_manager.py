@@ -24,7 +24,7 @@ from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
 from emberkeep.jobmanager.resources.task_manager_ends import TaskManagerEnds
 from emberkeep.jobmanager.resources.task_manager_reports import TaskManagerReports
 from emberkeep.jobmanager.term import Term
-from emberkeep.jobmanager.views.cluster import TaskManagerView
+from emberkeep.jobmanager.views.cluster import TaskManagerView, UsageView
 from emberkeep.protocol.messages import (
     JobMasterStatus,
     RegisterTaskManager,
@@ -41,6 +41,8 @@ from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.supply import Supply
+from emberkeep.usage.histories import UsageHistories
+from emberkeep.usage.history import step_ms
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +102,8 @@ class ResourceManager(Actor):
         self._announcer = Announcer(slots.restrictions)
         self.suspects = SuspectedNodes(self, self._clock)
         self.standbys = JobStandbys(self, slots.standbys)
-        self._reports = TaskManagerReports(slots, self.standbys, self.suspects, self._announcer, term)
+        usage = UsageHistories(step_ms(self._heartbeat_interval))
+        self._reports = TaskManagerReports(slots, self.standbys, self.suspects, self._announcer, term, usage)
         self._registrations = self._reports.registrations
         self.needs = JobNeeds(self, slots.jobs, self._reports.lost, self.standbys, self._clock)
         self._orders = SlotOrders(self, slots, rpc, term, timeout=rpc_timeout)
@@ -183,6 +186,11 @@ class ResourceManager(Actor):
     def view(self, task_manager: TaskManagerId) -> TaskManagerView:
         """Return one task manager. Raises Absent."""
         return self._registrations.view(task_manager)
+
+    @asked
+    def usage(self, task_manager: TaskManagerId, after_ms: int) -> UsageView:
+        """Return the samples of a task manager's history that begin after ``after_ms``. Raises Absent."""
+        return self._reports.usage(task_manager, after_ms)
 
     @asked
     def ids_by_node(self) -> dict[str, list[TaskManagerId]]:

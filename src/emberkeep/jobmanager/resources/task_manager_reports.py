@@ -18,6 +18,7 @@ from emberkeep.jobmanager.resources.lost_instances import LostInstances
 from emberkeep.jobmanager.resources.registrations import Registration, Registrations
 from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
 from emberkeep.jobmanager.term import Term
+from emberkeep.jobmanager.views.cluster import UsageView
 from emberkeep.protocol.limits import LEFT_JOBS, LOCAL_STATE_JOBS
 from emberkeep.protocol.messages import (
     AttemptKey,
@@ -32,6 +33,8 @@ from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.registered_task_managers import Lapsed, RemovedTaskManager
 from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.slot_manager import SlotManager
+from emberkeep.usage.histories import UsageHistories
+from emberkeep.usage.history import Reading
 
 _GONE = 1000  # task managers whose removal is remembered
 
@@ -45,7 +48,13 @@ class TaskManagerReports:
     """
 
     def __init__(
-        self, slots: SlotManager, standbys: JobStandbys, suspects: SuspectedNodes, announcer: Announcer, term: Term
+        self,
+        slots: SlotManager,
+        standbys: JobStandbys,
+        suspects: SuspectedNodes,
+        announcer: Announcer,
+        term: Term,
+        usage: UsageHistories,
     ) -> None:
         self.registrations = Registrations(slots.task_managers)
         self.lost = LostInstances()
@@ -55,6 +64,7 @@ class TaskManagerReports:
         self._suspects = suspects
         self._announcer = announcer
         self._term = term
+        self._usage = usage
         self._clock = term.clock
 
     def register(self, request: RegisterTaskManager) -> None:
@@ -101,6 +111,8 @@ class TaskManagerReports:
         was_away = self._slots.task_managers.is_away(request.id)
         is_late = report.sequence <= before.sequence
         self._take(registration, request, is_late=is_late)
+        if not is_late:
+            self._usage.note(request.id, self._reading(registration), self._clock.now_ms())
         self._note_leaving(request.id, report)
         if was_away:
             log.info("received a heartbeat again", task_manager=request.id, address=registration.info.address)
@@ -131,6 +143,28 @@ class TaskManagerReports:
             registration.take(report, now_ms)
         if not is_late and report.local_state != before.local_state:
             task_managers.take_local_state(request.id, _sizes(report))
+
+    def _reading(self, registration: Registration) -> Reading:
+        report, slots = registration.report, registration.info.slots
+        member = self._slots.task_managers.get(registration.info.id)
+        return Reading(
+            cpu_percent=report.cpu_percent,
+            memory_used_mb=report.memory_used_mb,
+            disk_free_mb=report.disk_free_mb,
+            slots=slots,
+            slots_taken=0 if member is None else slots - max(0, member.free_slots),
+        )
+
+    def usage(self, task_manager: TaskManagerId, after_ms: int) -> UsageView:
+        """Return the samples of a task manager's history that begin after ``after_ms``. Raises Absent."""
+        report, history = self.registrations.view(task_manager).report, self._usage.of(task_manager)
+        return UsageView(
+            since_ms=history.since_ms,
+            step_ms=self._usage.step_ms,
+            memory_total_mb=report.memory_total_mb,
+            disk_total_mb=report.disk_total_mb,
+            samples=history.samples(after_ms),
+        )
 
     def _note_leaving(self, task_manager: TaskManagerId, report: TaskManagerReport) -> None:
         if report.leaving:
@@ -195,6 +229,7 @@ class TaskManagerReports:
         for info, holders in lost:
             self.registrations.remove(info.id)
             self._gone.append(info.id)
+            self._usage.left(info.id)
             for job_id in holders:
                 if job_id in self._slots.jobs:
                     self.lost.add(job_id, info.instance)

@@ -18,6 +18,7 @@ from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.reserved.choices import StandbyView
+from emberkeep.usage.history import Sample
 from emberkeep.watchdog.model import Alarm
 
 
@@ -124,6 +125,19 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     evacuation: Evacuation | None = None  # set if it is evacuated
 
 
+class UsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy a task manager's machine has been, as far as this leader knows. ``since_ms``: 0 before a heartbeat.
+
+    Totals are of the newest report; 0 if unknown.
+    """
+
+    since_ms: int
+    step_ms: int
+    memory_total_mb: int
+    disk_total_mb: int
+    samples: tuple[Sample, ...]
+
+
 class Stranger(msgspec.Struct, frozen=True, kw_only=True):
     """A task manager that follows another job store, or a later epoch of this one. ``lineage`` says which."""
 
@@ -184,6 +198,9 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, UpgradeGateway, Prot
 
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
         """Return one task manager. Raises Absent."""
+
+    async def usage(self, task_manager_id: TaskManagerId, *, after_ms: int) -> UsageView:
+        """Return the samples of a task manager's history that begin after ``after_ms``. Raises Absent."""
 
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
         """Stop a task manager permanently. For up to ``drain`` seconds, its work may end or move elsewhere first.

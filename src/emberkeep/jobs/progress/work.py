@@ -10,6 +10,7 @@ import msgspec
 from emberkeep.base.compatible import Compatible
 
 STAGES_KEPT = 20  # stages that a report names: the active ones first, then those that ended last
+EXECUTORS_KEPT = 500  # executors whose times a report has: those that collected most garbage
 ACTIVE = "ACTIVE"  # the status of a stage whose tasks run
 NAME_LIMIT = 200  # characters of a stage's name
 
@@ -52,6 +53,19 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
         return self.slowest_ms / self.median_ms if self.median_ms > 0 else None
 
 
+class ExecutorWork(Compatible, frozen=True, kw_only=True):
+    """What one executor has done since its start: how long its tasks ran, and how long of it in garbage collection."""
+
+    executor_id: str
+    task_ms: int = 0
+    gc_ms: int = 0
+
+    @property
+    def gc_share(self) -> float | None:
+        """The share of task time that went into garbage collection; None before there is any task time."""
+        return min(1.0, self.gc_ms / self.task_ms) if self.task_ms > 0 else None
+
+
 class AttemptWork(Compatible, frozen=True, kw_only=True):
     """Jobs, stages and tasks of an attempt, from its start on. Counts of what has ended never decrease.
 
@@ -75,6 +89,7 @@ class AttemptWork(Compatible, frozen=True, kw_only=True):
     spilled_memory: int = 0
     spilled_disk: int = 0
     stages: tuple[StageProgress, ...] = ()
+    executors: tuple[ExecutorWork, ...] = ()  # active ones of the current application, at most EXECUTORS_KEPT
 
     @property
     def left_ms(self) -> int | None:
@@ -88,7 +103,7 @@ class AttemptWork(Compatible, frozen=True, kw_only=True):
         return self.task_ms * left // (self.completed_tasks * self.active_tasks)
 
 
-_OF_NOW = ("active_jobs", "active_stages", "active_tasks", "stages")
+_OF_NOW = ("active_jobs", "active_stages", "active_tasks", "stages", "executors")
 NOTHING_DONE = AttemptWork()
 
 
@@ -101,6 +116,7 @@ def ended(work: AttemptWork) -> AttemptWork:
         active_tasks=0,
         total_tasks=work.completed_tasks,
         stages=tuple(stage for stage in work.stages if stage.status != ACTIVE),
+        executors=(),
     )
 
 

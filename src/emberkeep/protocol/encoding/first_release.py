@@ -50,7 +50,9 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),
     messages.TaskManagerHeartbeatReply: ("lineage", "reserved_standbys"),
     messages.TaskManagerRegistered: ("lineage",),
-    messages.TaskManagerReport: ("connections_rejected", "standbys", "reserved_standbys"),
+    messages.TaskManagerReport: (
+        *("connections_rejected", "standbys", "reserved_standbys", "memory_total_mb", "disk_total_mb"),
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 import emberkeep
-from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, TaskManagerView
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, TaskManagerView, UsageView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import DriverReport
 from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview, TaskManagerOfAnotherStore
@@ -26,6 +26,8 @@ from emberkeep.protocol.rest_task_managers import (
     TaskManagerExtension,
     TaskManagerState,
     TaskManagerSummary,
+    UsageInfo,
+    UsageSample,
 )
 from emberkeep.rest.ports import StorageCondition
 from emberkeep.slots.model import Allocation, ResourceProfile
@@ -156,6 +158,29 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         evacuation=None if view.evacuation is None else EvacuationInfo(**msgspec.structs.asdict(view.evacuation)),
         standbys=None if report.standbys is None else StandbyCounters(**msgspec.structs.asdict(report.standbys)),
         version=info.release,
+        disk_total_mb=report.disk_total_mb,
+        memory_total_mb=report.memory_total_mb,
+    )
+
+
+def usage_info(view: UsageView) -> UsageInfo:
+    """Return the history of a task manager."""
+    return UsageInfo(
+        since=view.since_ms or None,
+        interval=view.step_ms,
+        memory_total_mb=view.memory_total_mb,
+        disk_total_mb=view.disk_total_mb,
+        samples=[
+            UsageSample(
+                time=sample.time_ms,
+                cpu_percent=sample.cpu_percent,
+                memory_used_mb=sample.memory_used_mb,
+                disk_free_mb=sample.disk_free_mb,
+                slots=sample.slots,
+                slots_taken=sample.slots_taken,
+            )
+            for sample in view.samples
+        ],
     )
 
 

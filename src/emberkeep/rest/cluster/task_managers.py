@@ -7,11 +7,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from emberkeep.base.clock import MOST_MS
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.protocol.rest import Empty
-from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagers
-from emberkeep.rest.cluster.shapes import task_manager_details, task_manager_summary
+from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagers, UsageInfo
+from emberkeep.rest.cluster.shapes import task_manager_details, task_manager_summary, usage_info
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_DRAIN = 7 * 24 * 3600  # seconds
@@ -35,6 +36,18 @@ async def stop(call: CheckedRequest) -> msgspec.Struct:
         raise InvalidInput(f"query parameter drain: {query.drain:g} is not from 0 to {MAX_DRAIN}", field="drain")
     await call.api.gateway.stop_task_manager(call.path["taskmanagerid"], drain=query.drain)
     return Empty()
+
+
+class ReadUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query parameters of a task manager's history."""
+
+    after: Annotated[
+        int, Meta(ge=0, le=MOST_MS, description="Only samples that begin after this time, in Unix milliseconds.")
+    ] = 0
+
+
+async def usage(call: CheckedRequest) -> msgspec.Struct:
+    return usage_info(await call.api.gateway.usage(call.path["taskmanagerid"], after_ms=call.query.after))
 
 
 async def task_managers(call: CheckedRequest) -> msgspec.Struct:
@@ -64,6 +77,19 @@ ROUTES = (
         role=Role.VIEWER,
         reply=TaskManagerDetails,
         problems=(404,),
+    ),
+    Route(
+        "GET",
+        "/taskmanagers/{taskmanagerid}/usage",
+        usage,
+        "How busy the task manager's machine has been",
+        "Task managers",
+        role=Role.VIEWER,
+        reply=UsageInfo,
+        query=ReadUsage,
+        problems=(404,),
+        doc="The JobManager that leads keeps about an hour of it in memory, so a new leader begins with an empty "
+        "history. To read on, give as `after` one less than the `time` of the newest sample: it may have changed.",
     ),
     Route(
         "POST",

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from emberkeep.base.configuration.options import RESTART_STRATEGY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
-from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress, Scaling
+from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, QueryProgress, Scaling
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
-    DepartureInfo,
     DriverInfo,
     DynamicAllocationInfo,
     ExceptionHistory,
     ExceptionInfo,
     ExecutionConfig,
-    ExecutorInfo,
     JobConfigExtension,
     JobConfigInfo,
     JobDetails,
@@ -35,6 +31,7 @@ from emberkeep.protocol.rest_jobs import (
     TaskCounts,
 )
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
+from emberkeep.rest.jobs.executor_shapes import executor_infos
 from emberkeep.rest.jobs.progress_shapes import work_info
 from emberkeep.rest.jobs.savepoint_shapes import periodic_info, procedure_info
 from emberkeep.rest.jobs.upgrade_shapes import upgrade_info
@@ -141,7 +138,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         attempt=view.attempt,
         driver=None if driver is None else DriverInfo(taskmanager_id=driver, pid=view.driver_pid),
         waiting=view.waiting,
-        executors=[_executor(executor) for executor in _executors(view)],
+        executors=executor_infos(report),
         executors_wanted=_executors_wanted(view),
         queries=[] if report is None else [_query(query, view.status) for query in report.queries],
         attempts=[_attempt(record, traces.get(record.attempt)) for record in view.attempts],
@@ -212,30 +209,6 @@ def _recovery(trace: RecoveryTrace) -> RecoveryInfo:
             for reached in trace.milestones
         ],
     )
-
-
-def _executor(executor: ExecutorView) -> ExecutorInfo:
-    return ExecutorInfo(
-        id=executor.executor_id,
-        taskmanager_id=executor.task_manager,
-        host=executor.host,
-        state=executor.state,
-        registered=executor.registered,
-        pid=executor.pid,
-        cores=executor.cores,
-        heap_mb=executor.heap_mb,
-        away=executor.away,
-        departure=_departure(executor.departure),
-        outgoing=executor.outgoing,
-        dismissed=executor.dismissed,
-        cordoned=executor.cordoned,
-        start=executor.start,
-        why_cold=executor.why_cold,
-    )
-
-
-def _departure(departure: Departure | None) -> DepartureInfo | None:
-    return None if departure is None else DepartureInfo(**msgspec.structs.asdict(departure))
 
 
 def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:

@@ -16,7 +16,17 @@ _EACH: tuple[tuple[str, str, Callable[[TaskManagerView], float]], ...] = (
         "Free space of the disk with the working directory.",
         lambda view: view.report.disk_free_mb * _MIB,
     ),
+    (
+        "disk_bytes",
+        "Size of the disk with the working directory; 0 if its release does not report it.",
+        lambda view: view.report.disk_total_mb * _MIB,
+    ),
     ("memory_used_bytes", "Memory in use on the node.", lambda view: view.report.memory_used_mb * _MIB),
+    (
+        "memory_bytes",
+        "Memory of the node; 0 if its release does not report it.",
+        lambda view: view.report.memory_total_mb * _MIB,
+    ),
     ("cpu_ratio", "Share of the node's processors that is in use.", lambda view: view.report.cpu_percent / 100),
     ("slots", "Slots of the task manager.", lambda view: view.info.slots),
     ("slots_free", "Slots that are not allocated.", lambda view: view.free_slots),

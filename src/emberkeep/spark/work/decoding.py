@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from emberkeep.jobs.progress.work import NAME_LIMIT, AttemptWork, StageProgress
+from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, AttemptWork, ExecutorWork, StageProgress
 from emberkeep.spark.executors.blocks import DRIVER
 
 Report = Mapping[str, Any]
@@ -43,6 +43,20 @@ class ExecutorTotals:
                 self._forgotten[name] += 0 if name == "activeTasks" else count
         self._known = listed
         return {name: self._forgotten[name] + sum(one[name] for one in listed.values()) for name in self._FIELDS}
+
+
+def decode_executors(executors: Iterable[Report]) -> tuple[ExecutorWork, ...]:
+    """Return what the active executors have done, at most EXECUTORS_KEPT, those that collected most garbage first."""
+    active = [one for one in executors if one["id"] != DRIVER and one.get("isActive", True)]
+    found = (
+        ExecutorWork(
+            executor_id=str(one["id"]),
+            task_ms=int(one.get("totalDuration", 0)),
+            gc_ms=int(one.get("totalGCTime", 0)),
+        )
+        for one in active
+    )
+    return tuple(sorted(found, key=lambda one: -one.gc_ms)[:EXECUTORS_KEPT])
 
 
 def decode_stage(stage: Report) -> StageProgress:

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.jobs.progress.work import NOTHING_DONE, STAGES_KEPT, AttemptWork, StageProgress, added, ended
-from emberkeep.spark.work.decoding import ExecutorTotals, Report, decode_stage, decode_work
+from emberkeep.spark.work.decoding import ExecutorTotals, Report, decode_executors, decode_stage, decode_work
 
 _GROWTH = 1.1  # durations are read again when the number of ended tasks has grown by this factor
 _MOST_TASKS = 50_000  # ended tasks of a stage whose durations are read: Spark sorts them for each reading
@@ -77,9 +77,11 @@ class _Application:
         self._active = active
         newest_first = sorted(active.values(), key=lambda stage: stage.stage_id, reverse=True)
         stages = (*newest_first, *reversed(self._ended))[:STAGES_KEPT]
-        totals = self._executors.see(store.executors())
+        executors = store.executors()
+        totals = self._executors.see(executors)
         spilled = _added_spills(self._spilled, *active.values())
-        self.newest = decode_work(jobs, store.completed(), totals, count, stages, spilled)
+        work = decode_work(jobs, store.completed(), totals, count, stages, spilled)
+        self.newest = msgspec.structs.replace(work, executors=decode_executors(executors))
         return self.newest
 
     def _stage(self, store: Store, report: Report) -> StageProgress:

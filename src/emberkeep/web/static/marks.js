@@ -1,5 +1,5 @@
-// What happened to a job, as marks: on its timeline, and in the plots of its streaming queries. Nothing here touches the
-// page, except that `readMarks` reads the table it is given.
+// What happened, as marks: to a job on its timeline and in the plots of its streaming queries, to a node in its plots.
+// Nothing here touches the page, except that `readMarks` reads the table it is given.
 
 import { moment } from "./formats.js";
 
@@ -54,6 +54,32 @@ export const GROUPS = [
   },
 ];
 
+// What happens to a node and its task managers.
+export const NODE_GROUPS = [
+  {
+    legend: "task manager registered, or back",
+    kinds: ["task-manager-registered", "task-manager-back"],
+    shape: "M0-5.5L5.5 4.5H-5.5Z",
+  },
+  {
+    legend: "task manager silent, lost or gone",
+    kinds: ["task-manager-silent", "task-manager-lost", "task-manager-left"],
+    shape: "M0 5.5L5.5-4.5H-5.5Z",
+  },
+  {
+    legend: "blocked, evacuated or unblocked",
+    kinds: ["blocked", "unblocked"],
+    shape: "M-4.5-4.5H4.5V4.5H-4.5Z",
+  },
+  {
+    legend: "blocked because processes keep failing",
+    kinds: ["detected"],
+    shape: "M0-6L6 0L0 6L-6 0Z",
+  },
+];
+
+const ALL_GROUPS = [...GROUPS, ...NODE_GROUPS];
+
 // The marks in a table's rows, in order of time.
 export function readMarks(table) {
   return [...table.querySelectorAll("tr[data-mark]")]
@@ -61,21 +87,21 @@ export function readMarks(table) {
       kind: row.dataset.mark,
       tone: row.dataset.tone,
       at: Number(row.dataset.at),
-      message: row.cells[2].textContent.trim(),
+      message: row.querySelector("[data-message]").textContent.trim(),
     }))
     .sort((one, other) => one.at - other.at);
 }
 
 export function groupOf(mark) {
-  return GROUPS.find((group) => group.kinds.includes(mark.kind));
+  return ALL_GROUPS.find((group) => group.kinds.includes(mark.kind));
 }
 
 // The groups that have a mark, in their order.
 export function groupsOf(marks) {
-  return GROUPS.filter((group) => marks.some((mark) => groupOf(mark) === group));
+  return ALL_GROUPS.filter((group) => marks.some((mark) => groupOf(mark) === group));
 }
 
-// The marks of the time that the rows of a plot cover, and of the time since. Earlier ones are on the timeline only.
+// The marks of the time that the rows of a plot cover, and of the time since. Earlier ones are in the table only.
 export function since(marks, found) {
   return found.length === 0 ? [] : marks.filter((mark) => groupOf(mark) !== undefined && mark.at >= found[0].at * 1000);
 }
@@ -85,17 +111,17 @@ export function near(marks, at, reach) {
   return marks.filter((mark) => Math.abs(mark.at / 1000 - at) <= reach);
 }
 
-// The moments at which arrow keys stop, in seconds: each batch and each mark.
+// The moments at which arrow keys stop, in seconds: each record and each mark.
 export function stops(found, marks) {
   const moments = [...found.filter((row) => row.record !== null).map((row) => row.at), ...marks.map((mark) => mark.at / 1000)];
   return [...new Set(moments)].sort((one, other) => one - other);
 }
 
-// For each record, the marks from its batch on until the next one.
-export function perBatch(records, marks) {
+// For each record, the marks from its begin on until the next one. `begin`: the name of the field with that time.
+export function perRecord(records, marks, begin) {
   return records.map((record, index) => {
-    const next = records[index + 1]?.triggered ?? Infinity;
-    return marks.filter((mark) => mark.at >= record.triggered && mark.at < next);
+    const next = records[index + 1]?.[begin] ?? Infinity;
+    return marks.filter((mark) => mark.at >= record[begin] && mark.at < next);
   });
 }
 

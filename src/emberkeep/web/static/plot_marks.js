@@ -1,4 +1,4 @@
-// Marks in the plots of a streaming query: lines with a shape on top, their legend, and the text at the cursor.
+// Marks in plots: lines with a shape on top, their legend, and the text at the cursor.
 
 import { moment } from "./formats.js";
 import { groupOf, groupsOf, markText, near } from "./marks.js";
@@ -39,10 +39,11 @@ export function marksAtCursor(chart, marks, at) {
   return near(marks, at, ((chart.scales.x.max - chart.scales.x.min) / pixels) * REACH);
 }
 
-export function cursorLines(record, at, marks) {
+// `name`: of the record at the cursor; "" if it has none.
+export function cursorLines(name, at, marks) {
   const time = moment(at * 1000).slice(11);
-  const lines = [record ? `${time} · batch ${record["batch-id"]}` : time, ...marks.slice(0, MOST_LINES).map(markText)];
-  if (marks.length > MOST_LINES) lines.push(`and ${marks.length - MOST_LINES} more: see the timeline`);
+  const lines = [name ? `${time} · ${name}` : time, ...marks.slice(0, MOST_LINES).map(markText)];
+  if (marks.length > MOST_LINES) lines.push(`and ${marks.length - MOST_LINES} more: see the table`);
   return lines;
 }
 

@@ -2,8 +2,9 @@
 // Everything that queries report becomes text, never markup.
 
 import { bytes, count, moment, seconds } from "./formats.js";
-import { markText, perBatch, readMarks } from "./marks.js";
-import { summary } from "./stream_series.js";
+import { markText, perRecord, readMarks, since } from "./marks.js";
+import { rows, summary } from "./stream_series.js";
+import { fill } from "./table_rows.js";
 
 const MOST = 1000; // records that are kept and drawn
 const TABLE_ROWS = 50;
@@ -45,21 +46,6 @@ function offer(queries) {
   select.parentElement.hidden = queries.length < 2;
 }
 
-function fill(place, lines) {
-  place.replaceChildren(
-    ...lines.map((cells) => {
-      const row = document.createElement("tr");
-      for (const [label, text, kind] of cells) {
-        const cell = row.insertCell();
-        cell.dataset.label = label;
-        cell.textContent = text;
-        cell.className = kind ?? "num";
-      }
-      return row;
-    }),
-  );
-}
-
 function numbers(record, marks) {
   const gap = record["watermark-gap"];
   return [
@@ -96,15 +82,16 @@ async function draw(now) {
   if (last === undefined) return;
   newest.textContent = summary(last, now);
   const listed = records.slice(-TABLE_ROWS);
-  const events = perBatch(listed, marks);
+  const events = perRecord(listed, marks, "triggered");
   fill(table, listed.map((record, index) => numbers(record, events[index])).reverse());
   fill(sources, last.sources.map(offsets));
   if (plots === null) {
-    const { Plots } = await import("./stream_plots.js");
+    const { streamPlots } = await import("./stream_plots.js");
     const [legend, spoken] = ["plot-legend", "plot-spoken"].map((id) => document.getElementById(id));
-    plots = new Plots({ place, legend, spoken });
+    plots = streamPlots({ place, legend, spoken });
   }
-  plots.show(records, marks);
+  const shownMarks = since(marks, rows(records));
+  plots.show(records, rows(records, shownMarks.at(-1)?.at), shownMarks);
 }
 
 async function update() {

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import DriverReport, ProcessState, StandbyReport
+from emberkeep.usage.history import SHORTEST_STEP_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -176,5 +178,29 @@ def test_a_standby_driver_that_becomes_ready_later_attracts_drivers() -> None:
             await service.gateway.submit(graph(1))
             await cluster.holds(lambda: cluster.host(JOB, 1))
             assert cluster.host(JOB, 1) == [warm]
+
+    in_virtual_time(scenario)
+
+
+def test_the_leader_keeps_a_history_of_what_task_managers_report() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            master = await cluster.run_job(count=2)
+            for _ in range(60):
+                await asyncio.sleep(1.0)
+                await master.beat(2)
+            usage = await service.gateway.usage(task_manager.info.id, after_ms=0)
+            newest = usage.samples[-1]
+            assert (newest.slots_taken, newest.slots) == (2, task_manager.info.slots)
+            assert usage.step_ms == SHORTEST_STEP_MS
+            assert {one.time_ms % usage.step_ms for one in usage.samples} == {0}
+            assert 5 <= len(usage.samples) <= 8
+            assert usage.since_ms > service.gateway.started_ms() - 1
+            newer = await service.gateway.usage(task_manager.info.id, after_ms=newest.time_ms - 1)
+            assert newer.samples == (newest,)
+            with pytest.raises(Absent):
+                await service.gateway.usage(TaskManagerId("tm-unknown"), after_ms=0)
 
     in_virtual_time(scenario)

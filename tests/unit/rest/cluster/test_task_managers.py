@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from emberkeep.protocol.rest_task_managers import TaskManagerDetails
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.protocol.rest_task_managers import TaskManagerDetails, UsageInfo
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.custom.amounts import amounts
+from emberkeep.usage.history import Reading
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, task_manager_view
 from tests.unit.rest.server import Site
 
@@ -83,3 +85,33 @@ async def test_one_can_be_told_to_end_and_its_work_be_given_time(site: Site, gat
 async def test_an_unknown_task_manager_is_absent(site: Site) -> None:
     assert (await site.get("/v1/taskmanagers/tm-9")).problem().status == 404
     assert (await site.get("/v1/taskmanagers/tm-9/logs")).problem().status == 404
+
+
+async def test_the_history_of_a_task_manager_is_read_in_parts(site: Site, gateway: FakeGateway) -> None:
+    name = TaskManagerId("tm-127.0.0.2-1")
+    assert msgspec.json.decode((await site.get(f"/v1/taskmanagers/{name}/usage")).body, type=UsageInfo) == UsageInfo(
+        since=None, interval=10_000, memory_total_mb=16_384, disk_total_mb=102_400, samples=[]
+    )
+
+    begin = NOW_MS - NOW_MS % 10_000
+    for number in range(3):
+        load = Reading(cpu_percent=12.5, memory_used_mb=900, disk_free_mb=800, slots=2, slots_taken=number)
+        gateway.usages.note(name, load, begin + 10_000 * number)
+
+    whole = (await site.get(f"/v1/taskmanagers/{name}/usage")).json()
+    assert (whole["since"], len(whole["samples"])) == (begin, 3)
+    assert (await site.get(f"/v1/taskmanagers/{name}/usage?after={begin + 19_999}")).json()["samples"] == [
+        {
+            "time": begin + 20_000,
+            "cpu-percent": 12.5,
+            "memory-used-mb": 900,
+            "disk-free-mb": 800,
+            "slots": 2,
+            "slots-taken": 2,
+        }
+    ]
+
+
+@pytest.mark.parametrize(("path", "status"), [("tm-9/usage", 404), ("tm-127.0.0.2-1/usage?after=x", 400)])
+async def test_a_history_that_is_not_there_is_refused(site: Site, path: str, status: int) -> None:
+    assert (await site.get(f"/v1/taskmanagers/{path}")).status == status

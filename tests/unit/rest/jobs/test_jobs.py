@@ -101,6 +101,13 @@ async def test_detail_of_a_running_job(site: Site) -> None:
     assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
 
 
+async def test_executors_have_their_share_of_garbage_collection_if_spark_says_it(site: Site) -> None:
+    executors = (await site.get(J1)).json()["emberkeep"]["executors"]
+    times = {one["id"]: (one["task-time"], one["gc-time"]) for one in executors}
+    assert times.pop("1") == (400_000, 50_000)
+    assert set(times.values()) == {(None, None)}
+
+
 async def test_a_job_has_its_reserved_standby_if_it_wants_one(site: Site) -> None:
     for standby, shown in (
         (None, None),

@@ -114,7 +114,9 @@ async def test_each_task_managers_load_until_it_is_gone(site: Site) -> None:
         found.items()
         >= {
             "disk_free_bytes": 51_200 * 1024**2,
+            "disk_bytes": 102_400 * 1024**2,
             "memory_used_bytes": 2_311 * 1024**2,
+            "memory_bytes": 16_384 * 1024**2,
             "cpu_ratio": 0.375,
             "slots": 2,
             "slots_free": 1,

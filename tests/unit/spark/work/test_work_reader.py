@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.jobs.progress.work import NAME_LIMIT, STAGES_KEPT, AttemptWork
+from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, STAGES_KEPT, AttemptWork, ended
 from emberkeep.spark.work.decoding import decode_stage
 from emberkeep.spark.work.reader import WorkReader
 
@@ -85,7 +85,7 @@ def test_counts_do_not_fall_back_when_a_stage_ends() -> None:
     store.ended[0] = stage(0, 8, 8, "COMPLETE")
     store.listed = [executor("0", 8), executor("1", 8, failed=1)]
     last = reader.read(store)
-    assert msgspec.structs.replace(last, stages=()) == AttemptWork(
+    assert msgspec.structs.replace(last, stages=(), executors=()) == AttemptWork(
         completed_jobs=1, completed_stages=1, total_tasks=16, completed_tasks=16, failed_tasks=1, task_ms=1600, gc_ms=16
     )
     assert [(one.stage_id, one.status, one.completed) for one in last.stages] == [(0, "COMPLETE", 8)]
@@ -105,6 +105,34 @@ def test_the_driver_is_not_an_executor() -> None:
     store.listed = [{**executor("driver", 0), "totalDuration": 30_000, "totalGCTime": 600}, executor("0", 2)]
     work = WorkReader().read(store)
     assert (work.completed_tasks, work.task_ms, work.gc_ms) == (2, 200, 2)
+
+
+def test_each_active_executor_has_its_share_of_garbage_collection() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    store.listed = [
+        {**executor("driver", 9), "isActive": True},
+        {**executor("0", 10), "isActive": True},
+        {**executor("1", 0), "isActive": True},
+        {**executor("2", 5), "totalGCTime": 250, "isActive": True},
+        {**executor("3", 5), "totalGCTime": 900, "isActive": True},
+        {**executor("4", 90), "isActive": False},
+    ]
+    work = reader.read(store)
+    assert [(one.executor_id, one.task_ms, one.gc_ms, one.gc_share) for one in work.executors] == [
+        ("3", 500, 900, 1.0),
+        ("2", 500, 250, 0.5),
+        ("0", 1000, 10, 0.01),
+        ("1", 0, 0, None),
+    ]
+    assert ended(work).executors == ()
+    assert reader.read(ScriptedStore("app-2")).executors == (), "executors of an application end with it"
+
+
+def test_a_report_names_a_bounded_number_of_executors() -> None:
+    store = ScriptedStore()
+    store.listed = [executor(str(number), number) for number in range(EXECUTORS_KEPT + 10)]
+    found = WorkReader().read(store).executors
+    assert (len(found), found[-1].executor_id) == (EXECUTORS_KEPT, "10")
 
 
 def test_a_later_application_of_the_attempt_adds_to_the_first() -> None:

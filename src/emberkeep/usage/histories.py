@@ -1,0 +1,46 @@
+"""The histories of all task managers. Pure.
+
+That of a task manager that is gone is kept for a while: its next process in the same directory has the same id, and
+what was before a loss is what one wants to see after it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.usage.history import Reading, UsageHistory
+
+GONE_KEPT: Final = 100  # histories of task managers that are not registered
+
+
+class UsageHistories:
+    """One history for each registered task manager, and for the last GONE_KEPT of those that are gone."""
+
+    def __init__(self, step_ms: int) -> None:
+        self.step_ms = step_ms
+        self._registered: dict[TaskManagerId, UsageHistory] = {}
+        self._gone: OrderedDict[TaskManagerId, UsageHistory] = OrderedDict()
+
+    def note(self, task_manager: TaskManagerId, reading: Reading, now_ms: int) -> None:
+        """Add a reading of a registered task manager."""
+        history = self._registered.get(task_manager)
+        if history is None:
+            history = self._gone.pop(task_manager, None) or UsageHistory(self.step_ms)
+            self._registered[task_manager] = history
+        history.note(reading, now_ms)
+
+    def left(self, task_manager: TaskManagerId) -> None:
+        """Note that a task manager is no longer registered."""
+        history = self._registered.pop(task_manager, None)
+        if history is None:
+            return
+        self._gone[task_manager] = history
+        if len(self._gone) > GONE_KEPT:
+            self._gone.popitem(last=False)
+
+    def of(self, task_manager: TaskManagerId) -> UsageHistory:
+        """Return the history of a task manager; an empty one if it has not reported yet."""
+        found = self._registered.get(task_manager) or self._gone.get(task_manager)
+        return found or UsageHistory(self.step_ms)

@@ -1,0 +1,247 @@
+// Draws plots of numbers over time, with one cursor over all of them. Colours come from the style sheet.
+
+import uPlot from "./uplot.js";
+import { stops } from "./marks.js";
+import { CursorText, MARK_SPACE, cursorLines, drawMarks, fillLegend, marksAtCursor } from "./plot_marks.js";
+import { column, stacked } from "./stream_series.js";
+
+const HEIGHT = 168;
+const COLOURS = 8; // --plot-1 to --plot-8
+const AXIS_WIDTH = 72; // the same in all plots, so that their time axes are in line
+
+function element(tag, className, text = "") {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+export class Plots {
+  #place;
+  #legend;
+  #spoken;
+  #cursorText = new CursorText();
+  #plots;
+  #noun;
+  #label;
+  #records = [];
+  #marks = [];
+  #found = [];
+  #drawn = new Map();
+  #sync;
+  #at = null; // where the cursor is, in seconds
+
+  // `legend` gets the shapes of the marks. `spoken` gets what is at the cursor when a key has moved it. `plots`: each has
+  // an id, a title, a text for the numbers of its axes, and its series. `noun`: what the records are; `label`: what one is
+  // called at the cursor.
+  constructor({ place, legend, spoken, name, plots, noun, label }) {
+    this.#sync = uPlot.sync(name);
+    this.#plots = plots;
+    this.#noun = noun;
+    this.#label = label;
+    this.#place = place;
+    this.#legend = legend;
+    this.#spoken = spoken;
+    new ResizeObserver(() => this.#resize()).observe(place);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#redraw());
+    place.addEventListener("keydown", (key) => this.#onKey(key));
+  }
+
+  // `found`: a row for each record, and rows without a record where lines are to end.
+  show(records, found, marks) {
+    this.#records = records;
+    this.#marks = marks;
+    this.#found = found;
+    fillLegend(this.#legend, this.#marks);
+    for (const plot of this.#plots) this.#show(plot);
+  }
+
+  clear() {
+    this.#at = null;
+    for (const id of [...this.#drawn.keys()]) this.#remove(id);
+  }
+
+  #show(plot) {
+    const series = plot.series(this.#records);
+    const columns = series.map((one) => column(this.#found, one.value));
+    const known = columns.some((values) => values.some((value) => value !== null && (value !== 0 || !plot.onlyIfUsed)));
+    const drawn = this.#drawn.get(plot.id);
+    if (!known && drawn === undefined) return;
+    const labels = series.map((one) => one.label).join("\n");
+    if (drawn !== undefined && drawn.labels !== labels) this.#remove(plot.id);
+    const current = this.#drawn.get(plot.id) ?? this.#draw(plot, series, labels);
+    current.columns = columns;
+    const lines = plot.stacked ? stacked(columns).reverse() : columns;
+    current.chart.setData([this.#found.map((row) => row.at), ...lines], !this.#isZoomed(current.chart));
+    this.#describe(current);
+  }
+
+  #draw(plot, series, labels) {
+    const figure = element("figure", "plot");
+    figure.dataset.plot = plot.id;
+    const caption = element("figcaption", "");
+    caption.append(element("strong", "", plot.title));
+    const values = series.map((one, index) => {
+      const entry = element("span", "plot-entry");
+      const value = element("b", "");
+      entry.append(element("i", `swatch swatch-${(index % COLOURS) + 1}`), `${one.label} `, value);
+      caption.append(entry);
+      return value;
+    });
+    const canvas = element("div", "");
+    canvas.setAttribute("role", "img");
+    figure.append(caption, canvas);
+    const following = this.#plots.slice(this.#plots.indexOf(plot) + 1).map((one) => this.#drawn.get(one.id)?.figure).find(Boolean);
+    this.#place.insertBefore(figure, following ?? null);
+    const chart = new uPlot(this.#options(plot, series), [[], ...series.map(() => [])], canvas);
+    const drawn = { plot, series, labels, figure, canvas, values, chart, columns: [] };
+    this.#drawn.set(plot.id, drawn);
+    return drawn;
+  }
+
+  #remove(id) {
+    const drawn = this.#drawn.get(id);
+    drawn.chart.destroy();
+    drawn.figure.remove();
+    this.#drawn.delete(id);
+  }
+
+  #redraw() {
+    this.clear();
+    this.show(this.#records, this.#found, this.#marks);
+  }
+
+  #options(plot, series) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const line = (one, index) => {
+      const stroke = colour(`--plot-${(index % COLOURS) + 1}`);
+      return {
+        label: one.label,
+        scale: one.right ? "right" : "left",
+        stroke,
+        width: plot.stacked ? 0 : 1.75,
+        paths: plot.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
+        fill: plot.stacked ? stroke : undefined,
+        points: { show: plot.stacked || plot.stepped ? false : undefined, size: 4 },
+      };
+    };
+    const lines = series.map(line);
+    const axis = (scale, side, text) => ({
+      scale,
+      side,
+      size: AXIS_WIDTH,
+      stroke: colour("--soft"),
+      grid: { show: side === 3, stroke: colour("--line"), width: 1 },
+      ticks: { show: false },
+      values: (_, splits) => splits.map((split) => (split === null ? "" : text(split))),
+    });
+    return {
+      width: this.#width(),
+      height: HEIGHT,
+      padding: [MARK_SPACE, null, null, null],
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      legend: { show: false },
+      cursor: {
+        sync: { key: this.#sync.key, scales: ["x", null] },
+        drag: { x: true, y: false },
+        points: { show: !plot.stacked },
+        y: false,
+      },
+      hooks: {
+        draw: [(chart) => drawMarks(chart, this.#marks, colour)],
+        setCursor: [(chart) => this.#onCursor(chart)],
+      },
+      scales: {
+        left: { range: (_, low, high) => range(low, high, plot.top?.()) },
+        right: { range: (_, low, high) => range(low, high) },
+      },
+      series: [{}, ...(plot.stacked ? lines.reverse() : lines)],
+      axes: [
+        { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, size: 30, values: times },
+        axis("left", 3, plot.left),
+        plot.right === undefined ? axis("left", 1, () => "") : axis("right", 1, plot.right),
+      ],
+    };
+  }
+
+  #isZoomed(chart) {
+    const times = chart.data[0];
+    if (times.length < 2 || chart.scales.x.min === undefined || chart.scales.x.min === null) return false;
+    return chart.scales.x.min > times[0] || chart.scales.x.max < times.at(-1);
+  }
+
+  #width() {
+    return Math.max(240, this.#place.clientWidth - 26);
+  }
+
+  #resize() {
+    for (const { chart } of this.#drawn.values()) {
+      if (chart.width !== this.#width()) chart.setSize({ width: this.#width(), height: HEIGHT });
+    }
+  }
+
+  #onCursor(chart) {
+    const left = chart.cursor.left ?? -1;
+    const isPointed = chart.over.matches(":hover");
+    if (left >= 0 ? !isPointed : this.#at === null) return; // the plot that the pointer is over decides for all
+    this.#at = left < 0 ? null : chart.posToVal(left, "x");
+    for (const drawn of this.#drawn.values()) this.#describe(drawn);
+    if (this.#at === null) this.#cursorText.hide();
+    else this.#cursorText.show(chart, this.#at, this.#linesAtCursor(chart));
+  }
+
+  #linesAtCursor(chart) {
+    return cursorLines(this.#nameAtCursor(chart), this.#at, marksAtCursor(chart, this.#marks, this.#at));
+  }
+
+  #nameAtCursor(chart) {
+    const record = this.#found[this.#index(chart)]?.record ?? null;
+    return record === null ? "" : this.#label(record);
+  }
+
+  // The row at the cursor, or the newest one that has values.
+  #index(chart) {
+    return this.#at === null ? this.#found.findLastIndex((row) => row.record !== null) : chart.valToIdx(this.#at);
+  }
+
+  #describe(drawn) {
+    const { plot, series, values, columns, canvas } = drawn;
+    const index = this.#index(drawn.chart);
+    const texts = series.map((one, number) => (one.right ? plot.right : plot.left)(columns[number]?.[index]));
+    for (const [number, text] of texts.entries()) values[number].textContent = text;
+    const there = series.map((one, number) => `${one.label} ${texts[number]}`).join(", ");
+    const size = `${this.#records.length} ${this.#noun}, ${this.#marks.length} events`;
+    canvas.setAttribute("aria-label", `${plot.title}, ${size}: ${there}. The table below has the numbers.`);
+  }
+
+  // Arrow keys move the cursor from record to record, and to what has happened in between.
+  #onKey(key) {
+    const [first] = this.#drawn.values();
+    if (!["ArrowLeft", "ArrowRight"].includes(key.key) || first === undefined || this.#found.length === 0) return;
+    key.preventDefault();
+    const moments = stops(this.#found, this.#marks);
+    const from = this.#at ?? Infinity;
+    const at = key.key === "ArrowLeft" ? moments.findLast((one) => one < from - 1e-4) : moments.find((one) => one > from + 1e-4);
+    if (at === undefined) return;
+    for (const { chart } of this.#drawn.values()) chart.setCursor({ left: chart.valToPos(at, "x"), top: 10 }, false);
+    this.#at = at;
+    for (const drawn of this.#drawn.values()) this.#describe(drawn);
+    const lines = this.#linesAtCursor(first.chart);
+    this.#cursorText.show(first.chart, at, lines);
+    this.#spoken.textContent = lines.join(". ");
+  }
+}
+
+// From zero to a little more than the highest value, or to `top`, the most that there can be, if that is known.
+function range(low, high, top = 0) {
+  const most = high > 0 ? high * 1.08 : 1;
+  return [Math.min(0, low ?? 0), top > 0 ? Math.max(top, high ?? 0) : most];
+}
+
+function times(_, splits, __, ___, step) {
+  return splits.map((split) => {
+    const text = new Date(split * 1000).toISOString();
+    return step >= 86400 ? text.slice(5, 10) : step >= 60 ? text.slice(11, 16) : text.slice(11, 19);
+  });
+}

@@ -1,0 +1,83 @@
+// The history of a task manager, or of all on a node: reads it from the REST API, as often as there is a new sample.
+
+import { bytes, moment } from "./formats.js";
+import { markText, perRecord, readMarks, since } from "./marks.js";
+import { fill } from "./table_rows.js";
+import { continued, diskFree, memoryUsed, percent, summary, together, usageRows } from "./usage_series.js";
+
+const TABLE_ROWS = 60;
+
+const section = document.getElementById("usage");
+const newest = document.getElementById("usage-newest");
+const problem = document.getElementById("usage-problem");
+const table = document.getElementById("usage-table");
+
+let histories = new Map(); // by address
+let usage = null;
+let plots = null;
+let readAt = -Infinity;
+let busy = false;
+
+async function read(address) {
+  const known = histories.get(address);
+  const last = known?.samples.at(-1)?.time ?? 1;
+  const answer = await ask(address, last - 1);
+  const isNewLeader = known !== undefined && known.since !== answer.since;
+  return isNewLeader ? continued(undefined, await ask(address, 0)) : continued(known, answer);
+}
+
+async function ask(address, after) {
+  const response = await fetch(`${address}?after=${after}`, { cache: "no-store" });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.detail);
+  return answer;
+}
+
+function numbers(sample, marks) {
+  return [
+    ["From", moment(sample.time), "when"],
+    ["CPU", percent(sample["cpu-percent"])],
+    ["Memory in use", bytes(memoryUsed(sample))],
+    ["Disk free", bytes(diskFree(sample))],
+    ["Slots taken", `${sample["slots-taken"]} of ${sample.slots}`],
+    ["Events since", marks.map(markText).join("; ") || "–", "hint"],
+  ];
+}
+
+async function draw() {
+  if (usage === null || usage.samples.length === 0) return;
+  section.hidden = false;
+  newest.textContent = summary(usage);
+  const marks = since(readMarks(document.getElementById("node-events")), usageRows(usage.samples, usage.interval));
+  const listed = usage.samples.slice(-TABLE_ROWS);
+  const events = perRecord(listed, marks, "time");
+  fill(table, listed.map((sample, index) => numbers(sample, events[index])).reverse());
+  if (plots === null) {
+    const { usagePlots } = await import("./usage_plots.js");
+    const [place, legend, spoken] = ["usage-plots", "usage-legend", "usage-spoken"].map((id) => document.getElementById(id));
+    plots = usagePlots({ place, legend, spoken }, () => usage);
+  }
+  plots.show(usage.samples, usageRows(usage.samples, usage.interval, marks.at(-1)?.at), marks);
+}
+
+async function update() {
+  if (busy || performance.now() - readAt < (usage?.interval ?? 0)) return; // there is no new sample yet
+  busy = true;
+  readAt = performance.now();
+  try {
+    const addresses = document.getElementById("usage-sources").dataset.sources.split(" ").filter(Boolean);
+    const answers = await Promise.all(addresses.map(read));
+    histories = new Map(answers.map((answer, index) => [addresses[index], answer]));
+    usage = together(answers) ?? usage;
+    problem.hidden = true;
+    await draw();
+  } catch (error) {
+    problem.textContent = `The history cannot be read now: ${error.message}`;
+    problem.hidden = section.hidden;
+  } finally {
+    busy = false;
+  }
+}
+
+document.addEventListener("emberkeep:refreshed", update);
+update();
