@@ -12,6 +12,7 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
+from emberkeep.lifecycle.model import Procedure
 
 QUERIES_KEPT = 50  # queries with the newest commits; a job may start any number of queries
 SAVEPOINTS_KEPT = 20  # the newest savepoints that were asked for; periodic ones are all kept until they are deleted
@@ -39,6 +40,7 @@ class SavepointPointer(Compatible, frozen=True, kw_only=True):
 
     ``periodic``: the JobManager has made it by the job's ``execution.savepoint.interval``, so retention may delete it.
     ``retired_ms``: when retention decided to delete it; some of its files may be gone since. 0: it is kept.
+    ``procedure``: what has made it; None if an earlier release recorded it.
     """
 
     path: str
@@ -49,6 +51,7 @@ class SavepointPointer(Compatible, frozen=True, kw_only=True):
     retired_ms: int = 0
     size: int | None = None  # bytes of its files; None if an earlier release recorded it
     duration_ms: int | None = None  # from the request's start until it was complete; None as ``size``
+    procedure: Procedure | None = None
 
 
 class JobPointers(Compatible, frozen=True, kw_only=True):

@@ -52,6 +52,7 @@ from emberkeep.jobs.progress.history import QueryHistory
 from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.kept_logs.model import PieceHeader
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
+from emberkeep.lifecycle.model import Procedure
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.custom.amounts import amounts
@@ -213,6 +214,9 @@ OWNED_SPEC = msgspec.structs.replace(SPEC, graph=OWNED_GRAPH)
 OWNED_RESULT: ResultNode = msgspec.structs.replace(
     samples.ZOOKEEPER_NODES["result"], result=msgspec.structs.replace(samples.RESULT, owner="ana", namespace="team")
 )
+POINTERS_WITH_PROCEDURE: JobPointers = msgspec.structs.replace(
+    samples.POINTERS, savepoints=(msgspec.structs.replace(samples.SAVEPOINT, procedure=Procedure.DRAIN),)
+)
 PERIODIC_SAVEPOINT = msgspec.structs.replace(samples.SAVEPOINT, periodic=True, retired_ms=samples.NOW_MS + 5)
 POINTERS_WITH_PERIODIC_SAVEPOINTS: JobPointers = msgspec.structs.replace(
     samples.POINTERS, savepoints=(samples.SAVEPOINT, PERIODIC_SAVEPOINT)
@@ -369,6 +373,7 @@ FORMATS = {
     "blocklist": _node(BLOCKLIST),
     "attempt-with-periodic-savepoint": _node(ATTEMPT_WITH_PERIODIC_SAVEPOINT),
     "checkpoints-with-periodic-savepoints": _node(POINTERS_WITH_PERIODIC_SAVEPOINTS),
+    "checkpoints-with-procedure": _node(POINTERS_WITH_PROCEDURE),
     "named-tokens": _node(TOKENS),
     "job-upgrade": _node(UPGRADE),
     "blob-place-without-record": Format(

@@ -273,6 +273,7 @@ def _pointer(request: ProcedureRequest, progress: ProcedureProgress) -> Savepoin
         created_ms=progress.ended_ms,
         trigger_id=progress.trigger_id,
         periodic=request.periodic,
+        procedure=request.procedure,
         size=progress.bytes_total or None,
         duration_ms=max(0, progress.ended_ms - progress.started_ms) if progress.started_ms else None,
     )

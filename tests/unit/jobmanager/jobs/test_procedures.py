@@ -192,6 +192,7 @@ class TestEnd:
                 assert (job.status, job.procedure) == (JobStatus.RUNNING, None)
                 (pointer,) = job.pointers.savepoints
                 assert (pointer.trigger_id, pointer.size, pointer.duration_ms) == (wanted.trigger_id, 4096, 1500)
+                assert pointer.procedure is Procedure.SAVEPOINT
                 await service.gateway.request_procedure(JOB, wanted)  # a client's repeat: it is done
                 await service.gateway.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
 
