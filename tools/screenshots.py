@@ -126,9 +126,10 @@ def main(target: Path) -> None:
         stream, batch = cluster.submit("visits.py", STREAM), cluster.submit("report.py", BATCH)
         cluster.wait_for_batches(stream)
         cluster.run("savepoint", "create", stream)
+        cluster.run("savepoint", "verify", cluster.run("savepoint", "create", stream))
         paths = {"overview": "/", "stream": f"/jobs/{stream}", "batch": f"/jobs/{batch}"}
         paths |= {"job-events": f"/jobs/{stream}/events", "task-manager": "/taskmanagers/tm-127.0.0.2"}
-        paths |= {name: f"/{name}" for name in ("jobs", "events", "audit", "taskmanagers", "nodes")}
+        paths |= {name: f"/{name}" for name in ("jobs", "savepoints", "events", "audit", "taskmanagers", "nodes")}
         paths |= {"blobs": "/blobs", "job-blobs": f"/blobs?job={stream}", "leadership": "/leadership"}
         paths |= {"node": "/nodes/127.0.0.2", "logs": f"/jobs/{stream}/logs"}
         with chromium() as browser:

@@ -70,7 +70,14 @@ class SavepointCalls:
         return await self._get(f"/jobs/{job_id}/savepoints/{trigger_id}", SavepointStatus)
 
     async def all(self) -> SavepointList:
-        return await self._get("/savepoints", SavepointList)
+        """Return the savepoints of all jobs that the caller sees, newest first, however many there are."""
+        part = await self._get("/savepoints", SavepointList)
+        found = list(part.savepoints)
+        while part.next:
+            answer = await self._http.call(Request("GET", "/savepoints", {"before": part.next}))
+            part = decode(answer, SavepointList)
+            found += part.savepoints
+        return SavepointList(savepoints=found)
 
     async def manifest(self, path: str) -> SavepointInfo:
         answer = await self._http.call(Request("GET", "/savepoints/manifest", {"path": path}))

@@ -18,7 +18,7 @@ def is_same_place(one: str, other: str) -> bool:
     >>> is_same_place("s3a://bucket/a", "s3://bucket/b")
     False
     """
-    return _plain(one) == _plain(other)
+    return place_key(one) == place_key(other)
 
 
 def is_beside(one: str, other: str) -> bool:
@@ -32,8 +32,11 @@ def is_beside(one: str, other: str) -> bool:
     return is_same_place(f"{one}/..", f"{other}/..")
 
 
-def _plain(location: str) -> tuple[str, str, str]:
-    """Return scheme, authority and path. Escapes are decoded: some readers decode them, others do not."""
+def place_key(location: str) -> tuple[str, str, str]:
+    """Return scheme, authority and path: the same for two locations that may name the same directory.
+
+    Escapes are decoded: some readers decode them, others do not.
+    """
     found = _SCHEME.match(location)
     scheme = found.group(1).lower() if found else "file"
     rest = location[found.end() :] if found else location

@@ -135,11 +135,30 @@ class DisposalStatus(Kebab, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
 
 
+class SavepointVerification(Kebab, frozen=True, kw_only=True):
+    """What was found when all files of a savepoint were read and compared with its manifest.
+
+    ``problems``: number of missing or changed files; 0: the savepoint is intact. ``problem``: the first, in words.
+    ``warning``: why a job on this cluster could nevertheless fail to start from it.
+    """
+
+    time: Millis
+    files: int
+    size: int
+    problems: int
+    problem: str
+    warning: str
+
+
 class SavepointEntry(Kebab, frozen=True, kw_only=True):
     """A savepoint that a job has made.
 
     ``periodic``: the JobManager has made it by itself, and deletes it when newer ones exist. ``retired``: since when it
-    is being deleted, so that no job can start from it; -1 if it is kept.
+    is being deleted, so that no job can start from it; -1 if it is kept. ``kind``: what it was made for: `savepoint`
+    (on request), `periodic`, `stop`, `drain` or `upgrade`; `unknown` if an earlier release recorded it. Later releases
+    may have others. ``namespace``: its job's. ``size`` in bytes and ``duration``: -1 if an earlier release recorded it.
+    ``job-started-from``: the savepoint that its job was started from. ``started``: the jobs that were started from it.
+    ``verification``: the newest one since this JobManager leads; null if there was none.
     """
 
     path: str
@@ -151,15 +170,24 @@ class SavepointEntry(Kebab, frozen=True, kw_only=True):
     manifest_sha256: str
     periodic: bool = False
     retired: Millis = -1
+    kind: str = ""
+    namespace: str = ""
+    size: int = -1
+    duration: Duration = -1
+    job_started_from: str = ""
+    started: list[JobId] = msgspec.field(default_factory=list)
+    verification: SavepointVerification | None = None
 
 
 class SavepointList(Kebab, frozen=True, kw_only=True):
     """Savepoints of running jobs and of jobs whose results are kept, newest first.
 
-    Other savepoints can be found only in their directories.
+    Other savepoints can be found only in their directories. ``next``: `before` of the request for those that follow; ""
+    if none do.
     """
 
     savepoints: list[SavepointEntry]
+    next: str = ""
 
 
 class SavepointFileInfo(Kebab, frozen=True, kw_only=True):
@@ -212,7 +240,8 @@ class SavepointInfo(Kebab, frozen=True, kw_only=True):
 class SavepointCheck(Kebab, frozen=True, kw_only=True):
     """Result of a check.
 
-    ``files`` and ``size``: number and total size of the files to check. ``problems``: one sentence for each missing or
+    ``files`` and ``size``: number and total size of the files to check. ``manifest-files``: number of the files of the
+    whole savepoint; 0 if its manifest is damaged. ``problems``: one sentence for each missing or
     changed file, up to a limit; empty if the savepoint is intact. ``warnings``: why a job on this cluster could
     nevertheless fail to start from it.
     """
@@ -222,3 +251,4 @@ class SavepointCheck(Kebab, frozen=True, kw_only=True):
     size: int
     problems: list[str]
     warnings: list[str] = msgspec.field(default_factory=list)
+    manifest_files: int = 0

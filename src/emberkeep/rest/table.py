@@ -56,7 +56,7 @@ SHARED: frozenset[tuple[str, str]] = frozenset(
     {
         *((route.method, route.full_path) for route in ROUTES if route.shared),
         *((route.method, route.path) for route in ROUTES if route.shared and route.unversioned),
-        *(("GET", page) for page in ("/", "/blobs", "/jobs", "/static/{name}")),
+        *(("GET", page) for page in ("/", "/blobs", "/jobs", "/savepoints", "/static/{name}")),
     }
 )
 

@@ -15,26 +15,30 @@ from aiohttp import web
 from emberkeep.audit.entry import Outcome
 from emberkeep.audit.selection import AuditTrail, Selection
 from emberkeep.base.clock import Clock
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, Unavailable
-from emberkeep.base.ids import parse_job_id, parse_task_manager_id
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
+from emberkeep.base.identity import Role
+from emberkeep.base.ids import parse_job_id
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.identities.job_access import may_act, visible
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobmanager.views.election import ElectionView
+from emberkeep.jobmanager.views.savepoints import Lineage, savepoint_views
 from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.verifications import Verifications
 from emberkeep.log_records.model import Level
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.web.capacity import capacity_map
+from emberkeep.web.cluster.node_pages import NodePages
 from emberkeep.web.cluster.pages import ClusterPages
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import health
 from emberkeep.web.job_filter import JobFilter
 from emberkeep.web.job_procedure import procedure_name, procedure_text
-from emberkeep.web.nodes import blocked_task_managers, jobs_on, node_line, node_lines
 from emberkeep.web.paging import page_count, parse_number, parse_page
-from emberkeep.web.savepoints import origin, savepoint_lines
+from emberkeep.web.savepoints.lines import origin, savepoint_lines
+from emberkeep.web.savepoints.page import SavepointPages
 from emberkeep.web.static_files import static_route
 from emberkeep.web.templates import make_environment
 
@@ -42,7 +46,6 @@ JOBS_PER_PAGE = 100
 AUDIT_PER_PAGE = 100
 _RUNNING_ON_OVERVIEW = 50
 _ENDED_ON_OVERVIEW = 10
-_PLOTTED_ON_NODE = 8  # task managers whose usage the page of a node adds up
 _LOG_PATHS = (
     "/jobs/{jobid:[0-9a-f]{32}}/logs",
     "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
@@ -59,6 +62,7 @@ class WebSources:
 
     - ``storage_problem`` returns why nothing is deleted in the shared storage; "" if the storage is this cluster's.
     - ``spark_ui_link`` returns a new link to the Spark UI of an attempt, 0 for the newest; it raises Absent.
+    - ``verifications``: which savepoints were read back since this JobManager leads.
     - ``election`` returns what is known about the election; None without high availability.
     """
 
@@ -69,6 +73,7 @@ class WebSources:
     chronicle: ChronicleReader
     blobs: BlobServerGateway
     spark_ui_link: Callable[[web.Request, JobView, int], str]
+    verifications: Verifications
     election: Callable[[], ElectionView | None] = lambda: None
 
 
@@ -77,6 +82,8 @@ def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
     events = EventTexts(sources.chronicle)
     pages = _Pages(sources, make_environment(), events)
     cluster = ClusterPages(pages.render, sources.gateway, sources.clock, sources.blobs, events, sources.election)
+    nodes = NodePages(pages.render, sources.gateway, events)
+    savepoints = SavepointPages(pages.render, sources.gateway, sources.verifications)
     shown: list[tuple[str, Page]] = [
         ("/", pages.overview),
         ("/jobs", pages.jobs),
@@ -84,10 +91,11 @@ def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
         ("/jobs/{jobid}/events", pages.job_events),
         ("/jobs/{jobid}/spark-ui", pages.spark_ui),
         ("/events", pages.events),
-        ("/taskmanagers", pages.task_managers),
-        ("/nodes", pages.nodes),
-        ("/nodes/{nodeid}", pages.node),
-        ("/taskmanagers/{taskmanagerid}", pages.task_manager),
+        ("/savepoints", savepoints.savepoints),
+        ("/taskmanagers", nodes.task_managers),
+        ("/nodes", nodes.nodes),
+        ("/nodes/{nodeid}", nodes.node),
+        ("/taskmanagers/{taskmanagerid}", nodes.task_manager),
         ("/audit", pages.audit),
         ("/blobs", cluster.blobs),
         ("/leadership", cluster.leadership),
@@ -162,14 +170,15 @@ class _Pages:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         seen = visible(identity, await self._gateway.jobs()) if job.started_from or job.pointers.savepoints else []
+        lineage = Lineage(seen)
         return self.render(
             request,
             "job.html",
             "jobs",
             job=job,
             may_act=may_act(identity, job),
-            savepoints=savepoint_lines(job, seen),
-            origin=origin(job, seen),
+            savepoints=savepoint_lines(savepoint_views([job]), lineage, self._sources.verifications, identity),
+            origin=origin(job, lineage),
             course=await self._events.course(job, identity),
             report=job.report,
             work_of={one.executor_id: one for one in job.report.work.executors}
@@ -187,59 +196,6 @@ class _Pages:
         attempt = parse_number(request.query.get("attempt", "0"), "attempt")
         location = self._sources.spark_ui_link(request, job, attempt)
         return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": location})
-
-    async def task_managers(self, request: web.Request) -> web.Response:
-        return self.render(
-            request,
-            "task_managers.html",
-            "taskmanagers",
-            task_managers=await self._gateway.task_managers(),
-            others=self._gateway.strangers(),
-        )
-
-    async def task_manager(self, request: web.Request) -> web.Response:
-        identifier = parse_task_manager_id(request.match_info["taskmanagerid"])
-        view = await self._gateway.task_manager(identifier)
-        names = {job.job_id: job.name for job in await self._gateway.jobs()}
-        try:
-            events, problem = await self._events.of_task_manager(identifier, view.info.node_id), ""
-        except Unavailable as error:  # the page is useful without events, too
-            events, problem = (), error.message
-        return self.render(
-            request,
-            "task_manager.html",
-            "taskmanagers",
-            view=view,
-            names=names,
-            events=events,
-            problem=problem,
-        )
-
-    async def nodes(self, request: web.Request) -> web.Response:
-        blocklist = await self._gateway.blocklist()
-        lines = node_lines(blocklist, await self._gateway.task_managers())
-        return self.render(request, "nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
-
-    async def node(self, request: web.Request) -> web.Response:
-        node, blocklist = request.match_info["nodeid"], await self._gateway.blocklist()
-        there = [view for view in await self._gateway.task_managers() if view.info.node_id == node]
-        try:
-            events, problem = await self._events.of_node(node, (view.info.id for view in there)), ""
-        except Unavailable as error:  # the page is useful without events, too
-            events, problem = (), error.message
-        blocked = {entry.id: entry for entry in blocked_task_managers(blocklist)}
-        return self.render(
-            request,
-            "node.html",
-            "nodes",
-            node=node_line(node, blocklist, there),
-            there=there,
-            plotted=[view.info.id for view in there[:_PLOTTED_ON_NODE]],
-            blocked=blocked,
-            jobs=jobs_on(there, await self._gateway.jobs()),
-            events=events,
-            problem=problem,
-        )
 
     async def audit(self, request: web.Request) -> web.Response:
         given = {name: request.query.get(name, "")[:200] for name in ("identity", "job", "outcome", "before")}
@@ -279,13 +235,15 @@ class _Pages:
         self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any
     ) -> web.Response:
         """Return a page. ``section``: the entry of the navigation that it belongs to."""
+        identity = request[REQUEST_IDENTITY]
         text = self._environment.get_template(template).render(
             section=section,
             now_ms=self._clock.now_ms(),
             address=self._gateway.address(),
             epoch=self._gateway.epoch(),
             api=API_PREFIX,
-            caller=request[REQUEST_IDENTITY],
+            caller=identity,
+            may_operate=identity.role.includes(Role.OPERATOR),
             **values,
         )
         return web.Response(text=text, status=code, content_type="text/html", charset="utf-8")

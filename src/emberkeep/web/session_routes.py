@@ -32,6 +32,7 @@ _READ = (
     "/jobs/{jobid}/merged-logs",
     "/jobs/{jobid}/progress",
     "/openapi.json",
+    "/savepoints",
     "/savepoints/manifest",
     "/taskmanagers/{taskmanagerid}/logs",
     "/taskmanagers/{taskmanagerid}/logs/{name}",

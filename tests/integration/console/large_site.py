@@ -12,10 +12,12 @@ from pathlib import Path
 
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import JobId
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
+from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, task_manager_view
 from tests.unit.rest.server import ListedLogs, Site, running_site
 
@@ -66,7 +68,17 @@ def large_site(jobs: int, nodes: int, log_bytes: int) -> Iterator[tuple[Site, Jo
 
 def _gateway(jobs: int, nodes: int) -> FakeGateway:
     gateway = FakeGateway()
-    gateway.add(*(job_view(job_id(n), f"orders {n:04}", _STATES[(n - 1) % len(_STATES)]) for n in range(1, jobs + 1)))
+    gateway.add(
+        *(
+            job_view(
+                job_id(n),
+                f"orders {n:04}",
+                _STATES[(n - 1) % len(_STATES)],
+                pointers=JobPointers(savepoints=(savepoint(n),)),
+            )
+            for n in range(1, jobs + 1)
+        )
+    )
     drivers = (driver_report(job_id(1)),)
     gateway.add_task_managers(*(task_manager_view(n, drivers=drivers if n == 2 else ()) for n in range(2, nodes + 2)))
     return gateway

@@ -66,6 +66,7 @@ def test_no_page_has_anything_wrong(
         f"/jobs/{job_id}/events": "Attempt 1",
         f"/jobs/{job_id}/logs/{log.id}": "driver",
         f"/jobs/{job_id}/logs": "Process",
+        "/savepoints": "Savepoints",
         "/taskmanagers": NODES[0],
         f"/taskmanagers/tm-{NODES[0]}": NODES[0],
         "/nodes": NODES[1],

@@ -1,4 +1,4 @@
-"""The console with 1,000 jobs, 200 nodes and a log of 100 MB."""
+"""The console with 1,000 jobs, of which each has a savepoint, 200 nodes and a log of 100 MB."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ def test_pages_with_many_entries_have_nothing_wrong(opened: tuple[Window, JobId]
             "/": "600",
             "/jobs": "1000",
             "/jobs?page=10": "orders",
+            "/savepoints": "1\u202f000",
+            "/savepoints?page=10": "orders",
             "/nodes": "127.0.0.201",
             "/taskmanagers": "201",
         }
@@ -40,12 +42,13 @@ def test_pages_with_many_entries_have_nothing_wrong(opened: tuple[Window, JobId]
     assert not found, "\n".join(found)
 
 
-def test_every_job_is_on_one_of_the_pages(opened: tuple[Window, JobId]) -> None:
+@pytest.mark.parametrize("list_of", ["jobs", "savepoints"])
+def test_every_job_and_savepoint_is_on_one_of_the_pages(opened: tuple[Window, JobId], list_of: str) -> None:
     window, _ = opened
-    window.open("/jobs")
+    window.open(f"/{list_of}")
     seen: list[str] = []
     while True:
-        seen += window.page.locator("#jobs a[href^='/jobs/']").all_inner_texts()
+        seen += window.page.locator(f"#{list_of} a[href^='/jobs/']").all_inner_texts()
         older = window.page.get_by_role("link", name="Older")
         if older.count() == 0:
             break

@@ -282,6 +282,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         chronicle=api.chronicle,
         blobs=api.blobs,
         spark_ui_link=spark_ui_link(api.spark_ui_links),
+        verifications=api.verified_savepoints,
         election=lambda: gateway.election,
     )
     pages = web_routes(sources)

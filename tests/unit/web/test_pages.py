@@ -50,6 +50,8 @@ PAGES = [
     f"/jobs/{job_id(4)}",
     "/taskmanagers",
     "/nodes",
+    "/savepoints",
+    f"/savepoints?job={job_id(1)}&kind=unknown&text=script",
     "/nodes/node-2",
     "/events",
     "/events?type=leader-started",

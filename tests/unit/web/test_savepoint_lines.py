@@ -9,10 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from emberkeep.base.identity import CLUSTER
 from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.savepoints import Lineage, savepoint_views
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobStatus
-from emberkeep.web.savepoints import Origin, Relative, origin, restore_command, savepoint_lines
+from emberkeep.lifecycle.verifications import Verifications
+from emberkeep.web.savepoints.lines import Origin, Relative, origin, restore_command, savepoint_lines
 from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_graph, job_id, job_view
 from tests.unit.rest.server import Site, running_site
@@ -37,16 +40,17 @@ def relative(view: JobView) -> Relative:
 
 def test_a_savepoint_names_the_jobs_that_were_started_from_it() -> None:
     source, child, other = made(1), started(2, f"file://{PLACE}/"), started(3, "/data/savepoints/savepoint-9")
-    newest, _ = savepoint_lines(source, [source, child, other])
+    lineage = Lineage([source, child, other])
+    newest, _ = savepoint_lines(savepoint_views([source]), lineage, Verifications(), CLUSTER)
     assert newest.path == PLACE
     assert newest.started == (relative(child),)
 
 
 def test_a_job_names_the_job_whose_savepoint_it_was_started_from() -> None:
     source, child = made(1), started(2)
-    assert origin(child, [source, child]) == Origin(path=PLACE, job=relative(source))
-    assert origin(child, [child]) == Origin(path=PLACE, job=None)
-    assert origin(source, [source, child]) is None
+    assert origin(child, Lineage([source, child])) == Origin(path=PLACE, job=relative(source))
+    assert origin(child, Lineage([child])) == Origin(path=PLACE, job=None)
+    assert origin(source, Lineage([source, child])) is None
 
 
 def test_the_origin_outlives_the_job() -> None:
@@ -103,7 +107,7 @@ async def section(site: Site, number: int) -> str:
 async def test_a_jobs_page_lists_its_savepoints(site: Site) -> None:
     text = await section(site, 1)
     cells = [re.sub(r"<[^>]+>|\s+", " ", cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", text, re.S)]
-    assert cells[1:4] == ["1 min", "3 MiB", "4 s"]
+    assert cells[2:5] == ["1 min", "3 MiB", "4 s"]
     assert f'data-verifies="{PLACE}"' in text
     assert f'data-copies="emberkeep savepoint restore {PLACE} flights.py"' in text
     assert f'<a href="/jobs/{job_id(2)}">job-2</a>' in text

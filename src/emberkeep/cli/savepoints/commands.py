@@ -81,7 +81,7 @@ def list_savepoints(
         return [each for each in (await client.savepoints.all()).savepoints if wanted in (None, each.job_id)]
 
     def text(entries: list[SavepointEntry], is_wide: bool) -> None:
-        from emberkeep.cli.wording import shown_id, timestamp
+        from emberkeep.cli.wording import byte_count, shown_id, timestamp
 
         rows = [
             (
@@ -90,12 +90,14 @@ def list_savepoints(
                 each.job_name,
                 each.job_status.value,
                 _kind(each),
+                "-" if each.size < 0 else byte_count(each.size),
+                _verified(each),
                 each.path,
             )
             for each in entries
         ]
         if rows:
-            print_table(("CREATED", "JOB ID", "NAME", "STATE", "KIND", "PATH"), rows)
+            print_table(("CREATED", "JOB ID", "NAME", "STATE", "KIND", "SIZE", "VERIFIED", "PATH"), rows)
         else:
             say("no savepoints yet; make one with `emberkeep savepoint create JOB`")
 
@@ -160,7 +162,17 @@ def dispose(path: SavepointPath, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER
 def _kind(entry: SavepointEntry) -> str:
     if entry.retired >= 0:
         return "being deleted"
-    return "periodic" if entry.periodic else "on request"
+    return entry.kind or ("periodic" if entry.periodic else "on request")
+
+
+def _verified(entry: SavepointEntry) -> str:
+    """Return what the newest verification has found; "-" if none was made since this JobManager leads."""
+    from emberkeep.cli.wording import timestamp
+
+    found = entry.verification
+    if found is None:
+        return "-"
+    return f"{'damaged' if found.problems else 'intact'}, {timestamp(found.time)}"
 
 
 def _print(info: SavepointInfo) -> None:

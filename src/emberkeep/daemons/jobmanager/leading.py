@@ -269,6 +269,7 @@ async def leadership(
                 chronicle=chronicle,
                 blobs=blobs,
                 spark_ui_link=lambda request, job, attempt: links.new(request, shown_attempt(job, attempt)),
+                verifications=api.verified_savepoints,
                 election=election,
             )
         )

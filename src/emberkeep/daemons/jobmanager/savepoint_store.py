@@ -142,6 +142,7 @@ def _verify(store: DurableState, *, path: str, first: int, count: int | None, sp
         size=sum(file.size for file in files),
         problems=problems,
         warnings=[text for text in (verdict.refusal, verdict.warning) if text],
+        manifest_files=len(manifest.files),
     )
 
 

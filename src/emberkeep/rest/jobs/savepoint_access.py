@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from emberkeep.base.errors import Forbidden
 from emberkeep.lifecycle.locations import is_same_place
-from emberkeep.rest.jobs.savepoint_shapes import savepoint_entries
 from emberkeep.rest.serving.routing import CheckedRequest
 
 
@@ -13,7 +12,8 @@ async def check_savepoint_access(call: CheckedRequest, path: str) -> None:
     identity = call.identity
     if not identity.namespace:
         return
-    if not any(is_same_place(entry.path, path) for entry in savepoint_entries(await call.jobs())):
+    made = (savepoint.path for job in await call.jobs() for savepoint in job.pointers.savepoints)
+    if not any(is_same_place(each, path) for each in made):
         raise Forbidden(
             f"{path[:200]} is not a savepoint of a job in the namespace {identity.namespace!r} of {identity.name!r}",
             hint="`emberkeep savepoint list` shows those that it may use",

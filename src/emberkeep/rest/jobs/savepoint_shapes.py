@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.periodic.model import PeriodicView
@@ -14,7 +12,6 @@ from emberkeep.protocol.rest_savepoints import (
     FailureCause,
     OperationStatus,
     QueueStatus,
-    SavepointEntry,
     SavepointFileInfo,
     SavepointInfo,
     SavepointOutcome,
@@ -92,26 +89,6 @@ def failure_cause(kind: str, text: str) -> FailureCause:
 def _nothing(trigger_id: str) -> ProcedureProgress:
     """Return the progress to show for a procedure that has not reported any. The phase in it is never shown."""
     return ProcedureProgress(trigger_id=trigger_id, phase=ProcedurePhase.FINISHING_BATCHES)
-
-
-def savepoint_entries(jobs: Iterable[JobView]) -> list[SavepointEntry]:
-    """Return the savepoints of all jobs, newest first."""
-    entries = [
-        SavepointEntry(
-            path=pointer.path,
-            job_id=view.job_id,
-            job_name=view.name,
-            job_status=view.status,
-            created=pointer.created_ms,
-            trigger_id=pointer.trigger_id,
-            manifest_sha256=pointer.manifest_sha256,
-            periodic=pointer.periodic,
-            retired=pointer.retired_ms or _NEVER,
-        )
-        for view in jobs
-        for pointer in view.pointers.savepoints
-    ]
-    return sorted(entries, key=lambda entry: (-entry.created, entry.path))
 
 
 def savepoint_info(path: str, manifest: Manifest, sha256: str) -> SavepointInfo:

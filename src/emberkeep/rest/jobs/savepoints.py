@@ -32,7 +32,9 @@ from emberkeep.protocol.rest_savepoints import (
     TriggerResponse,
 )
 from emberkeep.rest.jobs.savepoint_access import check_savepoint_access
-from emberkeep.rest.jobs.savepoint_shapes import failure_cause, savepoint_entries, savepoint_info, savepoint_status
+from emberkeep.rest.jobs.savepoint_list import ListSavepoints, savepoint_list
+from emberkeep.rest.jobs.savepoint_shapes import failure_cause, savepoint_info, savepoint_status
+from emberkeep.rest.jobs.savepoint_verification import verified_files
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.locations import check_location
 from emberkeep.rest.serving.routing import CheckedRequest, Route
@@ -121,7 +123,7 @@ def checked_target(given: str | None, field: str) -> str:
 
 
 async def savepoints(call: CheckedRequest) -> msgspec.Struct:
-    return SavepointList(savepoints=savepoint_entries(await call.jobs()))
+    return savepoint_list(await call.jobs(), call.query, call.api.verified_savepoints)
 
 
 async def manifest(call: CheckedRequest) -> msgspec.Struct:
@@ -138,7 +140,7 @@ async def verify(call: CheckedRequest) -> msgspec.Struct:
     check_location(body.savepoint_path, "savepoint-path")
     await check_savepoint_access(call, body.savepoint_path)
     async with call.api.verifications.place():
-        return await call.api.savepoints.verify(body.savepoint_path, body.first, body.count)
+        return await verified_files(call.api, body)
 
 
 async def dispose(call: CheckedRequest) -> msgspec.Struct:
@@ -169,7 +171,9 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
                 f"job {view.job_id} ({view.name}) was started from {path} and may need it for a restart",
                 hint="delete the savepoint when that job has ended, or stop that job with a savepoint of its own",
             )
-    return await api.savepoints.dispose(path)
+    left = await api.savepoints.dispose(path)
+    api.verified_savepoints.forget(path)
+    return left
 
 
 async def disposal(call: CheckedRequest) -> msgspec.Struct:
@@ -238,6 +242,8 @@ ROUTES = (
         role=Role.VIEWER,
         shared=True,
         reply=SavepointList,
+        query=ListSavepoints,
+        doc="Newest first, part by part: `next` is the `before` of the next part.",
     ),
     Route(
         "GET",

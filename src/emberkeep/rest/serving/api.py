@@ -14,6 +14,7 @@ from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobs.job_secrets import JobSecrets
+from emberkeep.lifecycle.verifications import Verifications
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import (
     KeptLogs,
@@ -81,6 +82,7 @@ class Api:
     verifications: TransferPlaces = field(default_factory=lambda: TransferPlaces(1, line=0))
     manifest_reads: TransferPlaces = field(default_factory=lambda: TransferPlaces(4))
     disposals: Operations = field(default_factory=Operations)
+    verified_savepoints: Verifications = field(default_factory=Verifications)
 
     @cached_property
     def peers(self) -> BlobPeers:

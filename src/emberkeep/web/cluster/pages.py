@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from http import HTTPStatus
-from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -21,13 +19,7 @@ from emberkeep.web.cluster.blobs import blob_overview, due_texts, parse_filter
 from emberkeep.web.cluster.leadership import CONNECTIONS, job_managers, leaders
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.paging import page_address, parse_page
-
-
-class Render(Protocol):
-    def __call__(
-        self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any
-    ) -> web.Response:
-        """Return the page that a template makes of ``values``."""
+from emberkeep.web.render import Render
 
 
 class ClusterPages:

@@ -1,8 +1,10 @@
-// The buttons of a job's savepoints: one has a savepoint read and compared with its manifest, one copies a command.
+// The buttons of savepoints: one has a savepoint read and compared with its manifest, one copies a command.
 //
-// Results stay on this page until it is closed: the table is replaced when the job changes, so they are put back.
+// The table is replaced when something changes, so the progress of a verification is put back. The JobManager remembers
+// complete ones.
 
 import { bytes } from "./formats.js";
+import { refresh } from "./live.js";
 import { problemOf } from "./problems.js";
 import { pieces } from "./savepoint_pieces.js";
 
@@ -68,6 +70,8 @@ async function verify(path) {
     const told = found.slice(0, MOST_PROBLEMS).join("; ");
     if (found.length > 0) say(path, `damaged: ${told}${found.length > MOST_PROBLEMS ? "; …" : ""}`, { bad: true });
     else say(path, [`intact: ${files.length} files, ${bytes(read)}`, ...warnings].join("; "), { bad: warnings.length > 0 });
+    results.delete(path); // the JobManager knows it now, and the fetched page has what it knows
+    await refresh();
   } catch (error) {
     say(path, error.status === 404 ? "gone: there is no savepoint in its directory" : `not verified: ${error.message}`, { bad: true });
   }

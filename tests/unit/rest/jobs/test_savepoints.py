@@ -277,6 +277,7 @@ async def test_verification_names_what_is_wrong(
         "size": 7,
         "problems": [],
         "warnings": [],
+        "manifest-files": 2,
     }
     piece = {"savepoint-path": str(savepoint), "first": 1, "count": 1}
     assert (await post(site, "/savepoint-verification", piece)).json()["files"] == 1

@@ -106,6 +106,7 @@ async def test_lists_show_the_jobs_of_the_callers_namespace(site: Site) -> None:
         "/v1/jobs/overview",
         "/v1/overview",
         "/v1/savepoints",
+        "/savepoints",
         "/",
         "/jobs",
         "/jobs?state=RUNNING",

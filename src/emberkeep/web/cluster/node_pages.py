@@ -1,0 +1,80 @@
+"""The pages of nodes and task managers."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from emberkeep.base.errors import Unavailable
+from emberkeep.base.ids import parse_task_manager_id
+from emberkeep.jobmanager.views.cluster import JobManagerGateway
+from emberkeep.web.event_texts import EventTexts
+from emberkeep.web.nodes import blocked_task_managers, jobs_on, leaving, node_line, node_lines, progress
+from emberkeep.web.render import Render
+
+_PLOTTED_ON_NODE = 8  # task managers whose usage the page of a node adds up
+
+
+class NodePages:
+    """They show the whole cluster, so identities with a namespace have no access to them."""
+
+    def __init__(self, render: Render, gateway: JobManagerGateway, events: EventTexts) -> None:
+        self._render = render
+        self._gateway = gateway
+        self._events = events
+
+    async def task_managers(self, request: web.Request) -> web.Response:
+        return self._render(
+            request,
+            "task_managers.html",
+            "taskmanagers",
+            task_managers=await self._gateway.task_managers(),
+            others=self._gateway.strangers(),
+        )
+
+    async def task_manager(self, request: web.Request) -> web.Response:
+        identifier = parse_task_manager_id(request.match_info["taskmanagerid"])
+        view = await self._gateway.task_manager(identifier)
+        entries = {entry.id: entry for entry in blocked_task_managers(await self._gateway.blocklist())}
+        names = {job.job_id: job.name for job in await self._gateway.jobs()}
+        try:
+            events, problem = await self._events.of_task_manager(identifier, view.info.node_id), ""
+        except Unavailable as error:  # the page is useful without events, too
+            events, problem = (), error.message
+        return self._render(
+            request,
+            "task_manager.html",
+            "taskmanagers",
+            view=view,
+            names=names,
+            events=events,
+            problem=problem,
+            entry=entries.get(identifier),
+            progress=progress([view]),
+            leaving=leaving([view]),
+        )
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        blocklist = await self._gateway.blocklist()
+        lines = node_lines(blocklist, await self._gateway.task_managers())
+        return self._render(request, "nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
+
+    async def node(self, request: web.Request) -> web.Response:
+        node, blocklist = request.match_info["nodeid"], await self._gateway.blocklist()
+        there = [view for view in await self._gateway.task_managers() if view.info.node_id == node]
+        try:
+            events, problem = await self._events.of_node(node, (view.info.id for view in there)), ""
+        except Unavailable as error:  # the page is useful without events, too
+            events, problem = (), error.message
+        blocked = {entry.id: entry for entry in blocked_task_managers(blocklist)}
+        return self._render(
+            request,
+            "node.html",
+            "nodes",
+            node=node_line(node, blocklist, there),
+            there=there,
+            plotted=[view.info.id for view in there[:_PLOTTED_ON_NODE]],
+            blocked=blocked,
+            jobs=jobs_on(there, await self._gateway.jobs()),
+            events=events,
+            problem=problem,
+        )

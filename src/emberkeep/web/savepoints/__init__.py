@@ -1,0 +1,1 @@
+"""Savepoints on the pages: those of one job, and those of all jobs."""
