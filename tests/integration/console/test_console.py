@@ -176,10 +176,11 @@ def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job
         dialog = opened.page.get_by_role("dialog")
         dialog.get_by_label("Then").select_option("MARK_BLOCKED_AND_EVACUATE_TASKS")
         dialog.get_by_label("Cause").fill("a fan is loud")
-        dialog.get_by_role("button", name="Block", exact=True).click()
+        dialog.get_by_role("button", name="Evacuate", exact=True).click()
         row.get_by_text("a fan is loud").wait_for()
         row.get_by_text("nothing runs here any longer").wait_for(timeout=120_000)
-        row.get_by_role("button", name="Unblock").click()
+        row.get_by_role("button", name="Unblock…").click()
+        opened.page.get_by_role("dialog").get_by_role("button", name="Unblock", exact=True).click()
         row.get_by_role("button", name="Block…").wait_for()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from emberkeep.base.errors import Absent, Unavailable
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.blocklist.model import BlockAction, BlockedNode, Blocklist
+from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager, Blocklist
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.views.cluster import Evacuation, TaskManagerView
 from emberkeep.jobmanager.views.evacuation import EvacuationCounts
@@ -20,6 +20,7 @@ from emberkeep.web.nodes import EvacuationProgress, JobOnNode, jobs_on, node_lin
 from tests.support.chronicle.memory import MemoryChronicle
 from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, task_manager_view
 from tests.unit.rest.server import Site, running_site
+from tests.unit.security.callers.test_owners_and_namespaces import TokenPerName, bearer
 from tests.unit.web.test_capacity import NOTHING_LEAVES, node
 
 NODE = "rack 1/node-001"
@@ -141,7 +142,7 @@ async def test_the_page_of_a_node_shows_all_of_it(site: Site) -> None:
     assert "event 2" in text, "of the node's task manager"
     assert "event 1" not in text
     assert "event 3" not in text
-    assert 'data-unblocks="/v1/blocklist/nodes/rack%201%2Fnode-001"' in page.body.decode()
+    assert 'data-unblocks="rack 1/node-001" data-kind="nodes" data-cause="its disk fails"' in page.body.decode()
 
 
 async def test_lists_link_to_it_and_show_its_progress(site: Site) -> None:
@@ -156,7 +157,10 @@ async def test_a_blocked_node_can_be_evacuated_from_its_page(site: Site) -> None
     entry = BlockedNode(id="node-2", action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=2**50, causes=("x",))
     await site.gateway.block(entry, merge=False)
 
-    assert 'data-blocks="node-2" data-kind="nodes" data-merges' in (await site.get("/nodes/node-2")).body.decode()
+    assert (
+        'data-blocks="node-2" data-kind="nodes" data-evacuates data-merges'
+        in (await site.get("/nodes/node-2")).body.decode()
+    )
 
 
 async def test_the_page_is_useful_without_events(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,3 +189,35 @@ async def test_pages_name_the_histories_that_are_plotted(site: Site) -> None:
 
 async def test_an_unknown_node_is_not_found(site: Site) -> None:
     assert (await site.get("/nodes/node-9")).status == 404
+
+
+async def test_a_task_manager_is_blocked_evacuated_and_unblocked_on_its_page(site: Site) -> None:
+    (name,) = (view.info.id for view in await site.gateway.task_managers() if view.info.node_id != NODE)
+    path, button = f"/taskmanagers/{name}", f'data-blocks="{name}" data-kind="taskmanagers"'
+
+    page = (await site.get(path)).body.decode()
+    assert f"{button}>Block…" in page
+    assert f"{button} data-evacuates>Evacuate…" in page
+
+    entry = BlockedTaskManager(id=name, action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=2**50, causes=("noise",))
+    await site.gateway.block(entry, merge=False)
+    page = (await site.get(path)).body.decode()
+    assert f"{button} data-evacuates data-merges>Evacuate…" in page
+    assert f'data-unblocks="{name}" data-kind="taskmanagers" data-cause="noise"' in page
+    assert "noise" in await text_of(site, path)
+
+
+async def test_the_page_of_a_task_manager_says_why_its_node_gets_no_work(site: Site) -> None:
+    assert f"Its node is blocked: {NODE}" in await text_of(site, "/taskmanagers/tm-1")
+    assert "2 of 5 executors and drivers have moved" in await text_of(site, "/taskmanagers/tm-1")
+
+
+async def test_only_operators_get_the_buttons(tmp_path: Path) -> None:
+    gateway = FakeGateway()
+    gateway.add_task_managers(task_manager_view(2))
+    async with running_site(tmp_path, gateway, tokens=TokenPerName()) as site:
+        for path in ("/nodes", "/nodes/node-2", "/taskmanagers/tm-127.0.0.2-1"):
+            for name, sees in (("carol", False), ("olga", True)):
+                answer = await site.get(path, headers=bearer(name))
+                assert answer.status == 200
+                assert (b"data-blocks" in answer.body) is sees, (path, name)

@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from aiohttp import ClientSession, DummyCookieJar
@@ -285,8 +285,15 @@ class TestReach:
 def _addresses(page: str) -> list[tuple[str, str]]:
     shown = re.findall(r'(?:href|src|data-logs|data-source|data-api)="(/[^"#]*)"', page)
     buttons = re.findall(r'data-sends="(\w+) (/[^"]*)"', page)
-    unblocking = re.findall(r'data-unblocks="(/[^"]*)"', page)
-    return [*(("GET", path) for path in shown), *buttons, *(("DELETE", path) for path in unblocking)]
+    blocks = re.findall(r'data-(blocks|unblocks)="([^"]+)" data-kind="(\w+)"', page)
+    return [
+        *(("GET", path) for path in shown),
+        *buttons,
+        *(
+            ("PUT" if verb == "blocks" else "DELETE", f"/v1/blocklist/{kind}/{quote(name, safe='')}")
+            for verb, name, kind in blocks
+        ),
+    ]
 
 
 class TestBounds:
