@@ -29,6 +29,7 @@ from emberkeep.slots.place_queue import PlaceQueue
 from emberkeep.taskmanager.state_gateway.fences import GatewayFences
 from tests.simulation import planted_worlds as worlds
 from tests.simulation import test_planted_bugs, test_planted_standbys
+from tests.simulation.elastic import test_dynamic_allocation
 from tests.simulation.plants import Method, Plant, Spoil, answering, check, returning
 from tests.support.fakes import MemoryJobStore
 
@@ -264,6 +265,7 @@ def test_every_rule_of_the_checker_has_a_planted_bug() -> None:
     """A rule counts only where the bug can break no other rule first."""
     rules = set(RULES)
     assert len(rules) == 21
-    planted = [*PLANTS.values(), *test_planted_bugs.PLANTS.values(), *test_planted_standbys.PLANTS.values()]
+    others = (test_planted_bugs, test_planted_standbys, test_dynamic_allocation)
+    planted = [*PLANTS.values(), *(plant for module in others for plant in module.PLANTS.values())]
     assert rules - {plant.rules[0] for plant in planted if len(plant.rules) == 1} == set()
     assert len(planted) >= 40
