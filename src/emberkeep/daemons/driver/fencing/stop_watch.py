@@ -49,7 +49,8 @@ class StopWatch:
         """Stop the JVM until the lease is not in doubt."""
         pid = self._jvm()
         _signal(pid, signal.SIGSTOP)
-        if self._lease.was_stopped():
+        was_stopped = self._lease.was_stopped()
+        if was_stopped:
             log.warning(
                 "this process was stopped for long; it commits nothing until the JobManager confirms the attempt"
             )
@@ -61,7 +62,10 @@ class StopWatch:
         self._ask()
         self._lease.wait_for_certainty()
         _signal(pid, signal.SIGCONT)
-        log.info("this attempt is the current one; commits continue")
+        if was_stopped:
+            log.info("the JobManager has confirmed the attempt; commits continue")
+        else:
+            log.info("this attempt is the current one; the JVM continues")
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:
