@@ -8,6 +8,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.jobmanager.service import JobManagerService
 from tests.support.simulator.cluster import ClusterPlan, SimCluster
 from tests.support.simulator.machines import Process
+from tests.support.simulator.network import Listener
 from tests.support.simulator.virtual_loop import VirtualLoop, seeded_random
 
 MEAN_PAUSE = 9.0  # seconds between two elections
@@ -73,8 +74,13 @@ class ContendedCluster(SimCluster):
             self.loop.call_later(ignorant * 0.7, before.party.scope.thaw)
         elif old is not None:
             new = self.network.hand_over(self.jm_address, to=old)
-            self.loop.call_later(self._rng.uniform(0.0, LONGEST_LATENESS), self.network.hand_over, self.jm_address, new)
+            self.loop.call_later(self._rng.uniform(0.0, LONGEST_LATENESS), self._found, self.jm_lives, new)
         self.loop.call_later(ignorant, self._revoke, before)
+
+    def _found(self, lives: int, handler: Listener | None) -> None:
+        """Let all others find a new leader, unless a newer one has followed: nobody would find that one any more."""
+        if self.jm_lives == lives:
+            self.network.hand_over(self.jm_address, handler)
 
     def _revoke(self, process: Process) -> None:
         """End a deposed leader that learns at last that it is no longer the leader."""
