@@ -97,6 +97,9 @@ def _plan(seed: str, name: str, family: Family, rng: random.Random) -> ClusterPl
     standbys = family.only_standbys or (name == "mixed" and rng.random() < 0.3)
     reserved = standbys and rng.random() < 0.5
     quota = {"security.quota.slots-per-namespace": "2", "security.quota.drivers-per-namespace": "1"}
+    periodic = {"execution.savepoint.interval": "10s", "execution.savepoint.retained": "2"}
+    # Drawn from a number of its own, so that the rest of the world of a seed stays the same.
+    saves = not family.only_agents and seeded_random(seed, "savepoints").random() < 0.2
     return ClusterPlan(
         seed=seed,
         task_managers=managers,
@@ -115,7 +118,9 @@ def _plan(seed: str, name: str, family: Family, rng: random.Random) -> ClusterPl
         standby_executors=rng.choice((1, 2)) if standbys else 0,
         bad_imports=0.2 if reserved and rng.random() < 0.3 else 0.0,
         gpus=slots if rng.random() < 0.2 else 0,
-        options=({"execution.standby": "hot"} if reserved else {}) | (quota if rng.random() < 0.25 else {}),
+        options=({"execution.standby": "hot"} if reserved else {})
+        | (quota if rng.random() < 0.25 else {})
+        | (periodic if saves else {}),
     )
 
 
@@ -144,6 +149,7 @@ def _jobs(rng: random.Random, plan: ClusterPlan, family: Family, chaos: float) -
     # Streams never end: they must leave a slot and a driver place for jobs that do.
     left = min(plan.task_managers * plan.slots, plan.task_managers * plan.driver_places) - 1
     is_dynamic, has_quota = rng.random() < 0.25, "security.quota.slots-per-namespace" in plan.options
+    failing = seeded_random(plan.seed, "failing savepoints")
     jobs = []
     for _ in range(rng.choice((1, 1, 2, 2, 3, 4, 6))):
         script = draw_script(rng, theme, may_stream=left > 0)
@@ -157,6 +163,8 @@ def _jobs(rng: random.Random, plan: ClusterPlan, family: Family, chaos: float) -
             changes["namespace"] = "team"
         script = msgspec.structs.replace(script, **changes)
         left -= script.executors if script.seconds is None else 0
+        if script.seconds is None and failing.random() < 0.4:
+            script = msgspec.structs.replace(script, savepoints_fail=0.5)
         jobs.append(_job(rng, script, family, chaos))
     return sorted(jobs, key=lambda job: job.at)
 

@@ -1,4 +1,5 @@
-"""The job store of a simulated cluster. It outlives JobManagers and may be slow, refuse, or leave an outcome unknown.
+"""The job store of a simulated cluster. It outlives JobManagers and may be slow, refuse, or leave an outcome unknown:
+then the operation has happened, or it has not.
 
 It may also be unavailable: for every JobManager, as with a full disk, or for one that cannot reach it.
 """
@@ -46,6 +47,7 @@ class SimStore:
         self.on_result: list[Callable[[JobResult], None]] = []
         self.on_retention: list[Callable[[JobId, frozenset[str], frozenset[str]], None]] = []
         self.on_upgrade: list[Callable[[Upgrade], None]] = []
+        self.on_stop: list[Callable[[JobId, str], None]] = []  # job and trigger id
         self.on_put_back: list[Callable[[], None]] = []
         self._copy: MemoryDisk | None = None
         self.stopped: dict[JobId, float] = {}  # jobs that may start no further attempt, and since when
@@ -120,6 +122,9 @@ class StoreSession:
         fate = store.rng.random() if store.trouble else 1.0
         if fate < store.trouble / 2:
             await asyncio.sleep(store.rng.uniform(0.0, 2.0))
+            if fate < store.trouble / 8:
+                store.history.count("store outcome unknown, without effect")
+                raise UnknownOutcome(f"{what}: the store did not answer")
             store.history.count("store refused")
             raise RetryLater(f"{what}: the store is busy")
         if store.away_from(self._process) is not None:
@@ -193,6 +198,8 @@ class StoreSession:
             pointers = await self._inner.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped)
             if stopped:
                 self._store.stopped.setdefault(job_id, asyncio.get_running_loop().time())
+                for told in self._store.on_stop:
+                    told(job_id, trigger_id)
             return pointers
 
         return await self._operate(f"end of procedure {trigger_id[:4]} of {job_id[:8]}.{attempt}", record)

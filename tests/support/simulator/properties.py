@@ -7,7 +7,8 @@ Violations name the letter of the property:
 (d) no two unfenced attempts of a job: an attempt begins only when every older driver is dead, or was silent towards
     the JobManager for the whole lease; two attempts never run side by side while both can reach the JobManager;
     messages of an older attempt change nothing;
-(e) a final state is written once, is true, and never changes;
+(e) a final state is written once, is true, and never changes; no job fails because its driver was ended from
+    outside, or its start was called off;
 (f) when all jobs have ended, every task manager is free;
 (g) attempt numbers only grow, and each is used once; after the store was restored from an older copy a number may be
     written again, but no two drivers are started with one number;
@@ -15,13 +16,14 @@ Violations name the letter of the property:
     then the driver's task manager keeps the success;
 (n) a JobManager that cannot write to its store starts nothing, stops nothing and allocates no slot;
 (v) no attempt of a stream commits a micro-batch after the script of a newer attempt has begun;
-(k) a recorded checkpoint of a stream was committed, and records never go back to an older batch;
+(k) a recorded checkpoint of a stream was committed, and records never go back to an older batch; the files of a
+    savepoint are deleted only after it is durably recorded as retired;
 (p) no working driver or executor is ended or replaced because a task manager's agent or the JobManager is down (P2):
     checked only in clusters without other faults, in which no agent is down for too long;
 (h) every BLOB of a job that has not ended is in the HA store; an uploaded BLOB exists for an interval; when all jobs
     have ended nothing is left in either store;
 (l) the script of a stopped job continues after its await only when the stop is durable; from then on no attempt of the
-    job is started;
+    job is started; a stop becomes durable only after its savepoint was written;
 (o) executors that Spark's dynamic allocation removes end within a bound, and are not reported as lost: the latter is
     checked only in clusters without other faults than those of (p);
 (i) after a block is acknowledged, no slot is allocated and no driver placed on the node, until it is unblocked or the
@@ -52,11 +54,12 @@ from emberkeep.jobs.model import FailureKind, JobResult, JobStatus
 from emberkeep.protocol.messages import AllocateSlot, Message, StartDriver, StopDriver, StopTaskManager
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from emberkeep.taskmanager.processes import NOT_WANTED
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
 from tests.support.simulator.elastic.properties import Dismissals
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Party
-from tests.support.simulator.scripts import script_of
+from tests.support.simulator.scripts import SIGTERM_CODE, script_of
 
 TICK = 0.5  # seconds between two checks of the census
 TICKS_PER_LOOK_INSIDE = 4  # the machines' own invariants: a broken one stays broken, and checking them takes long
@@ -123,6 +126,7 @@ class Properties:
         cluster.store.on_attempt.append(self._attempt_recorded)
         cluster.store.on_result.append(self._result_recorded)
         cluster.store.on_create.append(self._job_created)
+        cluster.store.on_stop.append(self._stop_recorded)
         cluster.store.on_put_back.append(self._store_put_back)
         cluster.truth.on_commit.append(self._committed)
 
@@ -325,6 +329,10 @@ class Properties:
             recorded = result.attempts[-1].outcome if result.attempts else None
             if recorded is not None and recorded.kind is None:
                 self._violate("e", f"{result.name} FAILED, but its last attempt succeeded")
+            if outcome is not None and outcome.exit_code == SIGTERM_CODE:
+                self._violate("e", f"{result.name} FAILED, because its driver was ended from outside")
+            if recorded is not None and recorded.message == NOT_WANTED and not (job is None or job.cancel_wanted):
+                self._violate("e", f"{result.name} FAILED, because the start of its driver was called off")
             if recorded is not None and recorded.kind is FailureKind.SCRIPT and recorded != outcome:
                 self._violate("e", f"{result.name} FAILED with {recorded}, but its script ended with {outcome}")
         else:
@@ -400,6 +408,12 @@ class Properties:
             if attempt < self.attempts.get(job_id, 0) and not impaired:
                 self._violate("d", f"the script of attempt {attempt} of {job_id[:8]} started after its successor")
         self._checked_scripts = len(starts)
+
+    def _stop_recorded(self, job_id: JobId, trigger_id: str) -> None:
+        truth = self.cluster.truth
+        self._judged("l", job_id)
+        if truth.savepoints[trigger_id] <= truth.discarded[trigger_id]:
+            self._violate("l", f"{job_id[:8]} is stopped for good, and its savepoint was not written")
 
     def _agent_recorded(self, node: TaskManagerNode, record: AgentRecord) -> None:
         before = self.kept.get(node.id, frozenset())
@@ -548,6 +562,9 @@ class Properties:
             if not handle.pointers:
                 continue
             pointers = msgspec.json.decode(handle.pointers, type=JobPointers)
+            for savepoint in pointers.savepoints:
+                if self.cluster.truth.deleted[savepoint.trigger_id] and not savepoint.retired_ms:
+                    self._violate("k", f"the files of {savepoint.path} are gone, and it is recorded as usable")
             if not pointers.queries:
                 continue
             self._judged("k", job_id)
