@@ -2,6 +2,8 @@
 
 Each file of the folder ``planted_bugs`` is a bug: a few lines that say what it is, and a patch. The patch must apply to
 the product as it is now. Nothing tells the campaign where to look: it plays the same kinds of worlds as without a bug.
+
+Bugs in what no world reaches name tests instead: one of these must fail.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -23,26 +27,35 @@ from campaign.progress import ROOT, Hunt
 
 FOLDER = Path(__file__).parent / "planted_bugs"
 _HEAD = re.compile(
-    r"\A(?P<what>.+?)\n\ndomain: (?P<domain>[\w/]+)\nbudget: (?P<budget>\d+) worlds\n\n(?=diff |--- )", re.DOTALL
+    r"\A(?P<what>.+?)\n\ndomain: (?P<domain>[\w/]+)\n"
+    r"(?:rule: (?P<rule>\w)\nbudget: (?P<worlds>\d+) worlds|tests: (?P<tests>.+?)\nbudget: (?P<seconds>\d+) seconds)"
+    r"\n\n(?=diff |--- )",
+    re.DOTALL,
 )
 _SECONDS_PER_WORLD = 20.0  # at the utmost, on a busy machine
 
 
 class Bug(msgspec.Struct, frozen=True):
-    """A planted bug. ``budget``: the number of worlds within which it must be found."""
+    """A planted bug.
+
+    ``budget``: the number of worlds within which it must be found; the seconds of processor time if it names ``tests``.
+    ``rule``: the rule that has found it first, for people; "" if it names tests.
+    """
 
     name: str
     what: str
     domain: str
     budget: int
     path: Path
+    rule: str = ""
+    tests: tuple[str, ...] = ()
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What ``campaign.hunt`` prints."""
+    """What ``campaign.hunt`` and ``campaign.tested`` print."""
 
     product: str  # the file of the package that it has imported
-    found: int | None
+    found: int | None  # number of the world or test
     violation: str
     cpu_seconds: float
 
@@ -56,9 +69,12 @@ def bugs(names: tuple[str, ...] = (), folder: Path = FOLDER) -> list[Bug]:
     for path in sorted(folder.glob("*.patch")):
         head = _HEAD.match(path.read_text(encoding="utf-8"))
         if head is None:
-            raise ValueError(f"{path} must begin with what the bug is, an empty line, its domain and its budget")
-        what = " ".join(head["what"].split())
-        found.append(Bug(path.stem, what, head["domain"], int(head["budget"]), path))
+            raise ValueError(
+                f"{path} must begin with what the bug is, an empty line, its domain, its rule or tests, and its budget"
+            )
+        what, budget = " ".join(head["what"].split()), int(head["worlds"] or head["seconds"])
+        tests = tuple((head["tests"] or "").split())
+        found.append(Bug(path.stem, what, head["domain"], budget, path, head["rule"] or "", tests))
     unknown = sorted(set(names) - {bug.name for bug in found})
     if unknown:
         raise ValueError(f"there is no planted bug {', '.join(unknown)} in {folder}")
@@ -82,11 +98,14 @@ def plant(bug: Bug, place: Path) -> Path:
 
 
 def hunt(bug: Bug, seed: int) -> Hunt:
-    """Let worlds look for a bug, in a process of its own. Raises ValueError if it could not be planted."""
+    """Let worlds or tests look for a bug, in a process of its own. Raises ValueError if it could not be planted."""
+    unit: Literal["worlds", "tests"] = "tests" if bug.tests else "worlds"
     with tempfile.TemporaryDirectory(prefix="emberkeep-planted-") as place:
         source = plant(bug, Path(place).resolve())
         environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "campaign.hunt", str(seed), str(bug.budget)]
+        if bug.tests:
+            command = [sys.executable, "-m", "campaign.tested", str(bug.budget), *bug.tests]
         seconds = 60.0 + bug.budget * _SECONDS_PER_WORLD
         try:
             done = subprocess.run(
@@ -94,12 +113,14 @@ def hunt(bug: Bug, seed: int) -> Hunt:
             )
         except subprocess.TimeoutExpired as error:
             raise ValueError(f"the hunt for {bug.name} did not end within {seconds:.0f} s") from error
+        if bug.tests and done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return Hunt(bug.name, bug.domain, bug.budget, None, "", float(bug.budget), unit)
         if done.returncode != 0:
             raise ValueError(f"the hunt for {bug.name} has failed:\n{done.stderr}")
         found = msgspec.json.decode(done.stdout, type=Found)
         if not found.product.startswith(str(source)):
             raise ValueError(f"the hunt for {bug.name} has imported {found.product}, not the copy with the bug")
-    return Hunt(bug.name, bug.domain, bug.budget, found.found, found.violation, found.cpu_seconds)
+    return Hunt(bug.name, bug.domain, bug.budget, found.found, found.violation, found.cpu_seconds, unit)
 
 
 def hunt_all(which: list[Bug], seed: int, until: float, processes: int, show: Callable[[str], None]) -> Iterator[Hunt]:
@@ -109,7 +130,7 @@ def hunt_all(which: list[Bug], seed: int, until: float, processes: int, show: Ca
         if time.monotonic() > until:
             return None
         found = hunt(bug, seed)
-        show(f"{bug.name}: " + ("NOT FOUND" if found.found is None else f"world {found.found}: {found.violation}"))
+        show(f"{bug.name}: " + ("NOT FOUND" if found.found is None else f"{found.by}: {found.violation}"))
         return found
 
     with ThreadPoolExecutor(processes) as pool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -29,7 +30,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Hunt(msgspec.Struct, frozen=True):
-    """What became of a planted bug. ``found``: number of the first world that found it, from 1; None if none did."""
+    """What became of a planted bug. ``found``: number of the first world that found it, from 1; None if none did.
+
+    ``unit``: what looked for it. ``budget``: a number of worlds, or the seconds of processor time that tests may take.
+    """
 
     name: str
     domain: str
@@ -37,6 +41,12 @@ class Hunt(msgspec.Struct, frozen=True):
     found: int | None
     violation: str
     cpu_seconds: float
+    unit: Literal["worlds", "tests"] = "worlds"
+
+    @property
+    def by(self) -> str:
+        """The world or test that has found it."""
+        return f"{self.unit.removesuffix('s')} {self.found}"
 
 
 class Figures(msgspec.Struct):

@@ -154,8 +154,8 @@ def _planted(hunts: Sequence[Hunt]) -> list[str]:
         (
             hunt.name,
             hunt.domain,
-            "**not found**" if hunt.found is None else f"world {hunt.found}",
-            str(hunt.budget),
+            "**not found**" if hunt.found is None else hunt.by,
+            f"{hunt.budget} {'worlds' if hunt.unit == 'worlds' else 's'}",
             hunt.violation.replace("|", "\\|"),
         )
         for hunt in hunts
@@ -164,7 +164,8 @@ def _planted(hunts: Sequence[Hunt]) -> list[str]:
     return [
         "## Planted bugs",
         "",
-        f"{len(found)} of {len(hunts)} were found within their budgets of worlds. Domains: {domains}.",
+        f"{len(found)} of {len(hunts)} were found within their budgets: worlds, or processor time of tests. "
+        f"Domains: {domains}.",
         "",
         *_table(("bug", "domain", "found by", "budget", "violation"), rows),
     ]

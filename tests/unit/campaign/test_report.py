@@ -36,7 +36,11 @@ def test_a_distribution_counts_apart_what_was_unnoticed_and_what_was_overtaken()
 def test_the_report_has_what_was_tried_found_and_never_reached(tmp_path: Path) -> None:
     progress = Progress(seed=5, next=40, seconds=20.0, processes=2, revisions=["abc"], figures=FIGURES)
     progress.failures.append(Failure(17, "d: two attempts", "tests/regression/worlds/d-1.json"))
-    hunts = [Hunt("half-a-lease", "jobs", 200, 9, "d: too early", 3.0), Hunt("lost", "slots", 50, None, "", 8.0)]
+    hunts = [
+        Hunt("half-a-lease", "jobs", 200, 9, "d: too early", 3.0),
+        Hunt("lost", "slots", 50, None, "", 8.0),
+        Hunt("torn", "base", 60, 3, "test_a_crash: torn", 2.0, "tests"),
+    ]
     progress.hunts = {hunt.name: hunt for hunt in hunts}
     path = write(tmp_path, progress, "make campaign SEED=5")
     text = path.read_text()
@@ -47,9 +51,10 @@ def test_the_report_has_what_was_tried_found_and_never_reached(tmp_path: Path) -
         "| 17 | d: two attempts | tests/regression/worlds/d-1.json |",
         "| kill driver | 15 | 5 | 2.00 | 4.00 | 4.00 | 4.00 | 1 |",
         "Never reached: rule with fault",
-        "1 of 2 were found within their budgets",
-        "| half-a-lease | jobs | world 9 | 200 | d: too early |",
-        "| lost | slots | **not found** | 50 |  |",
+        "2 of 3 were found within their budgets",
+        "| half-a-lease | jobs | world 9 | 200 worlds | d: too early |",
+        "| lost | slots | **not found** | 50 worlds |  |",
+        "| torn | base | test 3 | 60 s | test_a_crash: torn |",
     ):
         assert part in text
     data = json.loads((tmp_path / "report.json").read_text())
