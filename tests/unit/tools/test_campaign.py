@@ -44,7 +44,7 @@ def test_only_a_campaign_with_minutes_ends(
     seed: int | None, minutes: str, bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    monkeypatch.setattr(campaign, "ORDER", str(seed))
+    monkeypatch.setattr(campaign, "CAMPAIGN", seed)
     monkeypatch.setenv("EMBERKEEP_CAMPAIGN_MINUTES", minutes)
     monkeypatch.delenv(UNTIL, raising=False)
     campaign.begin_campaign()
