@@ -38,6 +38,7 @@ _READ = (
     "/taskmanagers/{taskmanagerid}/logs/{name}",
     "/taskmanagers/{taskmanagerid}/logs/{name}/download",
     "/taskmanagers/{taskmanagerid}/logs/{name}/records",
+    "/taskmanagers/{taskmanagerid}/usage",
 )
 _BUTTONS = (
     ("PATCH", "/jobs/{jobid}"),
