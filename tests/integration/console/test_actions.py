@@ -112,7 +112,7 @@ def test_a_task_manager_is_blocked_evacuated_and_unblocked(browser: Browser, clu
         assert blocked(cluster, identifier) is not None
         dialog = asked(opened, "Unblock…", f"Unblock task manager {identifier}?")
         dialog.get_by_role("button", name="Unblock", exact=True).click()
-        opened.page.get_by_role("button", name="Block…").wait_for()
+        opened.page.get_by_role("button", name="Block…", exact=True).wait_for()
         assert blocked(cluster, identifier) is None
 
 

@@ -181,7 +181,7 @@ def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job
         row.get_by_text("nothing runs here any longer").wait_for(timeout=120_000)
         row.get_by_role("button", name="Unblock…").click()
         opened.page.get_by_role("dialog").get_by_role("button", name="Unblock", exact=True).click()
-        row.get_by_role("button", name="Block…").wait_for()
+        row.get_by_role("button", name="Block…", exact=True).wait_for()
 
 
 def test_a_lost_connection_is_shown_and_heals(browser: Browser, cluster: Cluster) -> None:

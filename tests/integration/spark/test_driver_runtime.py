@@ -297,8 +297,8 @@ def test_driver_listens_on_its_node_only_and_refuses_an_executor_with_a_wrong_se
     done = drivers.run(_REFUSED, host="127.0.0.5")
     assert done.exit_code == 0, done.stderr
     results = done.results()
-    # py4j and the embedded Master on loopback; scheduler and block manager on the node's address; no web page at all.
-    assert results["hosts"] == ["127.0.0.1", "127.0.0.1", "127.0.0.5", "127.0.0.5"]
+    # py4j, the embedded Master and the Spark UI on loopback; scheduler and block manager on the node's address.
+    assert results["hosts"] == ["127.0.0.1"] * 3 + ["127.0.0.5"] * 2
     assert results["failed"]
     assert results["registered"] == []
     assert "Authentication failed" in results["log"]

@@ -394,7 +394,7 @@ class DriverWork:
             return script.result()
         script.cancel()
         return self.spark.failure or AttemptOutcome(
-            exit_code=SIGTERM_CODE, kind=FailureKind.SCRIPT, message="the script was ended by SIGTERM"
+            exit_code=SIGTERM_CODE, kind=FailureKind.LOST, message="the script was ended by SIGTERM"
         )
 
     async def _play(self) -> AttemptOutcome:
