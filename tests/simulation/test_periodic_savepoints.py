@@ -17,7 +17,7 @@ from tests.support.simulator.simulation import Report, Run, play
 
 INTERVAL = 10.0
 OPTIONS = {"execution.savepoint.interval": f"{INTERVAL:.0f}s", "execution.savepoint.retained": "2"}
-SEEDS = seeds(2, theme="periodic savepoints")
+SEEDS = seeds(4, theme="periodic savepoints")
 
 
 def recorded(run: Run, job: SubmittedJob) -> tuple[SavepointPointer, ...]:

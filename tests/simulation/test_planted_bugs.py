@@ -227,7 +227,7 @@ PLANTS = {
     "attempt numbers are not written": Plant(StoreWrites, "record_attempt", forget_to_write, ("g",), "calm"),
     "slots are never freed": Plant(SlotRelease, "release", never_free, ("a", "f", "c"), "calm"),
     "slots are freed before their executor has ended": Plant(
-        SlotRelease, "release", free_before_the_process_has_ended, ("b", "bug"), "calm"
+        SlotRelease, "release", free_before_the_process_has_ended, ("b",), "calm"
     ),
     "lost executors are not replaced": Plant(Replacements, "executor_ended", without_replacement, ("a",), "crash"),
     "a task manager that comes back is not told what it may free": Plant(

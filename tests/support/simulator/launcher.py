@@ -272,6 +272,6 @@ class SimLauncher:
     async def forget_job(self, job_id: JobId) -> None:
         left = [p.name for key, p in self._processes.items() if key.job_id == job_id and p.alive]
         if left:
-            self._room.machines.history.violate("bug", f"{self._agent.name} forgets job {job_id} with {left} alive")
+            self._room.machines.history.violate("b", f"{self._agent.name} forgets job {job_id} with {left} alive")
         for key in [key for key in self._processes if key.job_id == job_id]:
             del self._processes[key]

@@ -2,7 +2,7 @@
 
 Violations name the letter of the property:
 (a) every accepted job ends, or runs, within a bound after the last fault;
-(b) no slot and no resource is allocated twice;
+(b) no slot and no resource is allocated twice, and no slot becomes free before its executor has ended;
 (c) no executor and no driver outlives its attempt for longer than a bound;
 (d) no two unfenced attempts of a job: an attempt begins only when every older driver is dead, or was silent towards
     the JobManager for the whole lease; two attempts never run side by side while both can reach the JobManager;
