@@ -5,6 +5,9 @@ Nobody can end a driver there from outside. It must notice by itself that a newe
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from emberkeep.jobs.model import JobStatus
@@ -26,7 +29,11 @@ def has_driver(host: Host) -> bool:
 
 
 def driver_logs(host: Host) -> str:
-    return "\n".join(log.read_text() for log in (host.disk / "home" / USER / ".local").rglob("driver*.log"))
+    """Return all logs of drivers. Directories of processes that end meanwhile may disappear."""
+    files = (
+        Path(directory, name) for directory, _, names in os.walk(host.disk / "home" / USER / ".local") for name in names
+    )
+    return "\n".join(file.read_text() for file in files if file.match("driver*.log"))
 
 
 @pytest.mark.req("HA-7", "NET-3")
