@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from aiohttp import web
 
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import parse_task_manager_id
+from emberkeep.chronicle.occurrence import Occurrence
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.nodes import blocked_task_managers, jobs_on, leaving, node_line, node_lines, progress
@@ -36,10 +39,7 @@ class NodePages:
         view = await self._gateway.task_manager(identifier)
         entries = {entry.id: entry for entry in blocked_task_managers(await self._gateway.blocklist())}
         names = {job.job_id: job.name for job in await self._gateway.jobs()}
-        try:
-            events, problem = await self._events.of_task_manager(identifier, view.info.node_id), ""
-        except Unavailable as error:  # the page is useful without events, too
-            events, problem = (), error.message
+        events, problem = await _if_readable(self._events.of_task_manager(identifier, view.info.node_id))
         return self._render(
             request,
             "task_manager.html",
@@ -61,10 +61,7 @@ class NodePages:
     async def node(self, request: web.Request) -> web.Response:
         node, blocklist = request.match_info["nodeid"], await self._gateway.blocklist()
         there = [view for view in await self._gateway.task_managers() if view.info.node_id == node]
-        try:
-            events, problem = await self._events.of_node(node, (view.info.id for view in there)), ""
-        except Unavailable as error:  # the page is useful without events, too
-            events, problem = (), error.message
+        events, problem = await _if_readable(self._events.of_node(node, (view.info.id for view in there)))
         blocked = {entry.id: entry for entry in blocked_task_managers(blocklist)}
         return self._render(
             request,
@@ -78,3 +75,11 @@ class NodePages:
             events=events,
             problem=problem,
         )
+
+
+async def _if_readable(events: Awaitable[tuple[Occurrence, ...]]) -> tuple[tuple[Occurrence, ...], str]:
+    """Return the events, and ""; or none, and why they cannot be read: a page is useful without events, too."""
+    try:
+        return await events, ""
+    except Unavailable as error:
+        return (), error.message
