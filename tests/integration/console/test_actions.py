@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,33 +14,15 @@ from emberkeep.blocklist.model import BlockAction
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.protocol.rest_blocklist import BlockedTaskManagerInfo
-from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import Shell
+from tests.integration.clusters import Cluster
 from tests.integration.conditions import until
-from tests.integration.console.browser import DESKTOP, PHONE, Window, chromium, window
+from tests.integration.console.browser import DESKTOP, PHONE, Window, window
+from tests.integration.console.conftest import NODES
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-NODES = ("127.0.0.2", "127.0.0.3")
 EMPTY = "There are no jobs, so there are no savepoints."
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path_factory.mktemp("actions"), class_archive.parent))
-    try:
-        cluster.up("--nodes", ",".join(NODES), "--slots", "1", *QUICK)
-        yield cluster
-        cluster.cancel_all()
-    finally:
-        cluster.close()
 
 
 def started(cluster: Cluster, name: str) -> JobId:

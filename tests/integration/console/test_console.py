@@ -5,39 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 from emberkeep.base.ids import JobId
-from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import SMALL, Shell
+from tests.integration.clusters import Cluster
+from tests.integration.commands import SMALL
 from tests.integration.conditions import until
-from tests.integration.console.browser import DESKTOP, PHONE, chromium, window
+from tests.integration.console.browser import DESKTOP, PHONE, window
+from tests.integration.console.conftest import NODES
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-NODES = ("127.0.0.2", "127.0.0.3")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path_factory.mktemp("console"), class_archive.parent))
-    try:
-        cluster.up("--nodes", ",".join(NODES), "--slots", "1", *QUICK)
-        yield cluster
-        cluster.cancel_all()
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")
