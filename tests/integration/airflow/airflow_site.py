@@ -153,6 +153,13 @@ class AirflowSite:
         content = self.of_task(task, f"logs/{attempt}?full_content=true")["content"]
         return [str(line.get("event", "")) if isinstance(line, dict) else str(line) for line in content]
 
+    def triggers_started(self, task: str) -> int:
+        """How often triggerers have begun to run the trigger of the task's current try."""
+        with suppress(OSError):
+            lines = self.log(task, self.tasks()[task]["try_number"])
+            return sum(line.startswith("trigger ") and line.endswith(" starting") for line in lines)
+        return 0
+
     def mark_failed(self, task: str) -> None:
         run = self.run()
         assert run is not None

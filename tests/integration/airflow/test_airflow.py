@@ -121,6 +121,7 @@ def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
     until(lambda: airflow.tasks()["saved"]["state"] == "deferred", airflow.story)
     # On a busy machine Airflow may have taken a try for lost already.
     before = airflow.tasks()["waits"]["try_number"]
+    watched = airflow.triggers_started("ended")
     for part in ("scheduler", "triggerer"):
         airflow.lose(part)
         airflow.start(part)
@@ -130,7 +131,8 @@ def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
     job_of = {name: JobId(until(partial(airflow.job_id, name), airflow.story)) for name in names}
     assert {job.jid for job in cluster.ask(lambda client: client.jobs())} == {stream, *job_of.values()}
 
-    # A person ends the deferred task: the new triggerer cancels its job.
+    # A person ends the deferred task: the new triggerer cancels its job. While none runs the trigger, nobody would.
+    until(lambda: airflow.triggers_started("ended") > watched, airflow.story)
     airflow.mark_failed("ended")
     cluster.wait_for_end(job_of["ended"], JobStatus.CANCELED)
 
