@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from emberkeep.slots.model import ProcessStart
+from emberkeep.spark.executors.warm_python import MODULE as WARM_PYTHON_MODULE
 from tests.integration.standbys.warm_cluster import run, starts, wait_until_warm, warm_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -37,7 +38,7 @@ EXPECTED = {
     "jvm.threads",
 }
 # What may have more in a hot job.
-GROWN = {"driver.modules", "driver.files", "driver.threads"}
+GROWN = {"driver.modules", "driver.files", "driver.threads", "task.modules"}
 
 
 def seen(output: str) -> dict[str, str]:
@@ -83,4 +84,5 @@ def test_the_world_of_a_hot_job_is_that_of_a_cold_one(tmp_path: Path, class_arch
     differing = {name: (cold.get(name), hot.get(name)) for name in names if cold.get(name) != hot.get(name)}
     unexpected = {name: values for name, values in differing.items() if name not in EXPECTED | GROWN}
     assert not unexpected, json.dumps(unexpected, indent=1)
+    assert WARM_PYTHON_MODULE in hot["task.modules"]
     assert not [name for name in GROWN if _names(cold[name]) - _names(hot[name])]

@@ -31,6 +31,8 @@ from emberkeep.daemons.records.standby_messages import (
 )
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.spark.errors import StandbyFailed
+from emberkeep.spark.executors.python_daemon import WARM_PYTHON
+from emberkeep.spark.executors.warm_python import SOCKET
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
@@ -42,7 +44,7 @@ from emberkeep.spark.standby.executor_jvm import (
     standby_shape,
 )
 from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS, differing_variables
-from emberkeep.spark.standby.warming import warm
+from emberkeep.spark.standby.warming import start_python, warm
 
 _POLL_SECONDS = 0.1
 _JVM_SECONDS = 120.0  # until a JVM at idle priority has started
@@ -265,6 +267,7 @@ class StandbyExecutorProcess:
         self._reading, self._writing = os.pipe()
         self._standby: StandbyExecutor | None = None
         self._marked: dict[str, str] = {}
+        self._python = 0  # the pid of the warm Python
 
     @property
     def _connection_file(self) -> Path:
@@ -294,6 +297,7 @@ class StandbyExecutorProcess:
         self._marked = {} if marker is None else {MARKER_VARIABLE: marker}
         environ = {**self._environ, **self._marked}
         await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", environ, for_driver=False)
+        self._python = await asyncio.to_thread(start_python, pid, self._place.directory, environ)
         self._standby = await asyncio.to_thread(StandbyExecutor, connection, pid)
 
     async def prepare(self, order: Import) -> None:
@@ -312,7 +316,9 @@ class StandbyExecutorProcess:
         assert self._standby is not None, "only a warmed process is taken"  # noqa: S101
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                await asyncio.to_thread(self._standby.become, launch, {**request.environ, **self._marked})
+                raise_to_normal([self._python])
+                added = {**self._marked, WARM_PYTHON: str(self._place.directory / SOCKET)}
+                await asyncio.to_thread(self._standby.become, launch, {**request.environ, **added})
         except TimeoutError as error:
             raise StandbyFailed("the standby executor does not answer") from error
         except Fatal as error:

@@ -6,18 +6,20 @@ daemon, so what is changed here before the first fork holds in each.
 
 from __future__ import annotations
 
-import sys
-
-from emberkeep.spark.executors.python_daemon import without_archives
+from emberkeep.spark.executors.python_daemon import main
 
 MODULE = "emberkeep.spark.executors.encrypting_python_daemon"
 
 
-if __name__ == "__main__":
-    sys.path[:] = without_archives(sys.path)
+def run() -> None:
+    """Serve until standard input ends, with workers that encrypt what they spill."""
     from pyspark.daemon import manager
 
     from emberkeep.spark.executors.encrypted_spills import encrypt_spills
 
     encrypt_spills()
     manager()
+
+
+if __name__ == "__main__" and not main(MODULE):
+    run()

@@ -1,7 +1,8 @@
-"""Starts the process that warms a standby JVM, and waits for its end."""
+"""Starts the process that warms a standby JVM, and waits for its end. Starts the warm Python of an executor."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,10 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from emberkeep.spark.errors import StandbyFailed
+from emberkeep.spark.executors import warm_python
 from emberkeep.spark.jvm.gateway_connection import Connection
 from emberkeep.spark.standby.warm_up import FOR_DRIVER, FOR_EXECUTOR
 
 WARM_UP_SECONDS = 900.0  # at idle priority, a warm-up of 30 s may take much longer
+
+PYTHON_SECONDS = 300.0  # at idle priority, imports of 0.5 s may take much longer
 
 
 def warm(connection: Connection, directory: Path, environ: Mapping[str, str], *, for_driver: bool) -> None:
@@ -46,5 +50,34 @@ def warm(connection: Connection, directory: Path, environ: Mapping[str, str], *,
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     if done.returncode != 0:
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it printed nothing")
-        raise StandbyFailed(f"the warm-up ended with exit code {done.returncode}: {last}")
+        raise StandbyFailed(f"the warm-up ended with exit code {done.returncode}: {_last_line(done.stderr)}")
+
+
+def start_python(jvm: int, directory: Path, environ: Mapping[str, str]) -> int:
+    """Start the warm Python of an executor's JVM, which listens in ``directory``. Return its pid.
+
+    ``jvm``: the JVM's pid. Raises StandbyFailed, OSError.
+    """
+    # What PySpark and Spark set for the daemon, so that the interpreter begins as the daemon's would.
+    set_later = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "PYTHONUNBUFFERED": "YES"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", warm_python.MODULE, str(jvm)],
+            env={**environ, **set_later},
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PYTHON_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StandbyFailed(f"the imports of the Python workers took longer than {PYTHON_SECONDS:.0f} s") from error
+    if done.returncode != 0:
+        raise StandbyFailed(f"the warm Python ended with exit code {done.returncode}: {_last_line(done.stderr)}")
+    return int(done.stdout)
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
