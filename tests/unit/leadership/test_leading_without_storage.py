@@ -1,6 +1,7 @@
 """Who cannot read the shared storage lets others lead that can, and nobody waits for ever."""
 
 import os
+import shutil
 from collections import deque
 from itertools import product
 from pathlib import Path
@@ -179,6 +180,12 @@ class TestProbe:
         for storage in (tmp_path / "none", tmp_path):
             sight = probe(storage).look()
             assert (sight.held, sight.problem) == (False, "")
+
+    def test_the_room_that_is_left_is_measured_where_there_is_a_storage(self, tmp_path: Path) -> None:
+        assert probe(tmp_path / "none").look().free is None
+        free = probe(tmp_path).look().free
+        assert free is not None
+        assert 0 < free < shutil.disk_usage(tmp_path).total
 
     @pytest.mark.req("SAFE-2")
     @pytest.mark.parametrize("emptied", [False, True], ids=["gone", "empty mount point"])

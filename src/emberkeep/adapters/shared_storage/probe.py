@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from emberkeep.adapters.blocking.patience import FilePatience
@@ -18,11 +19,12 @@ class StorageSight:
     """The result of one check.
 
     ``held``: data of this cluster was found. ``problem``: why the storage cannot be read now; "" also for a storage in
-    which nothing was ever stored.
+    which nothing was ever stored. ``free``: bytes that the file system has left; None if that is not known.
     """
 
     held: bool
     problem: str = ""
+    free: int | None = field(default=None, compare=False)
 
 
 class StorageProbe:
@@ -47,13 +49,21 @@ class StorageProbe:
     def look(self) -> StorageSight:
         """Check the storage. Blocks for a few seconds at most; the result reports every error."""
         try:
-            held = self._patience.run(self._storage, self._is_held)
+            held, free = self._patience.run(self._storage, self._measure)
         except EmberkeepError as error:
             return StorageSight(held=False, problem=error.message)
         self._seen = self._seen or held
         if held or not self._seen:
-            return StorageSight(held=held)
-        return StorageSight(held=False, problem=f"{self._storage} no longer has this cluster's data")
+            return StorageSight(held=held, free=free)
+        return StorageSight(held=False, problem=f"{self._storage} no longer has this cluster's data", free=free)
+
+    def _measure(self) -> tuple[bool, int | None]:
+        """Return whether the storage holds data of this cluster, and the bytes that are free. Raises Unavailable."""
+        held = self._is_held()
+        try:
+            return held, shutil.disk_usage(self._storage).free
+        except OSError:  # nothing was ever stored there
+            return held, None
 
     def _is_held(self) -> bool:
         """True if the storage holds data of this cluster. Raises Unavailable."""

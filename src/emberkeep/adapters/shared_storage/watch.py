@@ -21,7 +21,8 @@ log = structlog.get_logger(__name__)
 class StorageWatch:
     """Watches the shared storage.
 
-    ``problem``: a text while the storage cannot be read; "" while it can be. ``exchange`` reports to the other
+    ``problem``: a text while the storage cannot be read; "" while it can be. ``free``: bytes that it has left; None
+    while that is not known. ``exchange`` reports to the other
     JobManagers whether this one can read the storage, and returns True if another one can; None without high
     availability. ``owned``: tells whether the job store was used with a storage, which must then exist.
     """
@@ -33,6 +34,7 @@ class StorageWatch:
         exchange: Callable[[bool], Awaitable[bool]] | None = None,
     ) -> None:
         self.problem = ""
+        self.free: int | None = None
         self._reason = ""
         self._probe = StorageProbe(layout.storage, layout.storage_record, layout.graphs)
         self._place = layout.storage
@@ -49,6 +51,7 @@ class StorageWatch:
         if self._owned.is_bound:
             self._probe.expect()
         sight = await asyncio.to_thread(self._probe.look)
+        self.free = sight.free
         elsewhere = False
         if self._exchange is not None:
             try:

@@ -105,6 +105,7 @@ def _metrics(settings: JobManagerSettings, service: JobManagerService, webhook: 
         audit_lost=lambda: settings.audit.lost,
         in_doubt=lambda: service.in_doubt,
         storage_unreadable=lambda: bool(settings.storage.problem),
+        storage_free=lambda: settings.storage.free,
         webhook=webhook,
     )
     configuration = settings.configuration

@@ -52,7 +52,8 @@ class OwnCondition:
 
     ``certificate_expires_ms`` returns when its certificate expires; None if it has none. ``audit_lost`` returns how
     many entries of the audit log could not be written. ``in_doubt``: True while the job store does not confirm that it
-    is the leader. ``storage_unreadable``: True while it cannot read the shared storage. ``webhook``: what became of the
+    is the leader. ``storage_unreadable``: True while it cannot read the shared storage. ``storage_free`` returns the
+    bytes that are free there; None if that is not known. ``webhook``: what became of the
     events that were sent; None without a webhook.
     """
 
@@ -60,6 +61,7 @@ class OwnCondition:
     audit_lost: Callable[[], int] = lambda: 0
     in_doubt: Callable[[], bool] = lambda: False
     storage_unreadable: Callable[[], bool] = lambda: False
+    storage_free: Callable[[], int | None] = lambda: None
     webhook: Deliveries | None = None
 
 
@@ -96,6 +98,9 @@ class Metrics:
         self._blocked = gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist; NaN while it cannot be read.")
         self._storage_unreadable = gauge(
             "emberkeep_storage_unreadable", "1 while this JobManager cannot read the shared storage."
+        )
+        self._storage_free = gauge(
+            "emberkeep_storage_free_bytes", "Bytes that are free in the shared storage; NaN while that is not known."
         )
         self._storage_unowned = gauge(
             "emberkeep_storage_unowned",
@@ -169,6 +174,8 @@ class Metrics:
         self._in_doubt.set(self._own.in_doubt())
         condition = storage.condition()
         self._storage_unreadable.set(self._own.storage_unreadable())
+        free = self._own.storage_free()
+        self._storage_free.set(math.nan if free is None else free)
         self._storage_unowned.set(bool(condition.problem))
         self._storage_unneeded.set(condition.unneeded)
         expires = self._own.certificate_expires_ms()

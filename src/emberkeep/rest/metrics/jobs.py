@@ -20,6 +20,7 @@ from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.records import seconds_for
 from emberkeep.jobs.progress.work import AttemptWork
+from emberkeep.lifecycle.model import Procedure
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
 
 _JOB, _QUERY = "job", "query"
@@ -80,6 +81,11 @@ _JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
         "savepoint_timestamp_seconds",
         "When the job's newest savepoint was made; absent without one.",
         lambda job, _: max((each.created_ms / 1000 for each in job.pointers.savepoints), default=None),
+    ),
+    (
+        "stop_requested_timestamp_seconds",
+        "When the stop or cancellation of the job that is not over was requested; absent without one.",
+        lambda job, _: _stop_requested(job),
     ),
 )
 
@@ -253,6 +259,14 @@ class JobMetrics(Collector):
             for alarm in job.alarms:
                 alarms.add_metric([job.job_id, alarm.query, alarm.kind.value], 1)
         yield alarms
+
+
+def _stop_requested(job: JobView) -> float | None:
+    if job.status in (JobStatus.CANCELLING, JobStatus.FAILING):
+        return job.status_times_ms[job.status] / 1000
+    request = job.procedure.request if job.procedure is not None and not job.procedure.is_over else None
+    is_stop = request is not None and request.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+    return request.requested_ms / 1000 if request is not None and is_stop else None
 
 
 def _add(family: GaugeMetricFamily, labels: list[str], value: float | None) -> None:

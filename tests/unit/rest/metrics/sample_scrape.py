@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from emberkeep.base.connections import Connections, process_limits
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint
+from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import BlobCacheReport, StandbyReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.watchdog.model import Alarm, AlarmKind
@@ -79,6 +80,7 @@ def sample_gateway() -> FakeGateway:
             alarms=(Alarm(kind=AlarmKind.NO_COMMIT, query="delays", since_ms=NOW_MS, message="nothing committed"),),
         )
     )
+    gateway.add(job_view(job_id(2), "etl", JobStatus.CANCELLING))
     return gateway
 
 

@@ -9,9 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobmanager.views.query_labels import query_labels
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
 from emberkeep.watchdog.model import Alarm, AlarmKind
@@ -112,6 +114,20 @@ def test_a_job_shows_its_attempts_executors_and_newest_savepoint() -> None:
         "attempts_total": 7,
         "savepoint_timestamp_seconds": savepoint(2).created_ms / 1000,
     }
+
+
+def test_a_stop_that_is_not_over_shows_since_when() -> None:
+    def shown_for(procedure: Procedure, *, is_over: bool = False) -> dict[tuple[str, ...], float]:
+        request = ProcedureRequest(trigger_id="0" * 32, procedure=procedure, requested_ms=NOW_MS)
+        view = ProcedureView(job_id=JOB, trigger_id=request.trigger_id, request=request, is_over=is_over)
+        registry = shown(job_view(JOB, "flights", procedure=view))
+        return series(registry, "emberkeep_job_stop_requested_timestamp_seconds")
+
+    assert shown_for(Procedure.SUSPEND) == shown_for(Procedure.DRAIN) == {(JOB,): NOW_MS / 1000}
+    assert shown_for(Procedure.SUSPEND, is_over=True) == shown_for(Procedure.SAVEPOINT) == {}
+    cancelled = job_view(JOB, "flights", JobStatus.CANCELLING)
+    since = cancelled.status_times_ms[JobStatus.CANCELLING] / 1000
+    assert series(shown(cancelled), "emberkeep_job_stop_requested_timestamp_seconds") == {(JOB,): since}
 
 
 def test_a_job_counts_what_its_attempt_has_done() -> None:

@@ -133,10 +133,13 @@ async def test_the_condition_of_the_job_manager(site: Site) -> None:
     samples = await scrape(site)
     assert [samples[name, ()] for name in names] == [0, 0, 0]
 
-    own = OwnCondition(audit_lost=lambda: 5, in_doubt=lambda: True, storage_unreadable=lambda: True)
+    own = OwnCondition(
+        audit_lost=lambda: 5, in_doubt=lambda: True, storage_unreadable=lambda: True, storage_free=lambda: 7
+    )
     metrics = Metrics(Connections(process_limits()), own)
     await metrics.exposition(site.gateway, site.blobs, site.storage, NOW_MS)
     assert [metrics.registry.get_sample_value(name) for name in names] == [1, 1, 5]
+    assert metrics.registry.get_sample_value("emberkeep_storage_free_bytes") == 7
 
 
 async def test_what_became_of_the_events_for_the_webhook(site: Site) -> None:
