@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # The virtual environment is as good as what it was made from: its stamp carries the hash of that.
-STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml | sha256sum | cut -c1-16)
+STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml src/emberkeep/__init__.py | sha256sum | cut -c1-16)
 # Errors only: who waits for a test or the demonstration has no use for what pip says.
 # Modules are compiled when they are first imported; most never are. PySpark comes as source: its 430 MB of jars need not
 # be compressed for the wheel that pip makes of it and unpacks at once. Both save a third of the time.

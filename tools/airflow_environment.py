@@ -16,7 +16,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROVIDER = ROOT / "airflow_provider"
-_SOURCES = (ROOT / "requirements-airflow.lock", PROVIDER / "pyproject.toml")
+_SOURCES = (
+    ROOT / "requirements-airflow.lock",
+    PROVIDER / "pyproject.toml",
+    ROOT / "src" / "emberkeep" / "__init__.py",  # the version
+)
 _STAMP = ".made"
 _PIP = ("install", "-qq", "--disable-pip-version-check", "--no-input", "--no-compile")
 

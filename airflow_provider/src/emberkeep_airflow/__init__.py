@@ -2,5 +2,3 @@
 
 Only `emberkeep.client` and what it needs is imported from the main distribution, so Airflow needs no PySpark.
 """
-
-__version__ = "0.1.0"

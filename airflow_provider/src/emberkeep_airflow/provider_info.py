@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
-from emberkeep_airflow import __version__
-
+_DISTRIBUTION = "emberkeep-airflow"
 _TEXT = {"type": ["string", "null"]}
 
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's description, in the form that Airflow's schema prescribes."""
     return {
-        "package-name": "emberkeep-airflow",
+        "package-name": _DISTRIBUTION,
         "name": "Emberkeep",
         "description": "Runs PySpark jobs on an Emberkeep cluster.",
-        "versions": [__version__],
+        "versions": [version(_DISTRIBUTION)],
         "hooks": [{"integration-name": "Emberkeep", "python-modules": ["emberkeep_airflow.hook"]}],
         "operators": [{"integration-name": "Emberkeep", "python-modules": ["emberkeep_airflow.operator"]}],
         "sensors": [{"integration-name": "Emberkeep", "python-modules": ["emberkeep_airflow.sensor"]}],

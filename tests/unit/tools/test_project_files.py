@@ -90,8 +90,12 @@ def test_the_dev_container_has_the_python_and_java_of_the_hosted_run() -> None:
     assert set(targets) <= make_targets()
 
 
-def test_the_version_is_the_same_in_the_package_and_in_its_metadata() -> None:
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == emberkeep.__version__
+def test_the_version_is_in_one_place() -> None:
+    for folder in (ROOT, ROOT / "airflow_provider"):
+        described = tomllib.loads((folder / "pyproject.toml").read_text())
+        assert described["project"]["dynamic"] == ["version"]
+        source = (folder / described["tool"]["hatch"]["version"]["path"]).resolve()
+        assert source == Path(emberkeep.__file__)
 
 
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
