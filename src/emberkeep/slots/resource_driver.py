@@ -97,11 +97,11 @@ class ResourceManagerDriver(Protocol):
         (it cannot be started there).
         """
 
-    async def revive(self, task_manager: TaskManagerId) -> None:
+    async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
         """Restart a task manager whose process ended by itself while jobs hold something there.
 
-        The new process takes over what the jobs hold. Return at once if the platform restarts the process itself.
-        Raises RetryLater, Fatal.
+        The new process takes over what the jobs hold. If it may run on another node than before, that one is not
+        ``blocked``. Return at once if the platform restarts the process itself. Raises NoFreeNode, RetryLater, Fatal.
         """
 
     async def end(self, task_manager: TaskManagerId) -> None:

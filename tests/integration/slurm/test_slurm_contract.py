@@ -14,7 +14,14 @@ from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
 from tests.integration.conditions import until
 from tests.integration.slurm.real_slurm import NODES, RealSlurm, own_network, why_impossible
-from tests.support.contracts.resource_driver import Platform, ResourceDriverContract
+from tests.support.contracts.resource_driver import (
+    FREE,
+    NONE,
+    Platform,
+    ResourceDriverContract,
+    blocked,
+    listed,
+)
 from tests.support.resource_drivers.slurm_driver import slurm_driver
 
 pytestmark = [
@@ -90,3 +97,12 @@ class TestSlurmJobs(ResourceDriverContract):
         for number, _, _ in slurm.jobs().values():
             slurm.run("scancel", str(number))
         until(lambda: not slurm.jobs(), slurm.story, seconds=60)
+
+    async def test_one_that_comes_back_avoids_the_node_that_was_blocked_since(self, platform: Platform) -> None:
+        driver = platform.leader()
+        one = (await driver.start(FREE, NONE)).id
+        node = platform.node_of(one)
+        platform.ends(one)
+        assert await listed(driver) == {one: False}
+        await driver.revive(one, blocked(node))
+        assert platform.node_of(one) != node

@@ -14,6 +14,8 @@ from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.slurm.real_slurm import ADDRESS, RealSlurm, own_network, why_impossible
+from tests.integration.streams import SCRIPT as COUNTED
+from tests.integration.streams import Stream
 
 pytestmark = [
     pytest.mark.integration,
@@ -168,6 +170,42 @@ def test_a_stream_moves_when_slurm_preempts_its_node_and_when_the_time_is_nearly
     assert [attempt.failure_kind for attempt in attempts] == [FailureKind.MOVED, FailureKind.MOVED, None]
     cluster.cancel(job_id)
     until(lambda: slurm.jobs() == {}, slurm.story)
+
+
+def test_no_row_of_a_stream_is_lost_or_repeated_when_its_slurm_jobs_are_cancelled(
+    cluster: Cluster, slurm: RealSlurm
+) -> None:
+    rows = Stream(cluster.shell.work / "rows")
+    cluster.shell.write("counted.py", COUNTED)
+    job_id = cluster.submit("counted.py", arguments=(str(rows.place),), executors=2)
+    cluster.wait_for_executors(job_id, 2)
+    wait_for_batches(rows, 3, slurm)
+
+    # The job of the other executor: the driver goes on, and gets another executor.
+    number, _ = home(cluster, slurm, job_id)
+    (other,) = (job for job, _, _ in slurm.jobs().values() if job != number)
+    slurm.run("scancel", str(other))
+    until(lambda: slurm.state_of(other) not in ("RUNNING", "COMPLETING"), slurm.story)
+    wait_for_batches(rows, rows.batches() + 3, slurm)
+    cluster.wait_for_executors(job_id, 2)
+    assert cluster.job(job_id).emberkeep.attempt == 1
+
+    # The driver's own job.
+    slurm.run("scancel", str(number))
+    cluster.wait_for(job_id, lambda job: job.emberkeep.attempt == 2, "the driver is started again")
+    cluster.wait_for_executors(job_id, 2)
+    assert home(cluster, slurm, job_id)[0] not in (number, other)
+    wait_for_batches(rows, rows.batches() + 3, slurm)
+
+    rows.finish()
+    cluster.wait_for_end(job_id, JobStatus.FINISHED)
+    rows.check()
+    assert len(rows.drivers()) == 2
+    until(lambda: slurm.jobs() == {}, slurm.story)
+
+
+def wait_for_batches(rows: Stream, count: int, slurm: RealSlurm) -> None:
+    until(lambda: rows.batches() >= count, slurm.story, seconds=120)
 
 
 def home(cluster: Cluster, slurm: RealSlurm, job_id: JobId) -> tuple[int, str]:

@@ -108,7 +108,7 @@ class ResourceDriverContract:
         one = (await driver.start(FREE, NONE)).id
         platform.ends(one)
         assert await listed(driver) == {one: False}
-        await driver.revive(one)
+        await driver.revive(one, FREE)
         assert await listed(driver) == {one: True}
         assert await listed(platform.leader()) == {one: True}
         assert platform.running(one) == 1

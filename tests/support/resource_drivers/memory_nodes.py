@@ -63,7 +63,7 @@ class MemoryNodes:
                 return started
         raise NoFreeNode(f"no node is free: {count} are blocked")
 
-    async def revive(self, task_manager: TaskManagerId) -> None:
+    async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
         self._check()
         self.revived.append(task_manager)
         known = self.listed[task_manager]

@@ -54,7 +54,7 @@ class SimDriver:
                 return StartedTaskManager(node.id, node.machine.name)
         raise NoFreeNode("no node is free")
 
-    async def revive(self, task_manager: TaskManagerId) -> None:
+    async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
         await self._start(next(node for node in self._cluster.nodes if node.id == task_manager))
 
     async def _start(self, node: TaskManagerNode) -> None:

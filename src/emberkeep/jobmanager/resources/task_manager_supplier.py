@@ -21,6 +21,7 @@ from emberkeep.chronicle.ports import Recorder
 from emberkeep.jobmanager.nodes.platform_outages import PlatformOutages
 from emberkeep.jobmanager.resources.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.resource_driver import NoFreeNode, ResourceManagerDriver, StartedTaskManager
 from emberkeep.slots.supply import Supply
 from emberkeep.slots.task_manager_supply import SupplyLimits, SupplyPlan, TaskManagerSupply
@@ -89,7 +90,7 @@ class TaskManagerSupplier:
         supply = await self._resources.supply()
         plan = self._supply.decide(started, supply, self._clock.now())
         await self._end(plan, started)
-        await self._revive(plan)
+        await self._revive(plan, supply.blocked)
         await self._start(plan, started, supply)
         if plan.stops:
             await asyncio.gather(*map(self._stop, plan.stops))
@@ -109,10 +110,13 @@ class TaskManagerSupplier:
             await self._driver.end(key)
             self._supply.ended(key)
 
-    async def _revive(self, plan: SupplyPlan) -> None:
+    async def _revive(self, plan: SupplyPlan, blocked: BlocklistView) -> None:
         for key in plan.revives:
-            log.warning("task manager has exited while jobs use it, starting it again", task_manager=key)
-            await self._tried(lambda key=key: self._driver.revive(key))  # type: ignore[misc]
+            await self._tried(lambda key=key: self._revive_one(key, blocked))  # type: ignore[misc]
+
+    async def _revive_one(self, key: TaskManagerId, blocked: BlocklistView) -> None:
+        await self._driver.revive(key, blocked)
+        log.warning("a task manager had exited while jobs use it, it is started again", task_manager=key)
 
     async def _start(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...], supply: Supply) -> None:
         taken = {each.id for each in started} - set(plan.ends) | {each.id for each in supply.standing}

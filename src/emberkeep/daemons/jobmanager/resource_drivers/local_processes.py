@@ -132,7 +132,7 @@ class LocalProcesses:
         await asyncio.to_thread(self._start, node)
         return StartedTaskManager(node.task_manager, node.node_id)
 
-    async def revive(self, task_manager: TaskManagerId) -> None:
+    async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
         node = next((node for node in self._nodes if node.task_manager == task_manager), None)
         if node is None:
             raise Fatal(f"{options.LOCAL_NODES.key} no longer lists the node of task manager {task_manager}")

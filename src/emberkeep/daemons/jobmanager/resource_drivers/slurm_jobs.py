@@ -47,6 +47,7 @@ log = structlog.get_logger(__name__)
 
 _MIB = 1024**2
 _OUTPUT = ".log"  # suffix of the file with a job's output
+_NO_TASK_MANAGER = TaskManagerId("")
 _OUTPUTS_KEPT = 200
 _AGENT_MB = 512  # memory of a job for the task manager's own process and its batch script
 _END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
@@ -126,11 +127,12 @@ class SlurmJobs:
         await self._submit(key, excluded)
         return StartedTaskManager(key, "", queued=True)
 
-    async def revive(self, task_manager: TaskManagerId) -> None:
+    async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
+        excluded = await self._blocked_nodes(blocked, None)
         job = self._mine.get(task_manager)
         if job is not None:
             self._ended.add(job.job_id)
-        await self._submit(task_manager, ())
+        await self._submit(task_manager, excluded)
 
     async def end(self, task_manager: TaskManagerId) -> None:
         number = self._number_of(f"{self._prefix}{task_manager.removeprefix('tm-')}")
@@ -207,10 +209,13 @@ class SlurmJobs:
 
     # --- submissions --------------------------------------------------------------------------------------------------
 
-    async def _blocked_nodes(self, blocked: BlocklistView, key: TaskManagerId) -> tuple[str, ...]:
-        """Return the nodes that the job must avoid. Raises NoFreeNode if these are all, Unavailable, Fatal."""
+    async def _blocked_nodes(self, blocked: BlocklistView, key: TaskManagerId | None) -> tuple[str, ...]:
+        """Return the nodes that the job must avoid. Raises NoFreeNode if these are all, Unavailable, Fatal.
+
+        ``key``: None for a job that comes back. A blocked task manager comes back, too, and reports what is lost.
+        """
         names = [node.name for node in await self._read_nodes()]
-        found = tuple(name for name in names if blocked.is_blocked(key, name))
+        found = tuple(name for name in names if blocked.is_blocked(key or _NO_TASK_MANAGER, name))
         if names and len(found) == len(names):
             raise NoFreeNode(f"no node of Slurm is free: of {len(names)} nodes, {len(found)} are blocked")
         return found

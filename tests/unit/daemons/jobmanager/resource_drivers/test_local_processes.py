@@ -125,7 +125,7 @@ async def test_one_that_has_ended_is_listed_until_it_is_revived_or_ended(
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: not is_alive(first), "it ends")
     assert await driver.survey() == (StartedTaskManager(FIRST, "127.0.0.2", alive=False),)
-    await driver.revive(FIRST)
+    await driver.revive(FIRST, FREE)
     assert await driver.survey() == (StartedTaskManager(FIRST, "127.0.0.2"),)
     second = identity_of(tmp_path, FIRST)
     assert second != first
@@ -134,7 +134,7 @@ async def test_one_that_has_ended_is_listed_until_it_is_revived_or_ended(
     assert await driver.survey() == ()
     await driver.end(FIRST)
     with pytest.raises(Fatal, match="no longer lists the node"):
-        await driver.revive(TaskManagerId("tm-other"))
+        await driver.revive(TaskManagerId("tm-other"), FREE)
 
 
 async def test_one_that_somebody_else_has_started_there_since_counts_as_alive(

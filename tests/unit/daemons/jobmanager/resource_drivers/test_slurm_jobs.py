@@ -12,8 +12,10 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
+from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
-from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
+from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager
 from tests.support.contracts.resource_driver import FREE, NONE, blocked
 from tests.support.resource_drivers.fake_slurm import FakeSlurm
 from tests.support.resource_drivers.slurm_driver import slurm_driver
@@ -132,7 +134,29 @@ async def test_a_job_that_slurm_has_forgotten_has_ended_and_stays_listed(tmp_pat
     slurm.forget_ended()
     for _ in range(2):
         assert await driver.survey() == (StartedTaskManager(FIRST, "n1", alive=False),)
-    await driver.revive(FIRST)
+    await driver.revive(FIRST, FREE)
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
+
+
+async def test_one_that_comes_back_avoids_blocked_nodes(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm)
+    await driver.start(FREE, NONE)
+    await driver.survey()
+    slurm.set_state("-tm-0", "FAILED")
+    with pytest.raises(NoFreeNode, match="2 are blocked"):
+        await driver.revive(FIRST, blocked("n1", "n2"))
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1", alive=False),)
+    await driver.revive(FIRST, blocked("n1"))
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n2"),)
+
+
+async def test_one_that_is_blocked_itself_comes_back_to_report_what_is_lost(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm)
+    await driver.start(FREE, NONE)
+    slurm.set_state("-tm-0", "FAILED")
+    await driver.survey()
+    entry = BlockedTaskManager(id=FIRST, action=BlockAction.MARK_BLOCKED, start_ms=0, causes=("x",))
+    await driver.revive(FIRST, BlockedPlaces((entry,)))
     assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
 
 
