@@ -28,6 +28,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
 from emberkeep.daemons.arguments import parse_arguments
 from emberkeep.daemons.process_main import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from emberkeep.daemons.slurm_resources import given_addresses
 
 _AGENT = [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager"]
 _RESTARTS = 5  # of a task manager that ends soon after its start, before the job gives up
@@ -108,14 +109,19 @@ def _ignore_drain() -> None:
 
 
 def _own_settings(configuration: Configuration, layout: StateLayout, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that depend on the node and on the job. Raises Fatal (not in a Slurm job, no address)."""
+    """Return the settings that depend on the node and on the job.
+
+    Raises Fatal (not in a Slurm job, no address, fewer resources than asked for), InvalidInput.
+    """
     node, job = environ.get("SLURMD_NODENAME", ""), environ.get("SLURM_JOB_ID", "")
     if not node or not job.isdecimal():
         raise Fatal("this is not a Slurm job: SLURMD_NODENAME or SLURM_JOB_ID is not set")
     name = configuration[options.TASK_MANAGER_ID]
     base = configuration[options.WORKING_DIRECTORY]
     root = Path(os.path.expandvars(base)) if base else layout.root / "taskmanagers"
+    addresses = given_addresses(configuration, environ)
     return {
+        **({} if addresses is None else {options.RESOURCE_ADDRESSES.key: addresses}),
         options.TASK_MANAGER_NODE.key: node,
         options.TASK_MANAGER_HOST.key: _address(configuration),
         options.WORKING_DIRECTORY.key: str(root / name / job),

@@ -152,8 +152,15 @@ class JobManagerService:
         """Build the leader's actors, and connect them."""
         system, configuration, around = self._system, self._configuration, self._surroundings
         places = found.places
+        driver = around.resource_driver
         resources = ResourceManager(
-            system, configuration, around.rpc, term, steps_aside=self._steps_aside, blocked=places
+            system,
+            configuration,
+            around.rpc,
+            term,
+            steps_aside=self._steps_aside,
+            blocked=places,
+            on_demand=driver.spec if driver is not None else None,
         )
         dispatcher = Dispatcher(
             system,
@@ -170,7 +177,6 @@ class JobManagerService:
         if configuration[options.DETECTION]:
             faults = FaultWatch(configuration, found.blocklist.removals, term.clock.now(), term.clock.now_ms())
             resources.suspects.detect(faults, partial(blocklist.block, merge=False))
-        driver = around.resource_driver
         supplier = None
         if driver is not None:
             evacuates = configuration[options.SLURM_DRAINED_NODES] == "evacuate"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
-from emberkeep.slots.custom.amounts import Amounts, by_name, fit, grows, minus, total
+from emberkeep.slots.custom.amounts import Amounts, fit, grows, minus, times, total
 from emberkeep.slots.model import Allocation, Reclaim, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 LEFT_KEPT = 100  # maximum number of task managers remembered per job as places where it lost slots
@@ -234,8 +234,7 @@ class Member:
 
 def _times(profile: ResourceProfile, slots: int, free: ResourceProfile, withheld_mb: int = 0) -> int:
     """Return how many slots of this size fit into ``slots`` slots and the ``free`` resources."""
-    have = by_name(free.custom)
-    bounds = [slots, *(have.get(each.name, 0) // each.amount for each in profile.custom)]
+    bounds = [times(profile.custom, free.custom, slots)]
     if profile.cores:
         bounds.append(free.cores // profile.cores)
     if profile.memory_mb:

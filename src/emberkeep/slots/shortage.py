@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from emberkeep.slots.custom.amounts import Amounts, fit, plus, said
 from emberkeep.slots.ledger import DriverNeed, Want
-from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo, slots_are
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, slots_are
 from emberkeep.slots.priorities.gangs import room_now, room_when_empty
 from emberkeep.slots.shelves import Shelf, Shelves
 
 NO_TASK_MANAGER = "no task manager is registered"
 NAMED = 3  # maximum number of blocked places, or of different offers of resources, that a text names
+
+
+class Capacity(Protocol):
+    """What a task manager has when it is empty: a registered one, or one that a resource driver would start."""
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def driver_places(self) -> int: ...
+
+    @property
+    def total(self) -> ResourceProfile: ...
+
+    @property
+    def runtime(self) -> RuntimeVersions: ...
 
 
 def _none_registered(shelves: Shelves) -> str:
@@ -20,12 +37,12 @@ def _none_registered(shelves: Shelves) -> str:
     return f"{NO_TASK_MANAGER} except {shelves.away} that {'is' if shelves.away == 1 else 'are'} away"
 
 
-def could_host(info: TaskManagerInfo, need: DriverNeed) -> bool:
+def could_host(info: Capacity, need: DriverNeed) -> bool:
     """True if the driver would fit on an empty task manager of this kind."""
     return _large_enough_for_driver(info, need) and fit(need.custom, info.total.custom)
 
 
-def _large_enough_for_driver(info: TaskManagerInfo, need: DriverNeed) -> bool:
+def _large_enough_for_driver(info: Capacity, need: DriverNeed) -> bool:
     return (
         info.driver_places > 0 and need.python in ("", info.runtime.python) and need.memory_mb <= info.total.memory_mb
     )
@@ -152,7 +169,7 @@ def may_give_later(requirement: SlotRequirement, shelves: Shelves) -> bool:
     return any(member.is_blocked and _large_enough(member.info, requirement.profile) for member in shelf.members)
 
 
-def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[TaskManagerInfo]) -> str:
+def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[Capacity]) -> str:
     """Return why no subset of ``infos`` could ever run such a job; "" if some could or ``infos`` is empty."""
     if not infos or any(_hosts_both(info, need, executor) for info in infos):
         return ""  # usually the first task manager already suffices; the checks below look at all of them
@@ -168,7 +185,7 @@ def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence
     executors = [info for info in able if _large_enough(info, executor)]
     if not executors:
         return _no_large_enough(executor, able, f" for an executor ({executor})")
-    if {info.id for info in drivers} == {info.id for info in executors} and len(drivers) == 1:
+    if len(drivers) == 1 and drivers == executors:
         both = need.memory_mb + executor.memory_mb
         if both > drivers[0].total.memory_mb:
             return (
@@ -184,7 +201,7 @@ def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence
     return ""
 
 
-def _hosts_both(info: TaskManagerInfo, need: DriverNeed, executor: ResourceProfile | None) -> bool:
+def _hosts_both(info: Capacity, need: DriverNeed, executor: ResourceProfile | None) -> bool:
     if executor is None:
         return could_host(info, need)
     enough = need.memory_mb + executor.memory_mb <= info.total.memory_mb
@@ -192,11 +209,11 @@ def _hosts_both(info: TaskManagerInfo, need: DriverNeed, executor: ResourceProfi
     return enough and could_host(info, need) and _large_enough(info, executor)
 
 
-def _large_enough(info: TaskManagerInfo, profile: ResourceProfile) -> bool:
+def _large_enough(info: Capacity, profile: ResourceProfile) -> bool:
     return info.slots > 0 and profile.fits_in(info.total)
 
 
-def _no_large_enough(profile: ResourceProfile, infos: Sequence[TaskManagerInfo], what: str = "") -> str:
+def _no_large_enough(profile: ResourceProfile, infos: Sequence[Capacity], what: str = "") -> str:
     """Return why none of ``infos`` is large enough: no cores and memory, or too few custom resources."""
     plain = ResourceProfile(cores=profile.cores, memory_mb=profile.memory_mb)
     able = [info for info in infos if _large_enough(info, plain)]
@@ -205,14 +222,14 @@ def _no_large_enough(profile: ResourceProfile, infos: Sequence[TaskManagerInfo],
     return _not_offered(profile.custom, able, what)
 
 
-def _no_large_enough_for_driver(need: DriverNeed, infos: Sequence[TaskManagerInfo], what: str = "") -> str:
+def _no_large_enough_for_driver(need: DriverNeed, infos: Sequence[Capacity], what: str = "") -> str:
     able = [info for info in infos if _large_enough_for_driver(info, need)]
     if not able:
         return f"no task manager is large enough{what}: the largest has {_largest(infos)}"
     return _not_offered(need.custom, able, what)
 
 
-def _not_offered(custom: Amounts, able: Sequence[TaskManagerInfo], what: str) -> str:
+def _not_offered(custom: Amounts, able: Sequence[Capacity], what: str) -> str:
     offered = sorted({said(info.total.custom) or "none" for info in able})
     return (
         f"no task manager that is large enough{what} offers {said(custom)} "
@@ -220,5 +237,5 @@ def _not_offered(custom: Amounts, able: Sequence[TaskManagerInfo], what: str) ->
     )
 
 
-def _largest(infos: Iterable[TaskManagerInfo]) -> ResourceProfile:
+def _largest(infos: Iterable[Capacity]) -> ResourceProfile:
     return max((info.total for info in infos), key=lambda total: (total.memory_mb, total.cores))

@@ -6,7 +6,7 @@ Task managers report what they hold, and their reports are the truth. Decisions 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -231,9 +231,15 @@ class SlotManager:
             return shortage.may_place_later(job.need, self._shelves)
         return any(shortage.may_give_later(want.requirement, self._shelves) for want in job.wants)
 
-    def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
-        """Return why no registered task manager could ever run such a job; "" if some could or none is registered."""
-        return shortage.obstacle(need, executor, [member.info for member in self._members.values()])
+    def obstacle(
+        self, need: DriverNeed, executor: ResourceProfile | None, on_demand: Sequence[shortage.Capacity] = ()
+    ) -> str:
+        """Return why no task manager could ever run such a job; "" if some could, or none is known.
+
+        ``on_demand``: those that can be started, besides the registered ones.
+        """
+        registered = [member.info for member in self._members.values()]
+        return shortage.obstacle(need, executor, [*registered, *on_demand])
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the accounts contradict each other. For tests and the simulator."""

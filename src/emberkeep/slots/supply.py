@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.blocked import BlocklistView
+from emberkeep.slots.custom.amounts import Amounts, fit, minus, times
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.slots.namespace_quotas import NamespaceQuotas
@@ -67,34 +68,35 @@ class Room:
     cores: int
     memory_mb: int
     runtime: RuntimeVersions
+    custom: Amounts = ()
 
     def take_driver(self, need: DriverNeed) -> bool:
-        able = need.python in ("", self.runtime.python) and not need.custom
+        able = need.python in ("", self.runtime.python) and fit(need.custom, self.custom)
         fits = self.places > 0 and need.memory_mb <= self.memory_mb and able
         if fits:
             self.places -= 1
             self.memory_mb -= need.memory_mb
+            self.custom = minus(self.custom, need.custom)
         return fits
 
     def take_slots(self, profile: ResourceProfile, runtime: RuntimeVersions, wanted: int) -> int:
-        """Take as many of the ``wanted`` slots as fit; return their number.
-
-        Task managers that the JobManager starts offer no custom resources.
-        """
-        if runtime != self.runtime or profile.custom:
+        """Take as many of the ``wanted`` slots as fit; return their number."""
+        if runtime != self.runtime:
             return 0
         by_memory = self.memory_mb // profile.memory_mb if profile.memory_mb else wanted
         by_cores = self.cores // profile.cores if profile.cores else wanted
-        taken = max(0, min(wanted, self.slots, by_cores, by_memory))
+        taken = max(0, min(wanted, self.slots, by_cores, by_memory, times(profile.custom, self.custom, wanted)))
         self.slots -= taken
         self.cores -= taken * profile.cores
         self.memory_mb -= taken * profile.memory_mb
+        for _ in range(taken):
+            self.custom = minus(self.custom, profile.custom)
         return taken
 
 
 def room_of(spec: TaskManagerSpec) -> Room:
     """Return the full capacity of a new task manager."""
-    return Room(spec.slots, spec.driver_places, spec.total.cores, spec.total.memory_mb, spec.runtime)
+    return Room(spec.slots, spec.driver_places, spec.total.cores, spec.total.memory_mb, spec.runtime, spec.total.custom)
 
 
 def standing_of(member: Member) -> RegisteredSupply:
@@ -107,6 +109,7 @@ def standing_of(member: Member) -> RegisteredSupply:
             max(0, member.free_cores),
             max(0, member.free_memory),
             member.info.runtime,
+            member.free().custom,
         )
     return RegisteredSupply(
         id=member.info.id,

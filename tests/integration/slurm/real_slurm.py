@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,8 +48,9 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
 MailProg=/bin/true
-NodeName=n1 NodeHostname={host} NodeAddr={address} Port=17001 CPUs=4 RealMemory=8000
-NodeName=n2 NodeHostname={host} NodeAddr={address} Port=17002 CPUs=4 RealMemory=8000
+GresTypes=gpu
+NodeName=n1 NodeHostname={host} NodeAddr={address} Port=17001 CPUs=4 RealMemory=8000 Gres=gpu:2
+NodeName=n2 NodeHostname={host} NodeAddr={address} Port=17002 CPUs=4 RealMemory=8000 Gres=gpu:2
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 SlurmctldParameters=preempt_send_user_signal
@@ -99,6 +101,10 @@ class RealSlurm:
         self.configuration.write_text(
             _CONFIGURATION.format(host=host, address=ADDRESS, user="root", directory=directory)
         )
+        # Slurm looks at the device files of GPUs, and gives their numbers to jobs. These are like /dev/null.
+        for number in range(2):
+            os.mknod(directory / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        (directory / "gres.conf").write_text(f"Name=gpu File={directory}/gpu[0-1]\n")
 
     def start(self) -> None:
         self.start_controller()

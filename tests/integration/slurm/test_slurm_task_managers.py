@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,15 @@ from pathlib import Path
 while not Path(sys.argv[1]).exists():
     time.sleep(0.1)
 print("done", flush=True)
+"""
+WITH_GPU = ("-D", "resourcemanager.slurm.gres=gpu:1")
+ONE_GPU = ("--conf", "spark.executor.resource.gpu.amount=1", "--conf", "spark.task.resource.gpu.amount=1")
+GPU_SCRIPT = """
+from pyspark import SparkContext, TaskContext
+
+context = SparkContext.getOrCreate()
+found = context.parallelize(range(2), 2).map(lambda _: TaskContext.get().resources()["gpu"].addresses).collect()
+print("addresses", found, flush=True)
 """
 STREAM = """
 from pyspark.sql import SparkSession
@@ -201,6 +211,24 @@ def test_no_row_of_a_stream_is_lost_or_repeated_when_its_slurm_jobs_are_cancelle
     cluster.wait_for_end(job_id, JobStatus.FINISHED)
     rows.check()
     assert len(rows.drivers()) == 2
+    until(lambda: slurm.jobs() == {}, slurm.story)
+
+
+@pytest.mark.req("RES-1")
+@pytest.mark.parametrize("cluster", [WITH_GPU], indirect=True)
+def test_a_job_that_asks_for_a_gpu_gets_a_task_manager_with_one(cluster: Cluster, slurm: RealSlurm) -> None:
+    script = cluster.shell.write("gpus.py", GPU_SCRIPT)
+    asked = ("submit", "-q", "--conf", "spark.executor.resource.gpu.amount=2", str(script))
+    refused = cluster.shell.run(*asked)
+    assert refused.code != 0, refused
+    assert "offers 2 gpu" in refused.err, refused
+    assert slurm.jobs() == {}
+
+    job_id = cluster.submit(script, *ONE_GPU)
+    until(slurm.jobs, slurm.story)
+    cluster.wait_for_end(job_id, JobStatus.FINISHED)
+    (address,) = set(re.findall("'([01])'", cluster.output(job_id)))
+    assert address in ("0", "1")
     until(lambda: slurm.jobs() == {}, slurm.story)
 
 

@@ -32,11 +32,15 @@ while True:
     time.sleep(0.05)
 """
 
+IN_SLURM = {"SLURMD_NODENAME": "node-7", "SLURM_JOB_ID": "42"}
+
 
 class Job:
     """A running batch script."""
 
-    def __init__(self, place: Path, *, late: float = 0.0, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, place: Path, *settings: str, late: float = 0.0, environment: dict[str, str] | None = None
+    ) -> None:
         self.place = place
         agent = place / "agent.py"
         agent.write_text(_AGENT.format(place=str(place), late=late))
@@ -47,7 +51,9 @@ class Job:
         )
         arguments = ["--state-dir", str(place / "state"), "-D", "taskmanager.resource-id=tm-3"]
         arguments += ["-D", "jobmanager.rpc.address=127.0.0.1:8081"]
-        slurm = {"SLURMD_NODENAME": "node-7", "SLURM_JOB_ID": "42"} if environment is None else environment
+        for setting in settings:
+            arguments += ["-D", setting]
+        slurm = IN_SLURM if environment is None else environment
         self.process = subprocess.Popen(
             [sys.executable, "-c", run, *arguments], env={**os.environ, **slurm}, stderr=subprocess.PIPE, text=True
         )
@@ -109,6 +115,39 @@ def test_a_task_manager_that_crashes_is_started_again_in_its_directory(tmp_path:
     assert len(set(job.starts())) == 1
     job.process.send_signal(signal.SIGTERM)
     assert job.end()[0] == 0
+
+
+def test_the_task_manager_offers_the_gpus_that_slurm_gives_to_the_job(tmp_path: Path) -> None:
+    settings = ("resourcemanager.slurm.gres=gpu:a100:2", "taskmanager.resources.addresses=fpga=f0")
+    job = Job(tmp_path, *settings, environment={**IN_SLURM, "CUDA_VISIBLE_DEVICES": "1,3"})
+    until(job.starts, "the task manager is started")
+    assert "taskmanager.resources.addresses=fpga=f0;gpu=1,3" in job.starts()[0].split()
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("printed", "visible", "said"),
+    [
+        (None, "", "this Slurm job has no custom resources, and not 2 gpu"),
+        (None, "0", "this Slurm job has 1 gpu, and not 2 gpu"),
+        ('{"name": "gpu", "addresses": ["0"]}', "0,1", "this Slurm job has 1 gpu, and not 2 gpu"),
+    ],
+)
+def test_a_job_with_fewer_gpus_than_asked_for_starts_nothing(
+    tmp_path: Path, printed: str | None, visible: str, said: str
+) -> None:
+    settings = ["resourcemanager.slurm.gres=gpu:2"]
+    if printed is not None:
+        script = tmp_path / "discover"
+        script.write_text(f"#!/bin/sh\necho '{printed}'\n")
+        script.chmod(0o700)
+        settings.append(f"taskmanager.resources.discovery-scripts=gpu={script}")
+    job = Job(tmp_path, *settings, environment={**IN_SLURM, "CUDA_VISIBLE_DEVICES": visible})
+    code, errors = job.end()
+    assert code == 1
+    assert said in errors
+    assert job.starts() == []
 
 
 def test_outside_of_slurm_it_says_so(tmp_path: Path) -> None:

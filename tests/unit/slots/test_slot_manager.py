@@ -10,10 +10,12 @@ import pytest
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.registered_task_managers import SilenceLimits
+from emberkeep.slots.resource_driver import TaskManagerSpec
 from emberkeep.slots.restrictions import AVOIDED_FOR
 from emberkeep.slots.slot_manager import Allotted, SlotManager
 
@@ -575,6 +577,24 @@ class TestWords:
         rig.add("tm-1")
         obstacle = rig.slots.obstacle(need, executor)
         assert (words in obstacle) if words else obstacle == ""
+
+    @pytest.mark.req("RES-1")
+    def test_what_can_be_started_on_demand_counts(self, rig: Rig) -> None:
+        def capacity(**custom: int) -> TaskManagerSpec:
+            total = ResourceProfile(cores=4, memory_mb=8192, custom=amounts(custom))
+            return TaskManagerSpec(slots=4, driver_places=4, total=total, runtime=RUNTIME)
+
+        executor = ResourceProfile(cores=1, memory_mb=1024, custom=amounts({"gpu": 1}))
+        need = DriverNeed(512, "")
+        assert "offers 1 gpu" in rig.slots.obstacle(need, executor, [capacity()])
+        assert rig.slots.obstacle(need, executor, [capacity(gpu=1)]) == ""
+        rig.add("tm-1")
+        assert "offers 1 gpu" in rig.slots.obstacle(need, executor)
+        assert rig.slots.obstacle(need, executor, [capacity(gpu=1)]) == ""
+        # The driver and its executor need not share one task manager if several can be started.
+        both = DriverNeed(512, "", custom=amounts({"gpu": 1}))
+        assert rig.slots.obstacle(both, executor, [capacity(gpu=1)] * 2) == ""
+        assert "together need 2 gpu" in rig.slots.obstacle(both, executor, [capacity(gpu=1)])
 
 
 class TestClaims:

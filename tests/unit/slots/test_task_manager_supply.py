@@ -10,6 +10,7 @@ import pytest
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots.blocked import NothingBlocked
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.ledger import DriverNeed, DriverUse
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
@@ -74,6 +75,37 @@ def made(**limits: float) -> TaskManagerSupply:
 )
 def test_as_many_are_missing_as_the_demand_fills(demand: Demand, wanted: int) -> None:
     assert missing_task_managers(demand, [], SPEC, 100) == wanted
+
+
+GPUS = replace(SPEC, total=ResourceProfile(cores=2, memory_mb=4000, custom=amounts({"gpu": 2})))
+
+
+def with_gpus(count: int) -> ResourceProfile:
+    return ResourceProfile(cores=1, memory_mb=1000, custom=amounts({"gpu": count}))
+
+
+@pytest.mark.req("RES-1")
+@pytest.mark.parametrize(
+    ("demand", "wanted"),
+    [
+        (slots(2, with_gpus(1)), 1),
+        (slots(2, with_gpus(2)), 2),
+        (slots(1, with_gpus(3)), 0),
+        (slots(1, ResourceProfile(cores=1, memory_mb=1000, custom=amounts({"fpga": 1}))), 0),
+        (Demand(drivers=(DriverNeed(1000, "", custom=amounts({"gpu": 1})),)), 1),
+        (Demand(drivers=(DriverNeed(1000, "", custom=amounts({"gpu": 3})),)), 0),
+        (Demand(slots=slots(2, with_gpus(1)).slots, drivers=(DriverNeed(1000, "", custom=amounts({"gpu": 1})),)), 2),
+    ],
+)
+def test_gpus_are_given_once_like_memory(demand: Demand, wanted: int) -> None:
+    assert missing_task_managers(demand, [], GPUS, 100) == wanted
+    assert missing_task_managers(demand, [], SPEC, 100) == 0
+
+
+def test_gpus_that_are_coming_count() -> None:
+    spare = Room(slots=2, places=0, cores=2, memory_mb=4000, runtime=RUNTIME, custom=amounts({"gpu": 1}))
+    assert missing_task_managers(slots(1, with_gpus(1)), [spare], GPUS, 100) == 0
+    assert missing_task_managers(slots(2, with_gpus(1)), [spare], GPUS, 100) == 1
 
 
 def test_a_task_manager_takes_as_many_drivers_as_it_has_places() -> None:

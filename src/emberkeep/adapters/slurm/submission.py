@@ -68,6 +68,17 @@ def batch_script(command: Sequence[str]) -> str:
     return f"#!/bin/sh\nexec {shlex.join(command)}\n"
 
 
+def gres_amounts(gres: str) -> dict[str, int]:
+    """Return the amounts in a list as for ``sbatch --gres``, such as "gpu:a100:2,shard"; the types are left out."""
+    found: dict[str, int] = {}
+    for each in gres.split(","):
+        name, *more = each.strip().removeprefix("gres/").replace("=", ":").split(":")
+        count = more[-1] if more and more[-1].isdecimal() else "1"
+        if name and name != "none":
+            found[name] = found.get(name, 0) + int(count)
+    return found
+
+
 def submitted_id(output: str) -> int | None:
     """Return the job id in the output of ``sbatch --parsable``, which may append ";cluster"; None if there is none."""
     number = output.strip().splitlines()[-1].partition(";")[0] if output.strip() else ""

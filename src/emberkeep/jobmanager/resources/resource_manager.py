@@ -39,6 +39,7 @@ from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.reclaim.coverage import Coverage
 from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.reserved.choices import StandbyView
+from emberkeep.slots.resource_driver import TaskManagerSpec
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.supply import Supply
 from emberkeep.usage.histories import UsageHistories
@@ -66,7 +67,7 @@ class ResourceManager(Actor):
 
     Every public method puts a call in the inbox; nothing else touches the state. ``needs`` has what the Dispatcher
     reports about jobs, ``standbys`` which of them have reserved standbys, ``suspects`` blocks bad nodes, and ``ends``
-    orders task managers to stop.
+    orders task managers to stop. ``on_demand``: the task managers that a resource driver starts.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class ResourceManager(Actor):
         *,
         steps_aside: bool,
         blocked: BlockedPlaces | None,
+        on_demand: TaskManagerSpec | None = None,
     ) -> None:
         super().__init__(
             "resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS]
@@ -86,6 +88,7 @@ class ResourceManager(Actor):
         self._term = term
         self._clock = term.clock
         self._steps_aside = steps_aside
+        self._on_demand = on_demand
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         rpc_timeout, lost_after = configuration[options.RPC_TIMEOUT], configuration[options.HEARTBEAT_TIMEOUT]
         slots = self._slots = SlotManager(
@@ -175,8 +178,11 @@ class ResourceManager(Actor):
 
     @asked
     def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
-        """Return why no registered task manager could ever run such a job; "" if one could, or none is registered."""
-        return self._slots.obstacle(need, executor)
+        """Return why no task manager could ever run such a job; "" if one could, or none is known.
+
+        A resource driver starts as many as are needed: two of them stand for these.
+        """
+        return self._slots.obstacle(need, executor, () if self._on_demand is None else (self._on_demand,) * 2)
 
     @asked
     def views(self) -> list[TaskManagerView]:

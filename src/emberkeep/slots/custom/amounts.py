@@ -48,6 +48,12 @@ def fit(needed: Amounts, offered: Amounts) -> bool:
     return all(one.amount <= there.get(one.name, 0) for one in needed)
 
 
+def times(needed: Amounts, offered: Amounts, most: int) -> int:
+    """Return how often ``needed`` is offered, at most ``most`` times."""
+    there = by_name(offered)
+    return min([most, *(there.get(one.name, 0) // one.amount for one in needed)])
+
+
 def total(of: Iterable[Amounts]) -> Amounts:
     """Return the sum of amounts."""
     added: Amounts = ()

@@ -38,6 +38,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.base.log_tail import last_lines
 from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import environment_handed_on, write_settings
 from emberkeep.daemons.leader_following import is_highly_available
+from emberkeep.daemons.slurm_resources import slurm_resources
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions
 from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
@@ -46,8 +47,8 @@ from emberkeep.spark.distribution import spark_version
 log = structlog.get_logger(__name__)
 
 _MIB = 1024**2
-_OUTPUT = ".log"  # suffix of the file with a job's output
 _NO_TASK_MANAGER = TaskManagerId("")
+_OUTPUT = ".log"  # suffix of the file with a job's output
 _OUTPUTS_KEPT = 200
 _AGENT_MB = 512  # memory of a job for the task manager's own process and its batch script
 _END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
@@ -341,6 +342,10 @@ def _new_spec(configuration: Configuration) -> TaskManagerSpec:
     return TaskManagerSpec(
         slots=slots,
         driver_places=configuration[options.DRIVER_PLACES],
-        total=ResourceProfile(cores=configuration[options.CORES] or max(1, slots), memory_mb=memory // _MIB),
+        total=ResourceProfile(
+            cores=configuration[options.CORES] or max(1, slots),
+            memory_mb=memory // _MIB,
+            custom=slurm_resources(configuration),
+        ),
         runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
     )

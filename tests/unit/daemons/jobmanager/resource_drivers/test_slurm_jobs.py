@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from emberkeep.adapters.slurm.submission import gres_amounts
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
@@ -15,6 +16,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager
 from tests.support.contracts.resource_driver import FREE, NONE, blocked
 from tests.support.resource_drivers.fake_slurm import FakeSlurm
@@ -60,6 +62,32 @@ async def test_a_job_asks_for_what_is_configured_and_avoids_blocked_nodes(tmp_pa
     assert job["name"].endswith("-tm-0")
     assert "taskmanager.sigterm-ends-work=true" in job["script"]
     assert "jobmanager.rpc.address=10.0.0.1:8081" in job["script"]
+
+
+@pytest.mark.req("RES-1")
+async def test_the_gpus_that_jobs_ask_slurm_for_are_part_of_their_capacity(tmp_path: Path, slurm: FakeSlurm) -> None:
+    driver = slurm_driver(tmp_path, slurm, gres="gpu:a100:2,shard:8")
+    assert driver.spec.total.custom == amounts({"gpu": 2})
+    await driver.start(FREE, NONE)
+    (arguments,) = slurm.calls("sbatch")
+    assert "--gres=gpu:a100:2,shard:8" in arguments
+
+
+@pytest.mark.parametrize(
+    ("gres", "found"),
+    [
+        ("", {}),
+        ("none", {}),
+        ("gpu", {"gpu": 1}),
+        ("gpu:3", {"gpu": 3}),
+        ("gres/gpu:2,fpga:1", {"gpu": 2, "fpga": 1}),
+        ("gpu:a100:2,gpu:h100:1", {"gpu": 3}),
+        ("gpu:a100", {"gpu": 1}),
+        ("gres/gpu=4", {"gpu": 4}),
+    ],
+)
+def test_resources_are_read_as_slurm_writes_them(gres: str, found: dict[str, int]) -> None:
+    assert gres_amounts(gres) == found
 
 
 async def test_one_that_waits_for_a_node_is_queued(tmp_path: Path, slurm: FakeSlurm) -> None:
