@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from emberkeep.client.declarations.plan import Plan
     from emberkeep.client.rest_client import RestClient
 
+# `-f FILE` is how kubectl's commands of these names are called.
 _FILE = Parameter(name=["--file", "-f"], metavar="FILE", help="YAML file that declares the job.")
 
 
 def apply(
-    *,
     file: Annotated[str | None, _FILE] = None,
+    *,
     dry_run: JobSwitch = False,
     again: JobSwitch = False,
     from_savepoint: FromSavepoint = None,
@@ -62,7 +63,7 @@ def apply(
     from emberkeep.client.savepoint_calls import savepoint_location
 
     if file is None:
-        raise InvalidInput("-f is missing: the file that declares the job", field="-f", hint="emberkeep apply -f FILE")
+        raise InvalidInput("FILE is missing: the file that declares the job", field="FILE", hint="emberkeep apply FILE")
 
     choice = Choice("" if from_savepoint is None else savepoint_location(from_savepoint), again)
     endpoint = cluster.require()
@@ -88,7 +89,7 @@ def apply(
     return ExitCode.OK
 
 
-def diff(*, file: Annotated[str, _FILE], cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def diff(file: Annotated[str, _FILE], *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Show what `emberkeep apply` would change. The exit code is 0 if nothing, and 1 if something would change."""
     from emberkeep.client.declarations.apply import Applying
     from emberkeep.client.declarations.plan import Choice, Step
@@ -104,8 +105,17 @@ def diff(*, file: Annotated[str, _FILE], cluster: ClusterOptions = DEFAULT_CLUST
     return ExitCode.OK if plan.step is Step.NOTHING else ExitCode.FAILED
 
 
-def get(job: Job, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Print the declaration of a job as YAML, which `emberkeep apply` takes."""
+def get(
+    job: Job,
+    /,
+    *,
+    output: Annotated[
+        Literal["yaml", "json"],
+        Parameter(name=["--output", "-o"], metavar="yaml|json", help="Output format. YAML says where paths begin."),
+    ] = "yaml",
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Print the declaration of a job, which `emberkeep apply` takes."""
     from emberkeep.base.errors import Absent
     from emberkeep.client.declarations.declaration import record_in
     from emberkeep.client.job_reference import resolve_job
@@ -123,8 +133,9 @@ def get(job: Job, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
         return record
 
     record = with_client(cluster.require(), read)
-    print_line(f"# Paths begin at {record.directory}")
-    print_data(record.declaration, OutputFormat.YAML)
+    if output == "yaml":
+        print_line(f"# Paths begin at {record.directory}")
+    print_data(record.declaration, OutputFormat(output))
     return ExitCode.OK
 
 

@@ -94,16 +94,16 @@ def read_declaration(path: Path) -> Declaration:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise InvalidInput(f"{path} is larger than {_LARGEST // 1024} KiB", field="-f")
+            raise InvalidInput(f"{path} is larger than {_LARGEST // 1024} KiB", field="FILE")
         declaration = msgspec.convert(yaml.safe_load(text), Declaration)
     except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}", field="-f") from None
+        raise InvalidInput(f"cannot read {path}: {error.strerror}", field="FILE") from None
     except msgspec.ValidationError as error:
         raise InvalidInput(
-            f"{path}: {error}", field="-f", hint="`emberkeep apply --schema` prints the fields of a declared job"
+            f"{path}: {error}", field="FILE", hint="`emberkeep apply --schema` prints the fields of a declared job"
         ) from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that does not exist
-        raise InvalidInput(f"{path} is not YAML: {error}", field="-f") from None
+        raise InvalidInput(f"{path} is not YAML: {error}", field="FILE") from None
     if bool(declaration.script) == bool(declaration.module):
         raise InvalidInput(f"{path}: give either script or module", field="script")
     if declaration.upgrade is not None:
@@ -123,7 +123,7 @@ def wanted_job(path: Path, environ: Mapping[str, str], *, offload_min_size: int)
     record = DeclaredJob(declaration=declaration, files=files, directory=os.fspath(directory))
     shown = msgspec.structs.replace(declaration, secrets=[])  # these name files, not values
     if is_secret(RECORD_KEY, msgspec.json.encode(shown).decode()):
-        raise InvalidInput(f"a value in {path} looks like a secret", field="-f", hint=_INSTEAD)
+        raise InvalidInput(f"a value in {path} looks like a secret", field="FILE", hint=_INSTEAD)
     return Wanted(record, job)
 
 
@@ -263,9 +263,15 @@ def _flat(record: DeclaredJob) -> dict[str, str]:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a declared job's file."""
+    """Return the JSON Schema of a declared job's file. Its name, `$id`, ends with the version of the file's form."""
+    generated = msgspec.json.schema(Declaration)
+    fields = generated["$defs"][Declaration.__name__]
+    fields["oneOf"] = [
+        {"required": [program], "properties": {program: {"minLength": 1}}} for program in ("script", "module")
+    ]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:emberkeep:declared-job:1",
         "title": "A declared job of Emberkeep",
-        **msgspec.json.schema(Declaration),
+        **generated,
     }

@@ -50,7 +50,7 @@ def declare(folder: Path, **more: Any) -> None:
 
 
 def apply(*words: str) -> int:
-    return main(["apply", "-f", "job.yaml", *words])
+    return main(["apply", "job.yaml", *words])
 
 
 def applied(gateway: Scripted, capfd: Output, *words: str) -> JobView:
@@ -71,7 +71,7 @@ def named(gateway: Scripted) -> list[JobView]:
 def test_the_same_file_twice_starts_one_job(gateway: Scripted, capfd: Output) -> None:
     first = applied(gateway, capfd)
     runs(gateway, first)
-    assert main(["diff", "-f", "job.yaml"]) == 0
+    assert main(["diff", "job.yaml"]) == 0
     assert "nothing: " in capfd.readouterr().err
     assert applied(gateway, capfd).job_id == first.job_id
     assert len(named(gateway)) == 1
@@ -84,7 +84,7 @@ def test_a_changed_stream_is_stopped_and_starts_from_its_savepoint(
     runs(gateway, first)
     declare(folder, conf={"spark.a": 1})
     for words, code in ((["diff"], 1), (["apply", "--dry-run"], 0)):
-        assert main([*words, "-f", "job.yaml"]) == code
+        assert main([*words, "job.yaml"]) == code
         out, err = capfd.readouterr()
         assert out == ""
         assert "+ conf.spark.a: 1" in err
@@ -106,7 +106,7 @@ def test_the_policy_of_upgrades_and_the_schedule_of_savepoints(gateway: Scripted
     runs(gateway, first)
     policy = {"batches": 5, "within": "2h", "restarts": 0}
     declare(folder, upgrade=policy)
-    assert main(["diff", "-f", "job.yaml"]) == 0, "a job is not replaced for its policy"
+    assert main(["diff", "job.yaml"]) == 0, "a job is not replaced for its policy"
     declare(folder, upgrade=policy, savepoints={"interval": "6h", "retained": 4, "max-age": "7d"})
     gateway.upgrade_steps = [DONE]
     second = applied(gateway, capfd)
@@ -121,7 +121,7 @@ def test_the_policy_of_upgrades_and_the_schedule_of_savepoints(gateway: Scripted
     assert main(["get", "counts"]) == 0
     out = capfd.readouterr().out
     (folder / "job.yaml").write_text(out)
-    assert main(["diff", "-f", "job.yaml"]) == 0
+    assert main(["diff", "job.yaml"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_upgrade_that_goes_on_is_followed_after_a_crash(gateway: Scripted, ca
     declare(folder, arguments=["x"])
     assert main(["upgrade", "counts", "--detach", "app.py", "other"]) == 0
     capfd.readouterr()
-    assert main(["diff", "-f", "job.yaml"]) == 1
+    assert main(["diff", "job.yaml"]) == 1
     assert "follow: an upgrade of job" in capfd.readouterr().err
     gateway.upgrade_steps = [WATCHED, DONE]
     assert apply() == 1, "it is another client's, with other arguments and without a declaration"
@@ -230,7 +230,7 @@ def test_two_clients_at_once_start_one_job(
     async def late(applying: Applying, plan: Any, display: Any) -> JobId:
         monkeypatch.setattr(Applying, "carry_out", carry_out)
         declare(folder, arguments=["other"])
-        command = [sys.executable, "-m", "emberkeep.cli.main", "apply", "-f", "job.yaml"]
+        command = [sys.executable, "-m", "emberkeep.cli.main", "apply", "job.yaml"]
         assert await asyncio.to_thread(subprocess.call, command, cwd=folder) == 0
         return await carry_out(applying, plan, display)
 
@@ -242,15 +242,26 @@ def test_two_clients_at_once_start_one_job(
     assert only.graph.arguments == ("other",)
 
 
-def test_get_prints_what_apply_takes(gateway: Scripted, capfd: Output, folder: Path) -> None:
+@pytest.mark.parametrize("words", [[], ["-o", "yaml"], ["--output", "json"]])
+def test_get_prints_what_apply_takes(gateway: Scripted, capfd: Output, folder: Path, words: list[str]) -> None:
     declare(folder, conf={"spark.a": True}, arguments=["x"], options={"restart-strategy.type": "none"})
     first = applied(gateway, capfd)
     runs(gateway, first)
-    assert main(["get", "counts"]) == 0
+    assert main(["get", "counts", *words]) == 0
     out = capfd.readouterr().out
-    assert out.startswith(f"# Paths begin at {folder}\n")
+    if "json" in words:
+        assert json.loads(out)["name"] == "counts"
+    else:
+        assert out.startswith(f"# Paths begin at {folder}\n")
     (folder / "job.yaml").write_text(out)
     assert applied(gateway, capfd).job_id == first.job_id
+
+
+def test_the_file_may_be_given_as_kubectl_takes_it(gateway: Scripted, capfd: Output) -> None:
+    assert main(["apply", "-f", "job.yaml"]) == 0
+    runs(gateway, gateway.views[JobId(capfd.readouterr().out.strip())])
+    assert main(["diff", "--file", "job.yaml"]) == 0
+    assert main(["apply", "job.yaml", "-f", "job.yaml"]) == 2, "the file is named twice"
 
 
 def test_a_failed_job_starts_again_when_asked(gateway: Scripted, capfd: Output) -> None:
@@ -265,5 +276,6 @@ def test_a_failed_job_starts_again_when_asked(gateway: Scripted, capfd: Output) 
 def test_the_schema_and_a_missing_file(capfd: Output) -> None:
     assert main(["apply", "--schema"]) == 0
     assert json.loads(capfd.readouterr().out)["title"] == "A declared job of Emberkeep"
-    assert main(["apply"]) == 2
-    assert "-f is missing" in capfd.readouterr().err
+    for command in ("apply", "diff"):
+        assert main([command]) == 2
+        assert "FILE" in capfd.readouterr().err

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import jsonschema_rs
 import msgspec
 import pytest
 
@@ -11,7 +12,9 @@ from emberkeep.client.declarations.declaration import (
     Wanted,
     differences,
     keyed,
+    read_declaration,
     record_in,
+    schema,
     wanted_job,
 )
 
@@ -140,3 +143,28 @@ def test_mistakes_in_a_file_are_named(folder: Path, text: str, message: str) -> 
     with pytest.raises(InvalidInput) as error:
         wanted(folder, text)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "accepted"),
+    [
+        ({"script": "jobs/app.py"}, True),
+        ({"module": "calendar"}, True),
+        ({"script": "", "module": "calendar"}, True),
+        ({"script": "jobs/app.py", "module": "calendar"}, False),
+        ({"script": ""}, False),
+        ({}, False),
+    ],
+)
+def test_the_schema_accepts_the_programs_that_the_reader_accepts(
+    folder: Path, program: dict[str, str], accepted: bool
+) -> None:
+    document = {"version": 1, "name": "counts", **program}
+    assert jsonschema_rs.validator_for(schema()).is_valid(document) == accepted
+    path = folder / "job.yaml"
+    path.write_bytes(msgspec.yaml.encode(document))
+    if accepted:
+        assert read_declaration(path).name == "counts"
+    else:
+        with pytest.raises(InvalidInput, match="give either script or module"):
+            read_declaration(path)
