@@ -61,6 +61,10 @@ java: ## Check for a Java 17+ runtime; install one where that is possible withou
 chromium: ## Check for chromium, which the tests of the console need; install it where that is possible without asking
 	@tools/ensure-chromium.sh
 
+.PHONY: promtool
+promtool: $(STAMP) ## Check for promtool, which the tests of alert rules and dashboards need; unpack it where that is possible
+	@tools/ensure-promtool.sh $(BIN)
+
 .PHONY: slurm
 slurm: ## Check for Slurm, whose jobs run task managers in the long tests; install it where that is possible without asking
 	@tools/ensure-slurm.sh
@@ -75,7 +79,8 @@ demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts o
 
 .PHONY: test
 test: $(STAMP) java ## Run what a change usually breaks (PYTEST_ARGS="-m 'not integration'" for the fast tests)
-	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+	@tools/ensure-promtool.sh $(BIN) || echo "The tests with promtool fail." >&2
+	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: flink
 flink: $(STAMP) ## Fetch Flink's own client for the long tests: 330 MB, once

@@ -17,3 +17,16 @@ install_package() {
     # Only errors are shown; what apt-get says of each package is for nobody here.
     "${install[@]}" </dev/null >/dev/null || { "${as_root[@]}" apt-get update -qq </dev/null >/dev/null && "${install[@]}" </dev/null >/dev/null; }
 }
+
+# Take one program out of a package, without installing it. Needs no root, unless the lists of packages are old.
+# Arguments: the package, the program's path in it, the file to write, what it is for.
+unpack_program() (
+    command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    fetch() { (cd "$folder" && apt-get -qq -o APT::Sandbox::User=root download "$1" </dev/null >/dev/null); }
+    echo "Unpacking ${2##*/} from $1, $4"
+    fetch "$1" || { apt-get update -qq </dev/null >/dev/null && fetch "$1"; } || return 1
+    dpkg-deb --fsys-tarfile "$folder/$1"_*.deb | tar -xO "./$2" >"$folder/program" || return 1
+    install -m 755 "$folder/program" "$3.new" && mv "$3.new" "$3"
+)

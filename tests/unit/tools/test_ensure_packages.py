@@ -1,4 +1,4 @@
-"""The checks for chromium and Slurm: silent where there is one, install one where they may, else say what to do."""
+"""The checks for programs of packages: silent where there is one, fetch one where they may, else say what to do."""
 
 from __future__ import annotations
 
@@ -74,3 +74,50 @@ def test_root_gets_one_or_is_told_what_to_do(check: Check, path: Path, install: 
     done = run(check, path)
     assert done.returncode == code, done.stderr
     assert (f"apt-get install {check.package}" in done.stderr) is bool(code)
+
+
+@pytest.fixture
+def unpacking(path: Path) -> Path:
+    """A PATH that can also download a package, which has a promtool, and unpack it."""
+    for tool in ("mktemp", "rm", "tar", "install", "mv", "chmod", "mkdir", "cat"):
+        (path / tool).symlink_to(str(shutil.which(tool)))
+    (path / "package" / "usr" / "bin").mkdir(parents=True)
+    program(path / "package" / "usr" / "bin" / "promtool", "echo checked")
+    program(path / "apt-get", "case $* in *download*) : >prometheus_1_amd64.deb ;; *) exit 1 ;; esac")
+    program(path / "dpkg-deb", f"tar -C {path}/package -c ./usr/bin/promtool")
+    (path / "target").mkdir()
+    return path
+
+
+def ensure_promtool(path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [TOOLS / "ensure-promtool.sh", path / "target"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": str(path)},
+        timeout=30,
+    )
+
+
+def test_promtool_is_taken_out_of_its_package_once(unpacking: Path) -> None:
+    assert ensure_promtool(unpacking).returncode == 0
+    found = unpacking / "target" / "promtool"
+    assert subprocess.check_output([found], text=True) == "checked\n"
+    done = ensure_promtool(unpacking)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_promtool_on_the_path_is_enough(unpacking: Path) -> None:
+    program(unpacking / "promtool", "exit 0")
+    assert ensure_promtool(unpacking).stdout == ""
+    assert list((unpacking / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize(("tool", "body"), [("apt-get", "exit 100"), ("dpkg-deb", "exit 2")])
+def test_without_its_package_it_is_said_where_promtool_comes_from(unpacking: Path, tool: str, body: str) -> None:
+    program(unpacking / tool, body)
+    done = ensure_promtool(unpacking)
+    assert done.returncode == 1
+    assert "Debian's package prometheus" in done.stderr
+    assert list((unpacking / "target").iterdir()) == []

@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from emberkeep.cli.application import main
 from emberkeep.cli.monitoring.commands import RULES, files_to_export
+from tests.unit.cli.monitoring.promtool import promtool
 from tests.unit.rest.metrics.sample_scrape import sample_families, series_names
 from tools.grafana_dashboards import BOARDS, FOLDER, render
 
+# What Grafana puts in place of a variable before it sends an expression to Prometheus.
+_VARIABLES = {"$__rate_interval": "2m", "$job": "00000000000000000000000000000001", "$query": ".*"}
+_VARIABLE = re.compile(r"\$\w+")
+# Grafana's own functions for the values of variables. Their first arguments are expressions.
+_GRAFANA = re.compile(r"^(?:query_result\((.*)\)|label_values\((.*), *\w+\))$")
 _METRIC = re.compile(r"\bemberkeep_[a-z0-9_]+")
 
 
@@ -52,6 +59,27 @@ def test_dashboards_and_rules_name_only_metrics_that_exist() -> None:
         named = set(_METRIC.findall(text))
         assert named, name
         assert named <= known, name
+
+
+def expressions() -> Iterator[str]:
+    for board in boards():
+        for variable in board["templating"]["list"]:
+            if variable["type"] == "query":
+                (found,) = _GRAFANA.findall(variable["query"]["query"])
+                yield found[0] or found[1]
+        for panel in board["panels"]:
+            yield from (target["expr"] for target in panel["targets"])
+
+
+def test_prometheus_accepts_the_expressions_of_the_dashboards(tmp_path: Path) -> None:
+    rules = []
+    for number, expression in enumerate(expressions()):
+        sent = _VARIABLE.sub(lambda found: _VARIABLES[found[0]], expression)
+        rules.append({"record": f"panel:{number}", "expr": sent})
+    assert len(rules) > 50
+    path = tmp_path / "expressions.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboards", "rules": rules}]}))
+    promtool("check", "rules", str(path))
 
 
 def test_the_files_follow_from_their_description() -> None:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from emberkeep.cli.monitoring.commands import RULES, files_to_export
+from tests.unit.cli.monitoring.promtool import promtool
 
 SERIES = Path(__file__).with_name("emberkeep.rules.test.yml")
 RUNBOOK = Path(__file__).parents[4] / "docs" / "runbook.md"
-
-_PROMTOOL = shutil.which("promtool")
-needs_promtool = pytest.mark.skipif(_PROMTOOL is None, reason="promtool is not installed (Debian package `prometheus`)")
 
 
 def groups() -> Any:
@@ -30,19 +26,11 @@ def rules() -> Iterator[Any]:
         yield from group["rules"]
 
 
-def promtool(*arguments: str) -> None:
-    assert _PROMTOOL is not None
-    done = subprocess.run([_PROMTOOL, *arguments], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@needs_promtool
 def test_prometheus_accepts_the_rules(tmp_path: Path) -> None:
     (tmp_path / RULES).write_text(files_to_export()[RULES])
     promtool("check", "rules", str(tmp_path / RULES))
 
 
-@needs_promtool
 def test_recorded_series_raise_exactly_these_alerts(tmp_path: Path) -> None:
     bare = groups()
     for group in bare["groups"]:
