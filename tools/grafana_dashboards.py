@@ -233,6 +233,10 @@ def _of_query(title: str, metrics: Sequence[tuple[str, str]], unit: str, about: 
     )
 
 
+def _counted(function: str, metric: str) -> str:
+    return f"max by (query) ({function}(emberkeep_query_{metric}_total{_OWN}[$__rate_interval]))"
+
+
 STREAM = Board(
     "stream",
     "Emberkeep / Stream",
@@ -246,6 +250,20 @@ STREAM = Board(
             "If rows arrive faster than they are processed for long, the query falls behind.",
         ),
         _of_query("Duration of a micro-batch", [("batch_duration_seconds", "")], "s"),
+        Panel(
+            "Steps of a micro-batch",
+            [
+                (
+                    f"max by (query, phase) (rate(emberkeep_query_phase_seconds_total{_OWN}[$__rate_interval]))"
+                    f" / on (query) group_left () {_counted('rate', 'batches')}",
+                    "{{query}} {{phase}}",
+                )
+            ],
+            "s",
+            width=12,
+            stacked=True,
+            about="Time that each step takes, averaged over the batches. In addBatch Spark reads, computes and writes.",
+        ),
         _of_query(
             "Since the last commit",
             [("since_commit_seconds", "")],
@@ -260,11 +278,11 @@ STREAM = Board(
             "Time that the rows that are not yet read take, at the rate of the newest micro-batch. Only sources that "
             "report their offsets as numbers, such as Kafka, have a backlog.",
         ),
-        _of_query(
+        Panel(
             "Rows dropped as too late",
-            [("late_rows", "")],
-            "short",
-            "Of the newest micro-batch. If there are many, the watermark's delay may be too short.",
+            [(_counted("increase", "late_rows"), "{{query}}")],
+            width=12,
+            about="If there are many, the watermark's delay may be too short.",
         ),
         _of_query("Rows in state", [("state_rows", "")], "short"),
         _of_query("Commit of the state, added over tasks", [("state_commit_seconds", "")], "s"),

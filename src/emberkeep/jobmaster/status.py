@@ -11,6 +11,7 @@ from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.jobs.progress.totals import TotalsOfQueries
 from emberkeep.jobs.progress.trend import TaskCounts, Trend
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork, ended
 from emberkeep.lifecycle.model import ProcedureProgress
@@ -39,6 +40,7 @@ class AttemptStatus:
         self._checkpoints = CheckpointReports()
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
         self._work = NOTHING_DONE
+        self._totals = TotalsOfQueries()
         self._tasks = TaskCounts()
         self._sequence = 0
         self._scaling: Scaling | None = None
@@ -51,6 +53,7 @@ class AttemptStatus:
         else:
             self._work = view.work
             self._checkpoints.see(view.commits)
+            self._totals.see({query.id for query in view.queries}, view.reports)
 
     def application_started(self, application: Application, now_ms: int) -> None:
         """Note a new application, and the number of executors that it wants at first."""
@@ -126,7 +129,7 @@ class AttemptStatus:
             executors=tuple(
                 _executor_view(slot, application, seen, away=pool.is_away(slot, now)) for slot in pool.held.values()
             ),
-            queries=seen.queries,
+            queries=tuple(msgspec.structs.replace(query, totals=self._totals.of(query.id)) for query in seen.queries),
             active_stages=work.active_stages,
             active_tasks=work.active_tasks,
             completed_tasks=work.completed_tasks,

@@ -35,6 +35,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
+from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.work import AttemptWork, ExecutorWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
 from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
@@ -484,6 +485,9 @@ def _query() -> QueryProgress:
         backlog_rows=1_200,
         late_rows=3,
         state_commit_ms=120,
+        totals=QueryTotals(
+            batches=42, duration_ms=84_000, late_rows=17, phases={"addBatch": 70_000, "walCommit": 9_000}
+        ),
     )
 
 

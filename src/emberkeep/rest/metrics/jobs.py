@@ -19,6 +19,7 @@ from emberkeep.jobmanager.views.query_labels import query_labels
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.records import seconds_for
+from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
@@ -51,6 +52,7 @@ class _Query:
 _JobValue = Callable[[JobView, JobMasterStatus | None], float | None]
 _QueryValue = Callable[[_Query], float | None]
 _WorkCounts = Callable[[AttemptWork], Mapping[str, float]]
+_TotalCounts = Callable[[QueryTotals], Mapping[str, float]]
 
 _JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
     ("running", "1 while the job's driver runs its script, else 0.", lambda job, _: job.status is JobStatus.RUNNING),
@@ -167,11 +169,6 @@ _QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
         lambda query: seconds_for(query.progress.backlog_rows, query.progress.processed_rows_per_second),
     ),
     (
-        "late_rows",
-        "Rows that the newest micro-batch dropped, because they came after the watermark.",
-        lambda query: query.progress.late_rows,
-    ),
-    (
         "state_commit_seconds",
         "Time that the newest micro-batch took to commit its state, added over its tasks.",
         lambda query: query.progress.state_commit_ms / 1000,
@@ -180,6 +177,29 @@ _QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
         "watermark_gap_seconds",
         "How far the watermark is behind the present; absent before there is a watermark.",
         lambda query: _watermark_gap(query.progress.watermark, query.now_ms),
+    ),
+)
+
+# By job and query and, if there is a name, one more label. They count from the start of the attempt.
+_QUERY_COUNTERS: tuple[tuple[str, str, str, _TotalCounts], ...] = (
+    ("batches", "Micro-batches that the query has completed in the attempt.", "", lambda totals: {"": totals.batches}),
+    (
+        "batch_seconds",
+        "Time that these micro-batches took.",
+        "",
+        lambda totals: {"": totals.duration_ms / 1000},
+    ),
+    (
+        "phase_seconds",
+        "Part of the micro-batches' time that went into one of their steps, as Spark names them; other: the rest.",
+        "phase",
+        lambda totals: {phase: took / 1000 for phase, took in totals.phases.items()},
+    ),
+    (
+        "late_rows",
+        "Rows that these micro-batches dropped, because they came after the watermark.",
+        "",
+        lambda totals: {"": totals.late_rows},
     ),
 )
 
@@ -212,6 +232,7 @@ class JobMetrics(Collector):
             for query in self._queries:
                 _add(family, [query.job.job_id, query.label], value(query))
             yield family
+        yield from self._counted_by_queries()
         left_out = GaugeMetricFamily(
             "emberkeep_metrics_left_out",
             "Jobs and queries without series of their own because of metrics.max-jobs and metrics.max-queries.",
@@ -220,6 +241,17 @@ class JobMetrics(Collector):
         for kind, count in self._left_out.items():
             left_out.add_metric([kind], count)
         yield left_out
+
+    def _counted_by_queries(self) -> Iterator[Metric]:
+        for name, doc, label, counts in _QUERY_COUNTERS:
+            family = CounterMetricFamily(
+                f"emberkeep_query_{name}", doc, labels=[_JOB, _QUERY, *([label] if label else [])]
+            )
+            for query in self._queries:
+                totals = query.progress.totals
+                for kind, count in ({} if totals is None else counts(totals)).items():
+                    family.add_metric([query.job.job_id, query.label, *([kind] if label else [])], count)
+            yield family
 
     def _of_jobs(self) -> Iterator[Metric]:
         info = GaugeMetricFamily(
