@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from emberkeep.base.configuration.options import DRIVER_LEASE
 from emberkeep.base.errors import EmberkeepError, IllegalTransition
@@ -79,8 +80,8 @@ def elections(number: int) -> tuple[str, ...]:
     return ()
 
 
-def told(story: Story, number: int, **plan: int) -> tuple[str, ...]:
-    return play(ClusterPlan(seed=f"planted {number}", **plan), story).violations  # type: ignore[arg-type]
+def told(story: Story, number: int, **plan: Any) -> tuple[str, ...]:
+    return play(ClusterPlan(seed=f"planted {number}", **plan), story).violations
 
 
 # Delays between the attempts of a stream that always fails: as configured for the simulation, less the jitter of 10 %.
@@ -191,7 +192,7 @@ def cut_off_leader(number: int) -> tuple[str, ...]:
     return told(story, number, task_managers=2)
 
 
-def cut_off_drivers(number: int) -> tuple[str, ...]:
+def cut_off_drivers(number: int, **plan: Any) -> tuple[str, ...]:
     """A driver and its task manager lose all JobManagers, and still reach the storage. A newer attempt replaces it.
 
     For a while the node cannot read the storage either. Nobody can end the old driver from outside.
@@ -223,7 +224,12 @@ def cut_off_drivers(number: int) -> tuple[str, ...]:
             violate("scenario", f"attempt {attempt(run, job)}, drivers {[each.name for each in drivers(run)]}")
         await run.end_everything()
 
-    return told(story, number, task_managers=3, slots=2)
+    return told(story, number, task_managers=3, slots=2, **plan)
+
+
+def cut_off_drivers_of_long_leases(number: int) -> tuple[str, ...]:
+    """The same, where the task managers are configured with a lease that is six times the leader's."""
+    return cut_off_drivers(number, driver_options={DRIVER_LEASE.key: "60s"})
 
 
 def leaderless_drivers(number: int) -> tuple[str, ...]:

@@ -186,6 +186,9 @@ PLANTS = {
     "a look at the marks before the batch ended is enough": Plant(
         AttemptLease, "ask_to_commit", returning(-1), ("v",), worlds.cut_off_drivers
     ),
+    "a driver goes by its own lease alone": Plant(
+        AttemptLease, "shorten", returning(None), ("v",), worlds.cut_off_drivers_of_long_leases
+    ),
     "a driver that cannot read the marks takes that for a good sign": Plant(
         AttemptLease, "may_commit", returning(True), ("v",), worlds.cut_off_drivers
     ),

@@ -152,6 +152,7 @@ class ProcessRequests:
             trace=contact.trace,
             reclaim=standing.reclaim,
             confirmed=confirmed,
+            lease=contact.lease,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:

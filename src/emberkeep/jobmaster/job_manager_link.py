@@ -110,8 +110,11 @@ class JobManagerLink:
         self._older_answers = False
         self.epoch = reply.epoch
         self.lineage = reply.lineage or self.lineage
-        if self.lease is not None and reply.known and (in_doubt or reply.confirmed):
-            self.lease.confirmed(asked)
+        if self.lease is not None and reply.known:
+            if reply.lease > 0:
+                self.lease.shorten(reply.lease)
+            if in_doubt or reply.confirmed:
+                self.lease.confirmed(asked)
         self._note(reply)
         await self._owner.take_reply(reply)
         return True

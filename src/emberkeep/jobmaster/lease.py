@@ -10,6 +10,9 @@ from emberkeep.base.clock import since_boot
 from emberkeep.jobmaster.standing import AttemptStanding
 
 LOOKS_PER_FREEZE = 20
+# A newer attempt starts only after this one has been silent for the whole lease. A stop or a silence of half that time
+# is thus detected early enough.
+CONFIRMED_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class AttemptLease:
 
     Any thread may use it.
 
-    ``freeze``: see AttemptStanding. ``clock`` returns seconds, and also advances while this process is stopped.
+    ``freeze``: see AttemptStanding; CONFIRMED_SHARE of the lease that this process knows.
+    ``clock`` returns seconds, and also advances while this process is stopped.
     """
 
     def __init__(self, freeze: float, clock: Callable[[], float] = since_boot) -> None:
@@ -36,6 +40,16 @@ class AttemptLease:
         self._begun = 0  # readings of the marks
         self._read = 0  # newest reading that showed no newer attempt
         self._is_wanted = False  # a commit waits for a reading that has not begun
+
+    def shorten(self, lease: float) -> None:
+        """Note the lease by which a leader judges this attempt, in seconds. The shortest that is known applies.
+
+        This process has its own lease from a task manager, and a leader need not have the same configuration.
+        """
+        with self._changed:
+            freeze = lease * CONFIRMED_SHARE
+            self._standing.shorten(freeze)
+            self.interval = min(self.interval, freeze / LOOKS_PER_FREEZE)
 
     def look(self) -> bool:
         """Read the clock; return True if the lease is in doubt."""

@@ -27,6 +27,10 @@ class AttemptStanding:
         self._proof = now  # the same, or when the newest reading of marks began that showed no newer attempt
         self._stopped_until: float | None = None  # the end of a gap that no leader's confirmation has followed
 
+    def shorten(self, freeze: float) -> None:
+        """Note how long a confirmation holds for another process. The shortest time that is known applies."""
+        self._freeze = min(self._freeze, freeze)
+
     def look(self, now: float) -> None:
         """Note that the process runs at ``now``."""
         if now - self._looked > self._freeze:

@@ -688,6 +688,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     - ``draining``: task managers that will stop once what they hold has moved elsewhere.
     - ``reclaim``: what the attempt is to give back for other jobs; None: nothing.
     - ``confirmed``: the JobManager is certainly the leader, and this is the job's current attempt.
+    - ``lease``: seconds of silence after which the JobManager may start a newer attempt; 0: it does not say.
     - ``trace``: what the JobManager knows of the attempt's start and the status does not name. The JobMaster repeats it
       in its next statuses, so that the next leader learns it.
     """
@@ -707,6 +708,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     trace: TraceReport | None = None
     reclaim: Reclaim | None = None
     confirmed: bool = False
+    lease: float = 0.0
 
 
 class AskLeader(Message, frozen=True, kw_only=True):

@@ -90,6 +90,7 @@ class ClusterPlan:
     memory_mb: int = 12_000
     gpus: int = 0
     options: dict[str, str] = field(default_factory=dict)
+    driver_options: dict[str, str] = field(default_factory=dict)  # what drivers know otherwise than the leader
     clinging_executors: bool = False
     slow_starts: float = 0.0
     slow_ends: float = 0.0  # probability that a process takes seconds to end
@@ -164,7 +165,7 @@ class SimCluster:
         self.nodes = [self._node(number) for number in range(1, plan.task_managers + 1)]
         self.room = LaunchRoom(
             self.machines,
-            self.configuration,
+            self.configuration.with_texts(plan.driver_options, "drivers"),
             self.truth,
             self.sparks,
             plan.seed,

@@ -20,7 +20,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
-from emberkeep.jobmaster.lease import AttemptLease
+from emberkeep.jobmaster.lease import CONFIRMED_SHARE, AttemptLease
 from emberkeep.jobmaster.ports import Application, DynamicAllocation, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
@@ -352,7 +352,7 @@ class DriverWork:
         )
         self.service.master.procedures.steps = SimSteps(self)
         if self.spark.streams:
-            lease = AttemptLease(self.configuration[DRIVER_LEASE] / 2, self.system.clock.monotonic)
+            lease = AttemptLease(self.configuration[DRIVER_LEASE] * CONFIRMED_SHARE, self.system.clock.monotonic)
             self.spark.lease = self.service.master.link.lease = lease
 
     async def run(self) -> None:

@@ -62,3 +62,29 @@ def test_replies_of_a_leader_that_its_store_does_not_confirm_do_not_count(run: R
         await bench.until(lambda: lease.may_commit(lease.ask_to_commit()))
 
     run(story)
+
+
+def test_the_lease_of_the_leader_applies_if_it_is_shorter(run: Run) -> None:
+    """A leader that is about to start a newer attempt must not be overtaken by a commit of this one."""
+
+    async def story(bench: Bench) -> None:
+        lease = with_lease(bench)
+        interval = lease.interval
+
+        def confirms(request: Message) -> JobMasterReply:
+            return msgspec.structs.replace(reply(), confirmed=True, lease=3 * FREEZE)
+
+        bench.job_manager.answers[JobMasterHeartbeat] = confirms
+        await asyncio.sleep(2 * INTERVAL)
+        assert lease.interval == interval, "its own lease is shorter"
+        bench.job_manager.answers[JobMasterHeartbeat] = lambda _: msgspec.structs.replace(
+            reply(), confirmed=True, lease=FREEZE
+        )
+        await bench.until(lambda: lease.interval == interval / 2)
+        assert lease.may_commit(lease.ask_to_commit())
+        bench.job_manager.answers[JobMasterHeartbeat] = RetryLater("no contact")
+        bench.job_manager.answers[RegisterJobMaster] = RetryLater("no contact")
+        await asyncio.sleep(FREEZE / 2 + INTERVAL / 2)
+        assert not lease.may_commit(lease.ask_to_commit())
+
+    run(story)

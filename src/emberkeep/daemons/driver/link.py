@@ -61,7 +61,7 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import JobMaster
-from emberkeep.jobmaster.lease import AttemptLease
+from emberkeep.jobmaster.lease import CONFIRMED_SHARE, AttemptLease
 from emberkeep.jobmaster.ports import (
     NO_TIMES,
     Application,
@@ -228,9 +228,7 @@ class JobMasterThread:
         self._loop = asyncio.new_event_loop()
         # The name marks the threads as ours, so that the script's end does not wait for idle ones.
         self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
-        # A successor starts only after this attempt has been silent for the whole lease. A stop or a silence of half
-        # that time is thus detected early enough.
-        self.lease = AttemptLease(configuration[DRIVER_LEASE] / 2)
+        self.lease = AttemptLease(configuration[DRIVER_LEASE] * CONFIRMED_SHARE)
         self._marks = AttemptMarks(spec)
         self._registered = threading.Event()
         self._failed_start: BaseException | None = None

@@ -38,6 +38,7 @@ class Contact:
     address: str
     is_newest: bool  # no newer status of this attempt has arrived
     trace: TraceReport | None  # what the JobMaster must add to the attempt's trace
+    lease: float  # seconds of silence after which its attempt counts as lost
 
 
 class JobMasterReports(ActorPart):
@@ -94,7 +95,12 @@ class JobMasterReports(ActorPart):
     def _contact(self, job: ManagedJob, request: RegisterJobMaster | JobMasterHeartbeat) -> Contact:
         is_newest = self._take_status(job, request.attempt, request.status)
         trace, recorder = request.status.trace, job.state.history.trace_of(request.attempt)
-        return Contact(job.job_master, is_newest, None if trace is None or recorder is None else recorder.answer(trace))
+        return Contact(
+            job.job_master,
+            is_newest,
+            None if trace is None or recorder is None else recorder.answer(trace),
+            job.state.policy.lease,
+        )
 
     def _accepted(self, job_id: JobId, attempt: int) -> ManagedJob:
         """Return the job if its JobMaster of this attempt may continue; else raise Conflict.

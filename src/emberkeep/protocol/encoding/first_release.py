@@ -33,7 +33,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.ExecutorReport: ("start", "why_cold"),
     messages.ExecutorView: ("outgoing", "cordoned", "start", "why_cold", "dismissed"),
     messages.JobMasterHeartbeat: ("lineage", "known_epoch", "asks_confirmation"),
-    messages.JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim", "confirmed"),
+    messages.JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim", "confirmed", "lease"),
     messages.JobMasterStatus: (
         *("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend", "scaling"),
         *("least_slots", "reclaim", "given_back"),
