@@ -166,6 +166,11 @@ class RestClient:
     async def overview(self) -> rest_cluster.ClusterOverview:
         return await self._get("/overview", rest_cluster.ClusterOverview)
 
+    async def settings(self) -> list[rest_cluster.ConfigurationEntry]:
+        """Return the leader's configuration."""
+        answer = await self._http.call(Request("GET", "/jobmanager/config"))
+        return decode(answer, list[rest_cluster.ConfigurationEntry])
+
     async def leadership(self) -> AnsweringLeader:
         answer = await self._http.call(Request("GET", "/overview"))
         own = decode(answer, rest_cluster.ClusterOverview).emberkeep

@@ -26,6 +26,7 @@ from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import (
+    DRIVER_LEASE,
     HA_TYPE,
     REST_BIND_ADDRESS,
     REST_PORT,
@@ -54,9 +55,11 @@ from emberkeep.diagnosis.machine import DiskFacts, JavaFacts, descriptor_finding
 from emberkeep.diagnosis.model import Finding, Report, Severity
 from emberkeep.diagnosis.network import PortState, port_findings
 from emberkeep.diagnosis.object_store import object_store_findings
+from emberkeep.diagnosis.settings import LeaseFacts, lease_findings
 from emberkeep.diagnosis.storage import storage_findings
 from emberkeep.diagnosis.versions import NodeVersions, version_findings
 from emberkeep.diagnosis.zookeeper import zookeeper_findings
+from emberkeep.protocol.rest_cluster import ConfigurationEntry
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import find_java
@@ -96,7 +99,7 @@ async def _examine(configuration: Configuration, layout: StateLayout, url: str |
     if endpoint is not None:
         # An address in the configuration file is that of a cluster that may not have been started yet.
         expected = bool(url or os.environ.get(URL_VARIABLE) or endpoint.source == str(layout.cluster_file))
-        runs, found = await _running(endpoint, configuration[SPARK_UI_PORT], clocks, expected=expected)
+        runs, found = await _running(endpoint, configuration, clocks, expected=expected)
         findings += found
     if not problem and not runs and not expected:
         findings += _future_ports(configuration)
@@ -197,12 +200,9 @@ def _future_ports(configuration: Configuration) -> list[Finding]:
 
 
 async def _running(
-    endpoint: Endpoint, spark_ui_port: int, clocks: list[ClockReading], *, expected: bool
+    endpoint: Endpoint, configuration: Configuration, clocks: list[ClockReading], *, expected: bool
 ) -> tuple[bool, list[Finding]]:
-    """Return whether a JobManager answers, and the findings about the cluster as seen from this machine.
-
-    ``spark_ui_port``: the configured port of the Spark UIs; 0 if any free port is taken, which is not known here.
-    """
+    """Return whether a JobManager answers, and the findings about the cluster as seen from this machine."""
     ca = endpoint.ca if endpoint.url.startswith("https:") else None
     turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -218,21 +218,25 @@ async def _running(
             for url in urls
         )
     )
-    if spark_ui_port:
+    if spark_ui_port := configuration[SPARK_UI_PORT]:  # 0: any free port is taken, which is not known here
         answering = [url for url, sight in zip(urls, sights, strict=True) if sight.port.state is PortState.ANSWERS]
         owner = f"JobManager: {SPARK_UI_PORT.key}"
         sights += await asyncio.gather(*(see(url.hostname or "", spark_ui_port, owner) for url in answering))
     findings = _seen(sights, clocks)
     if not any(sight.port.state is PortState.ANSWERS for sight in sights):
         return False, findings
-    return True, [*findings, *await _nodes_of(endpoint, see, clocks)]
+    return True, [*findings, *await _nodes_of(endpoint, configuration, see, clocks)]
 
 
-async def _nodes_of(endpoint: Endpoint, see: See, clocks: list[ClockReading]) -> list[Finding]:
+async def _nodes_of(
+    endpoint: Endpoint, configuration: Configuration, see: See, clocks: list[ClockReading]
+) -> list[Finding]:
     """Return the findings about what the leader reports, and about the task managers and their addresses."""
     try:
         async with RestClient(endpoint) as client:
             overview, task_managers = await client.overview(), await client.task_managers()
+            # A single JobManager has no successor with other settings.
+            settings = await client.settings() if configuration[HA_TYPE] == "zookeeper" else []
     except NotAuthorised as error:
         what = f"nodes are not looked at: {error.message}"
         fix = "use a token with the role viewer or more, and without a namespace"
@@ -252,6 +256,7 @@ async def _nodes_of(endpoint: Endpoint, see: See, clocks: list[ClockReading]) ->
         if problem:
             findings.append(Finding(check="cluster", where=own.job_manager, severity=Severity.ERROR, what=problem))
     findings += _nodes(task_managers)
+    findings += _lease(configuration, f"JobManager {own.job_manager}", settings)
     leader = NodeVersions(where=f"JobManager {own.job_manager}", emberkeep=own.version)
     return [*findings, *version_findings(_versions_here(), leader, [_versions(each) for each in task_managers])]
 
@@ -274,6 +279,13 @@ def _nodes(task_managers: Sequence[TaskManagerSummary]) -> list[Finding]:
         where = f"node {each.emberkeep.node_id}, working directory of {each.id}"
         findings += disk_findings(DiskFacts(where=where, free=each.emberkeep.disk_free_mb * _MIB))
     return findings
+
+
+def _lease(configuration: Configuration, leader: str, settings: Sequence[ConfigurationEntry]) -> list[Finding]:
+    key = DRIVER_LEASE.key
+    leases = [float(each.value) for each in settings if each.key == key]
+    facts = [LeaseFacts(option=key, where=leader, here=configuration[DRIVER_LEASE], leader=lease) for lease in leases]
+    return [finding for each in facts for finding in lease_findings(each)]
 
 
 def _versions_here() -> NodeVersions:

@@ -10,14 +10,20 @@ import msgspec
 from emberkeep.diagnosis.model import Finding, Severity
 
 CHECK: Final = "zookeeper"
+# Each JobManager, task manager and command is one connection, and all behind one address share the limit.
+FEWEST_CONNECTIONS: Final = 20
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One server of the ensemble. ``problem``: why it gave no session; "" if it did, for ``granted_ms``."""
+    """One server of the ensemble. ``problem``: why it gave no session; "" if it did, for ``granted_ms``.
+
+    ``connections``: most connections from one address, its `maxClientCnxns`; 0 for no limit; None if it does not say.
+    """
 
     where: str
     problem: str = ""
     granted_ms: int = 0
+    connections: int | None = None
 
 
 class ZooKeeperFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +87,18 @@ def _server(server: ServerFacts, wanted_ms: int) -> Finding:
             "high-availability.zookeeper.client.session-timeout",
             fix=f"change {bound} of the server, or the option: a takeover takes as long as the session lasts",
         )
+    if server.connections is not None and 0 < server.connections < FEWEST_CONNECTIONS:
+        return Finding(
+            check=CHECK,
+            where=server.where,
+            severity=Severity.WARNING,
+            what=f"takes {server.connections} connections from one address (maxClientCnxns); each JobManager, task "
+            "manager and command there needs one",
+            fix="raise maxClientCnxns of the server: 60 is its default",
+        )
     what = f"answers, and keeps sessions for {server.granted_ms / 1000:g} s"
+    if server.connections is not None:
+        what += f"; connections from one address: {server.connections or 'any number'}"
     return Finding(check=CHECK, where=server.where, severity=Severity.OK, what=what)
 
 

@@ -32,6 +32,7 @@ async def test_a_healthy_server_and_one_that_grants_shorter_sessions(ensemble: E
     facts, clock = await look_at_zookeeper(settings(ensemble.hosts, session_timeout=10.0), layout)
     assert [finding.severity for finding in zookeeper_findings(facts)] == [Severity.OK, Severity.OK], facts
     assert facts.record_bytes == RECORD_BYTES
+    assert [server.connections for server in facts.servers] == [60]
     assert clock is not None
     assert [finding.severity for finding in clock_findings([clock])] == [Severity.OK]
 

@@ -229,6 +229,7 @@ class FakeJobManager:
         self.of_another_store: tuple[rest_cluster.TaskManagerOfAnotherStore, ...] = ()
         self.task_managers: list[rest_task_managers.TaskManagerDetails] = []  # each is heard whenever somebody looks
         self.epoch, self.started = 1, NOW
+        self.config: list[tuple[str, str]] = []
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
         self._heartbeats = 0
         self._blocklist = BlocklistTracker(Blocklist())
@@ -280,6 +281,7 @@ class FakeJobManager:
         app = web.Application(middlewares=[self._check], client_max_size=1 << 30)
         for method, path, handler in (
             ("GET", "/overview", self._overview),
+            ("GET", "/jobmanager/config", self._config),
             ("POST", "/login-links", self._login_link),
             ("GET", "/jobs/overview", self._jobs),
             ("POST", "/jobs", self._submit),
@@ -393,6 +395,9 @@ class FakeJobManager:
             path="/login?code=once", job_manager=self.url.removeprefix("http://"), valid_for=600_000
         )
         return reply(link, 201) if self.makes_login_links else problem(404, "nothing exists at /v1/login-links")
+
+    async def _config(self, _request: web.Request) -> web.Response:
+        return reply([rest_cluster.ConfigurationEntry(key=key, value=value, origin="-D") for key, value in self.config])
 
     async def _overview(self, _request: web.Request) -> web.Response:
         extension = rest_cluster.ClusterExtension(
@@ -664,7 +669,7 @@ def entry_info(entry: Blocked) -> rest_blocklist.BlockedNodeInfo:
     )
 
 
-def reply(body: msgspec.Struct, status: int = 200) -> web.Response:
+def reply(body: object, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 
 

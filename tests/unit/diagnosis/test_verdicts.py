@@ -11,6 +11,7 @@ from emberkeep.diagnosis.machine import DiskFacts, JavaFacts, descriptor_finding
 from emberkeep.diagnosis.model import Finding, Report, Severity, gravest_first
 from emberkeep.diagnosis.network import PortFacts, PortState, port_findings
 from emberkeep.diagnosis.object_store import ObjectProblem, ObjectStep, ObjectStoreFacts, object_store_findings
+from emberkeep.diagnosis.settings import LeaseFacts, lease_findings
 from emberkeep.diagnosis.storage import Step, StorageFacts, storage_findings
 from emberkeep.diagnosis.versions import NodeVersions, version_findings
 from emberkeep.diagnosis.zookeeper import ServerFacts, ZooKeeperFacts, zookeeper_findings
@@ -116,6 +117,22 @@ def test_zookeeper() -> None:
     assert zookeeper(answers, answers) == [OK, OK, WARNING, OK]  # an even number
     assert zookeeper(("", 4000)) == [WARNING, OK]
     assert zookeeper(answers, record="connection lost") == [OK, ERROR]
+
+
+@pytest.mark.parametrize(("most", "severity"), [(None, OK), (0, OK), (60, OK), (20, OK), (19, WARNING)])
+def test_zookeeper_must_take_the_connections_of_a_machine(most: int | None, severity: Severity) -> None:
+    facts = ZooKeeperFacts(servers=(ServerFacts(where="z", granted_ms=6000, connections=most),), wanted_ms=6000)
+    found = zookeeper_findings(facts)
+    assert severities(found) == [severity]
+    assert ("maxClientCnxns" in found[0].what) is (severity is WARNING)
+
+
+@pytest.mark.parametrize(("here", "severity"), [(20.0, OK), (6.0, WARNING), (40.0, WARNING)])
+def test_job_managers_have_one_lease(here: float, severity: Severity) -> None:
+    facts = LeaseFacts(option="job.driver.lease-timeout", where="JobManager a:1", here=here, leader=20.0)
+    found = lease_findings(facts)
+    assert severities(found) == [severity]
+    assert "20 s" in found[0].what
 
 
 def test_a_session_that_is_cut_names_the_servers_bound() -> None:

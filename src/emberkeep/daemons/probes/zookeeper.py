@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import ssl
 import struct
@@ -22,6 +23,7 @@ from emberkeep.diagnosis.zookeeper import ServerFacts, ZooKeeperFacts
 
 RECORD_BYTES = LIST_BYTES + 64 * 1024  # the largest record, with room for its header and signature
 _SECONDS = 5.0
+_CONF_BYTES = 8192  # more than any server says about its configuration
 _CLOSE = struct.pack(">iii", 8, 1, -11)  # a request of the protocol: length, number, closeSession
 
 
@@ -41,15 +43,13 @@ async def look_at_zookeeper(
 
 async def look_at_server(settings: SessionSettings, address: str) -> ServerFacts:
     """Open a session at one server, and close it."""
-    host, _, port = address.strip().rpartition(":") if ":" in address else (address, "", "2181")
-    host = host.strip("[]")
+    host, port = _host_and_port(address)
     wanted = round(settings.session_timeout * 1000)
     # ConnectRequest: version, last transaction, timeout, session, password, and whether a read-only server will do.
     body = struct.pack(">iqiqi16s?", 0, 0, wanted, 0, 16, bytes(16), False)
     try:
         async with asyncio.timeout(_SECONDS):
-            context = None if settings.tls is None else encrypted_context(settings.tls)
-            reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            reader, writer = await _open(settings, host, port)
             try:
                 writer.write(struct.pack(">i", len(body)) + body)
                 (length,) = struct.unpack(">i", await reader.readexactly(4))
@@ -67,7 +67,37 @@ async def look_at_server(settings: SessionSettings, address: str) -> ServerFacts
     except (OSError, ValueError) as error:
         return ServerFacts(where=address, problem=getattr(error, "strerror", None) or str(error))
     (_, granted) = struct.unpack(">ii", reply[:8])
-    return ServerFacts(where=address, granted_ms=granted)
+    connections = await _most_connections(settings, host, port)
+    return ServerFacts(where=address, granted_ms=granted, connections=connections)
+
+
+async def _most_connections(settings: SessionSettings, host: str, port: str) -> int | None:
+    """Return what the server's `conf` command says; None if it is not in its `4lw.commands.whitelist`."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            reader, writer = await _open(settings, host, port)
+            try:
+                writer.write(b"conf")
+                await writer.drain()
+                answer = await reader.read(_CONF_BYTES)
+                while answer and len(answer) < _CONF_BYTES and (more := await reader.read(_CONF_BYTES)):
+                    answer += more
+            finally:
+                writer.close()
+    except (TimeoutError, OSError):
+        return None
+    found = re.search(rb"^maxClientCnxns=(\d{1,9})\s*$", answer, re.MULTILINE)
+    return None if found is None else int(found[1])
+
+
+async def _open(settings: SessionSettings, host: str, port: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    context = None if settings.tls is None else encrypted_context(settings.tls)
+    return await asyncio.open_connection(host, int(port), ssl=context)
+
+
+def _host_and_port(address: str) -> tuple[str, str]:
+    host, _, port = address.strip().rpartition(":") if ":" in address else (address, "", "2181")
+    return host.strip("[]"), port
 
 
 async def _record(settings: SessionSettings, layout: ZooKeeperLayout) -> tuple[str, ClockReading | None]:

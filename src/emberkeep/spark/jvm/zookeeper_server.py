@@ -87,7 +87,7 @@ def _configuration(plan: ServerPlan, data: Path) -> str:
         "dataDir": data,
         **(_open_port(plan) if plan.tls is None else _encrypted_port(plan, plan.tls)),
         "admin.enableServer": "false",
-        "4lw.commands.whitelist": "srvr",
+        "4lw.commands.whitelist": "srvr, conf",
         "autopurge.purgeInterval": 1,  # hours
         "autopurge.snapRetainCount": 3,
     }

@@ -92,6 +92,16 @@ def test_a_running_cluster_is_looked_at(fake: FakeJobManager, capfd: Output) -> 
     assert any(what.startswith("Emberkeep 0.0.1; JobManager ") for what in versions)
 
 
+@pytest.mark.parametrize(("here", "severity"), [("20s", "ok"), ("1min", "warning")])
+@pytest.mark.usefixtures("alone")
+def test_the_lease_is_compared_with_the_leaders(fake: FakeJobManager, capfd: Output, here: str, severity: str) -> None:
+    fake.config = [("rest.port", "1"), ("job.driver.lease-timeout", "20.0")]
+    settings = {"type": "zookeeper", "zookeeper.quorum": "127.0.0.1:1"}
+    words = [word for name, value in settings.items() for word in ("-D", f"high-availability.{name}={value}")]
+    main(["doctor", "--url", fake.url, *words, "-D", f"job.driver.lease-timeout={here}", "-o", "json"])
+    assert findings(capfd)["settings"] == [severity]
+
+
 @pytest.mark.usefixtures("alone")
 def test_a_cluster_that_is_named_and_does_not_answer_is_an_error(capfd: Output) -> None:
     assert main(["doctor", "--url", "http://127.0.0.1:1", "-o", "json"]) == 1

@@ -7,6 +7,8 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator
 
+import pytest
+
 from emberkeep.adapters.zookeeper.access.settings import SessionSettings
 from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, UnsignedRecords, signing_key
 from emberkeep.daemons.probes.zookeeper import look_at_server
@@ -19,12 +21,21 @@ def settings(hosts: str) -> SessionSettings:
 
 
 @contextlib.asynccontextmanager
-async def zookeeper(granted: int | None, requests: list[bytes]) -> AsyncIterator[str]:
-    """A server that grants ``granted`` ms; None: it closes the connection, as one without a leader does."""
+async def zookeeper(granted: int | None, requests: list[bytes], configuration: bytes = b"") -> AsyncIterator[str]:
+    """A server that grants ``granted`` ms; None: it closes the connection, as one without a leader does.
+
+    ``configuration``: what it answers to `conf`.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            (length,) = struct.unpack(">i", await reader.readexactly(4))
+            start = await reader.readexactly(4)
+            if start == b"conf":
+                writer.write(configuration)
+                await writer.drain()
+                writer.close()
+                return
+            (length,) = struct.unpack(">i", start)
             requests.append(await reader.readexactly(length))
             if granted is not None:
                 body = struct.pack(">iiqi16s?", 0, granted, 17, 16, bytes(16), False)
@@ -47,6 +58,22 @@ async def test_a_server_tells_how_long_it_keeps_sessions_and_the_session_is_clos
     version, seen, wanted, session, length, password, read_only = struct.unpack(">iqiqi16s?", requests[0])
     assert (version, seen, wanted, session, length, password, read_only) == (0, 0, 6000, 0, 16, bytes(16), False)
     assert requests[1] == struct.pack(">iii", 8, 1, -11)
+
+
+@pytest.mark.parametrize(
+    ("answer", "most"),
+    [
+        (b"clientPort=2181\nmaxClientCnxns=60\nserverId=1\n", 60),
+        (b"maxClientCnxns=0\n", 0),
+        (b"conf is not executed because it is not in the whitelist.\n", None),
+        (b"maxClientCnxns=many\n", None),
+        (b"", None),
+        (b"x" * 100_000, None),
+    ],
+)
+async def test_a_server_tells_how_many_connections_it_takes(answer: bytes, most: int | None) -> None:
+    async with zookeeper(4000, [], answer) as address:
+        assert (await look_at_server(settings(address), address)).connections == most
 
 
 async def test_servers_that_give_no_session() -> None:
