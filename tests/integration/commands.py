@@ -110,12 +110,13 @@ class Shell:
         (directory / "spark-defaults.conf").write_text("".join(lines))
         self.environment["SPARK_CONF_DIR"] = str(directory)
 
-    def start(self, *words: str, environment: dict[str, str] | None = None) -> Running:
+    def start(self, *words: str, environment: dict[str, str] | None = None, program: Path | None = None) -> Running:
+        """``program``: another one than the shell's."""
         self._commands += 1
         out, err = (self.directory / f"command-{self._commands}.{stream}" for stream in ("out", "err"))
         with out.open("wb") as out_file, err.open("wb") as err_file:
             process = subprocess.Popen(
-                [str(self.program), *words],
+                [str(program or self.program), *words],
                 cwd=self.work,
                 env=self.environment if environment is None else environment,
                 stdin=subprocess.DEVNULL,
