@@ -1,8 +1,10 @@
 """The console in a real browser, with 1,000 jobs and 200 nodes: until a page can be used, and what an idle one costs.
 
-The application is the JobManager's own, over made-up jobs. A page is interactive when its document is complete
-(``domInteractive``). An idle page is open and in front, and nothing on it changes. Its cost is the processor time of
-the server, and that of all processes of the browser, beyond that of an empty page (``about:blank``).
+The application is the JobManager's own, over made-up jobs and with a clock that runs. A page is interactive when its
+document is complete (``domInteractive``). An idle page is open and in front, and nobody touches it. The pages of jobs
+have 300 events, most of them marks, and those of streams 1,000 batches; one stream has a batch every 10 s. The cost of
+an idle page is the processor time of the server, and that of all processes of the browser, beyond that of an empty page
+(``about:blank``).
 """
 
 from __future__ import annotations
@@ -14,12 +16,25 @@ from pathlib import Path
 from bench.measure import Figure, Goal
 from bench.plan import Plan
 from tests.integration.console.browser import Window, chromium, window_with_token
-from tests.integration.console.large_site import large_site
+from tests.integration.console.large_site import BATCH, BUSY, IDLE, large_site
 from tests.unit.rest.server import TOKEN
 
 _JOBS, _NODES, _LOG_BYTES = 1000, 200, 1_000_000
-_PAGES = ("/", "/jobs", "/nodes", "/taskmanagers")
-_IDLE_PAGES = ("/", "/jobs/{job}")
+_PAGES = {
+    "overview": "/",
+    "batch job": f"/jobs/{BATCH}",
+    "stream": f"/jobs/{IDLE}",
+    **{
+        path[1:]: path
+        for path in ("/jobs", "/nodes", "/taskmanagers", "/savepoints", "/events", "/blobs", "/leadership")
+    },
+}
+_IDLE_PAGES = {
+    "overview": "/",
+    "batch job": f"/jobs/{BATCH}",
+    "stream without batches": f"/jobs/{IDLE}",
+    "stream with a batch every 10 s": f"/jobs/{BUSY}",
+}
 _INTERACTIVE_GOAL = Goal(at_most=1.0)
 _IDLE_GOAL = Goal(at_most=0.01)
 _INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive / 1000"
@@ -30,31 +45,31 @@ _TICK = os.sysconf("SC_CLK_TCK")
 def measure(plan: Plan) -> list[Figure]:
     """Each page is loaded once a repetition, into a browser that has its scripts and styles."""
     seconds = plan.size(60, 10)
-    loads: dict[str, list[float]] = {path: [] for path in _PAGES}
-    served: dict[str, list[float]] = {path: [] for path in _IDLE_PAGES}
-    shown: dict[str, list[float]] = {path: [] for path in _IDLE_PAGES}
+    loads: dict[str, list[float]] = {name: [] for name in _PAGES}
+    served: dict[str, list[float]] = {name: [] for name in _IDLE_PAGES}
+    shown: dict[str, list[float]] = {name: [] for name in _IDLE_PAGES}
     with (
-        large_site(_JOBS, _NODES, _LOG_BYTES) as (site, job),
+        large_site(_JOBS, _NODES, _LOG_BYTES) as (site, _),
         chromium() as browser,
         window_with_token(browser, site.base, TOKEN) as window,
     ):
         for _ in plan.turns("pages of the console"):
-            for path, samples in loads.items():
-                window.open(path)
+            for name, samples in loads.items():
+                window.open(_PAGES[name])
                 samples.append(float(window.page.evaluate(_INTERACTIVE)))
             window.page.goto("about:blank")
             window.page.wait_for_timeout(_SETTLED_MS)
             _, nothing = _cost(window, seconds)
-            for path in _IDLE_PAGES:
-                window.open(path.format(job=job))
+            for name, path in _IDLE_PAGES.items():
+                window.open(path)
                 window.page.wait_for_timeout(_SETTLED_MS)
                 server, browsing = _cost(window, seconds)
-                served[path].append(server)
-                shown[path].append(max(0.0, browsing - nothing))
+                served[name].append(server)
+                shown[name].append(max(0.0, browsing - nothing))
     return [
-        *(Figure(f"{path} interactive", "s", tuple(all_), _INTERACTIVE_GOAL) for path, all_ in loads.items()),
-        *(Figure(f"{path} idle, the server", "cores", tuple(all_), _IDLE_GOAL) for path, all_ in served.items()),
-        *(Figure(f"{path} idle, the browser", "cores", tuple(all_), _IDLE_GOAL) for path, all_ in shown.items()),
+        *(Figure(f"{name}: interactive", "s", tuple(all_), _INTERACTIVE_GOAL) for name, all_ in loads.items()),
+        *(Figure(f"{name}, idle: server", "cores", tuple(all_), _IDLE_GOAL) for name, all_ in served.items()),
+        *(Figure(f"{name}, idle: browser", "cores", tuple(all_), _IDLE_GOAL) for name, all_ in shown.items()),
     ]
 
 

@@ -1,14 +1,21 @@
-"""A console with many jobs and nodes and a large log: the real application over a gateway that holds made-up facts."""
+"""A console with many jobs and nodes, long histories and a large log.
+
+It is the real application over a gateway that holds made-up facts. Its clock runs. The stream BUSY has a batch every
+10 s.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import JobId
@@ -17,9 +24,21 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
+from tests.integration.console.long_history import BATCH_MS, Stream, event_lines
+from tests.support.chronicle.memory import MemoryChronicle
 from tests.support.contracts.job_store import savepoint
-from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, task_manager_view
-from tests.unit.rest.server import ListedLogs, Site, running_site
+from tests.unit.rest.fake_gateway import (
+    NOW_MS,
+    FakeGateway,
+    driver_report,
+    job_id,
+    job_view,
+    status_report,
+    task_manager_view,
+)
+from tests.unit.rest.server import ListedLogs, MemoryProgress, Site, running_site
+
+BATCH, IDLE, BUSY = job_id(1), job_id(2), job_id(3)  # a batch job with the large log, and two streams
 
 LOG_ID = "driver-stderr.1"
 _RECORD = (
@@ -30,23 +49,49 @@ _NEEDLE_AT = 2000  # records from the start
 _STATES = (*(JobStatus.RUNNING,) * 6, *(JobStatus.FINISHED,) * 3, JobStatus.FAILED)
 
 
+class RunningClock(SystemClock):
+    """Begins at the time of the made-up facts."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def now_ms(self) -> int:
+        return NOW_MS + int((time.monotonic() - self._began) * 1000)
+
+
 @contextmanager
 def large_site(jobs: int, nodes: int, log_bytes: int) -> Iterator[tuple[Site, JobId]]:
     """Serve in a thread of its own. Yields the site, and the job with the large log."""
+    clock = RunningClock()
     with tempfile.TemporaryDirectory(prefix="emberkeep-large-") as directory:
         ready: Future[Site] = Future()
         loop, end = asyncio.new_event_loop(), asyncio.Event()
 
         async def serve() -> None:
-            async with running_site(Path(directory), _gateway(jobs, nodes), poll_interval=Api.poll_interval) as site:
+            progress, busy = MemoryProgress(), Stream(clock.now_ms)
+            progress.logs = {IDLE: Stream(clock.now_ms).log, BUSY: busy.log}
+            events = {str(job): event_lines(job, NOW_MS) for job in (BATCH, IDLE, BUSY)}
+            async with (
+                running_site(
+                    Path(directory),
+                    _gateway(jobs, nodes),
+                    clock=clock,
+                    poll_interval=Api.poll_interval,
+                    progress=progress,
+                    chronicle=MemoryChronicle(events, clock.now_ms),
+                ) as site,
+                asyncio.TaskGroup() as group,
+            ):
                 catalogue = ListedLogs()
-                catalogue.logs[LOG_ID] = _write_log(Path(directory) / "stderr", job_id(1), log_bytes)
+                catalogue.logs[LOG_ID] = _write_log(Path(directory) / "stderr", BATCH, log_bytes)
                 for view in await site.gateway.task_managers():
                     logs = catalogue if view.report.drivers else ListedLogs()
                     reader = LogReader(logs, SystemClock().monotonic, poll_interval=0.2)
                     site.remote_logs.readers[view.info.address] = reader
+                batches = group.create_task(_run_batches(site.gateway, busy))
                 ready.set_result(site)
                 await end.wait()
+                batches.cancel()
 
         def run() -> None:
             try:
@@ -59,7 +104,7 @@ def large_site(jobs: int, nodes: int, log_bytes: int) -> Iterator[tuple[Site, Jo
         thread = threading.Thread(target=run, name="console")
         thread.start()
         try:
-            yield ready.result(60), job_id(1)
+            yield ready.result(60), BATCH
         finally:
             loop.call_soon_threadsafe(end.set)
             thread.join(60)
@@ -79,9 +124,19 @@ def _gateway(jobs: int, nodes: int) -> FakeGateway:
             for n in range(1, jobs + 1)
         )
     )
-    drivers = (driver_report(job_id(1)),)
+    gateway.change(BATCH, status_report=status_report(queries=()))
+    drivers = (driver_report(BATCH),)
     gateway.add_task_managers(*(task_manager_view(n, drivers=drivers if n == 2 else ()) for n in range(2, nodes + 2)))
     return gateway
+
+
+async def _run_batches(gateway: FakeGateway, stream: Stream) -> None:
+    """Let the stream commit a batch every BATCH_MS, and its driver report each."""
+    while True:
+        await asyncio.sleep(BATCH_MS / 1000)
+        report = gateway.views[BUSY].status_report or status_report()
+        query = msgspec.structs.replace(report.queries[0], batch_id=stream.add_batch())
+        gateway.change(BUSY, status_report=msgspec.structs.replace(report, queries=(query,)))
 
 
 def _write_log(path: Path, job: JobId, size: int) -> LogEntry:

@@ -239,7 +239,7 @@ async def read(response: ClientResponse) -> Answer:
 @asynccontextmanager
 async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) -> AsyncIterator[Site]:
     """Serve ``gateway`` on a free port of loopback."""
-    system = System(FixedClock(), random.Random(1), SeededIds(random.Random(2)))
+    system = System(changes.pop("clock", None) or FixedClock(), random.Random(1), SeededIds(random.Random(2)))
     tunnels = DriverTunnels(TOKEN, tls=None, drivers=None)
     own_logs, remote_logs, shutdowns = ListedLogs(), ReaderPerAddress(), list[None]()
     blobs, storage = MemoryBlobs(directory), FakeStorage()
