@@ -85,6 +85,7 @@ MARKED: Final = frozenset(
         What.PERIODIC_SAVEPOINT_FAILED,
         What.REQUEST_FAILED,
         What.CANCEL_REQUESTED,
+        What.UPGRADE,
         What.MOVING,
         What.ALARM_RAISED,
         What.ALARM_CLEARED,

@@ -68,7 +68,6 @@ _TONES: Final[Mapping[str, str]] = {
     What.ALARM_CLEARED: "finished",
     What.LEADER_STARTED: "finished",
     What.ATTEMPT_STARTED: "finished",
-    What.UPGRADE: "waiting",
     What.WAITING: "waiting",
     What.SLOTS_MISSING: "waiting",
     What.SLOTS_RECLAIMED: "waiting",
@@ -89,10 +88,23 @@ _TONES: Final[Mapping[str, str]] = {
 }
 
 
+# By phase: going back to the old code is what a person looks for.
+_TONES_OF_UPGRADES: Final[Mapping[str, str]] = {
+    "DONE": "finished",
+    "UNCHANGED": "cancelled",
+    "CANCELLING": "failed",
+    "RETURNING": "failed",
+    "RETURNED": "failed",
+    "FAILED": "failed",
+}
+
+
 def event_tone(occurrence: Occurrence) -> str:
     """Return the class of the colour in which a type of event is shown."""
     if occurrence.what == What.ATTEMPT_ENDED and occurrence.details.get("cause") not in ("", "moved", "canceled"):
         return "failed"
+    if occurrence.what == What.UPGRADE:
+        return _TONES_OF_UPGRADES.get(occurrence.details.get("phase", ""), "waiting")
     return _TONES.get(occurrence.what, "cancelled")
 
 

@@ -92,6 +92,13 @@ def test_leaders_within_the_job_are_marks_and_others_are_not() -> None:
     ]
 
 
+def test_an_upgrade_and_the_way_back_are_marks() -> None:
+    phases = ["STOPPING", "RETURNED"]
+    stream = [*LIFE, *(at(40 + n, What.UPGRADE, details={"phase": phase}) for n, phase in enumerate(phases))]
+    marks = [mark.details["phase"] for mark in timeline(stream).marks if mark.what == What.UPGRADE]
+    assert marks == phases
+
+
 def test_a_stream_whose_beginning_is_no_longer_kept_still_has_bands() -> None:
     assert bands(LIFE[6:])[0] == (BandKind.RESTARTING, 30, 33)
 

@@ -41,6 +41,12 @@ export const GROUPS = [
     shape: "M-4.5-4.5H4.5V4.5H-4.5Z",
   },
   {
+    lane: "Upgrades",
+    legend: "upgrade to new code, or back",
+    kinds: ["upgrade"],
+    shape: "M0-6L5.5 0H2.5V5.5H-2.5V0H-5.5Z",
+  },
+  {
     lane: "Failures",
     legend: "failure that the attempt survived",
     kinds: ["exception"],
@@ -92,8 +98,10 @@ export function readMarks(table) {
     .sort((one, other) => one.at - other.at);
 }
 
+const GROUP_OF_KIND = new Map(ALL_GROUPS.flatMap((group) => group.kinds.map((kind) => [kind, group])));
+
 export function groupOf(mark) {
-  return ALL_GROUPS.find((group) => group.kinds.includes(mark.kind));
+  return GROUP_OF_KIND.get(mark.kind);
 }
 
 // The groups that have a mark, in their order.
