@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from emberkeep.audit.entry import Outcome
 from emberkeep.audit.selection import AuditTrail, Selection
@@ -36,6 +36,7 @@ from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import health
 from emberkeep.web.job_filter import JobFilter
 from emberkeep.web.job_procedure import procedure_name, procedure_text
+from emberkeep.web.page_tags import TIME_HEADER, page_tag
 from emberkeep.web.paging import page_count, parse_number, parse_page
 from emberkeep.web.savepoints.lines import origin, savepoint_lines
 from emberkeep.web.savepoints.page import SavepointPages
@@ -235,10 +236,10 @@ class _Pages:
         self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any
     ) -> web.Response:
         """Return a page. ``section``: the entry of the navigation that it belongs to."""
-        identity = request[REQUEST_IDENTITY]
+        identity, now_ms = request[REQUEST_IDENTITY], self._clock.now_ms()
         text = self._environment.get_template(template).render(
             section=section,
-            now_ms=self._clock.now_ms(),
+            now_ms=now_ms,
             address=self._gateway.address(),
             epoch=self._gateway.epoch(),
             api=API_PREFIX,
@@ -246,7 +247,10 @@ class _Pages:
             may_operate=identity.role.includes(Role.OPERATOR),
             **values,
         )
-        return web.Response(text=text, status=code, content_type="text/html", charset="utf-8")
+        headers = {hdrs.ETAG: page_tag(text), TIME_HEADER: str(now_ms)}
+        if code is HTTPStatus.OK and request.headers.get(hdrs.IF_NONE_MATCH) == headers[hdrs.ETAG]:
+            return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return web.Response(text=text, status=code, content_type="text/html", charset="utf-8", headers=headers)
 
 
 def _status(error: EmberkeepError) -> HTTPStatus:

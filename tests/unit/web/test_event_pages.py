@@ -69,7 +69,8 @@ async def test_the_timeline_is_a_table_that_the_drawing_reads(site: Site, chroni
         ("queued", str(began), str(began + 10_000)),
     ]
     assert re.findall(r'data-mark="([^"]+)" data-at="(\d+)"', text) == [("leader-started", str(began + 50_000))]
-    assert "Waiting for slots for 1 min. The attempt waits for 2 slots." in text
+    assert 'Waiting for slots for <span data-since="' in text
+    assert "1 min</span>. The attempt waits for 2 slots." in text
 
 
 async def test_each_start_shows_how_long_it_took(site: Site, chronicle: Clocked) -> None:

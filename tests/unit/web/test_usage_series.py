@@ -61,11 +61,11 @@ def test_task_managers_of_one_machine_are_added_up(evaluated: Any) -> None:
 
 def test_the_newest_sample_is_described_in_a_sentence(evaluated: Any) -> None:
     assert evaluated("usage_series.summary(usage_series.together([one]))") == (
-        "6 % CPU · 2.0 GiB of 16.0 GiB memory in use · 1000.0 MiB of 100.0 GiB disk free · 1 of 2 slots taken"
+        "6 % CPU · 2 GiB of 16 GiB memory in use · 1000 MiB of 100 GiB disk free · 1 of 2 slots taken"
         " · known since 1970-01-01 00:00:01"
     )
     unknown = "{ ...usage_series.together([one]), memory: 0, disk: 0 }"
-    assert "· 2.0 GiB memory in use · 1000.0 MiB disk free ·" in evaluated(f"usage_series.summary({unknown})")
+    assert "· 2 GiB memory in use · 1000 MiB disk free ·" in evaluated(f"usage_series.summary({unknown})")
 
 
 def test_each_mark_of_a_node_has_a_shape_and_an_explanation(evaluated: Any) -> None:

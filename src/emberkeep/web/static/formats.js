@@ -14,7 +14,7 @@ export function bytes(value) {
     value /= 1024;
     step += 1;
   }
-  return `${step === 0 ? value : value.toFixed(1)} ${units[step]}`;
+  return `${step === 0 ? value : value.toFixed(1).replace(".0", "")} ${units[step]}`;
 }
 
 export function seconds(value) {
@@ -27,6 +27,21 @@ export function seconds(value) {
   const [next, small] = parts[first + 1] ?? [1, "s"];
   const rest = Math.floor((value % size) / next);
   return rest > 0 && next < size ? `${Math.floor(value / size)} ${unit} ${rest} ${small}` : `${Math.floor(value / size)} ${unit}`;
+}
+
+// A duration in its two largest units, as the server writes it.
+export function lasted(milliseconds) {
+  if (milliseconds < 1000) return `${Math.max(0, Math.floor(milliseconds))} ms`;
+  let rest = Math.floor(milliseconds / 1000);
+  const parts = [];
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]]) {
+    const amount = Math.floor(rest / size);
+    rest %= size;
+    if (amount > 0) parts.push(`${amount} ${unit}`);
+    else if (parts.length > 0) break;
+    if (parts.length === 2) break;
+  }
+  return parts.join(" ");
 }
 
 export function moment(milliseconds) {

@@ -2,12 +2,16 @@
 //
 // Parts are elements with `data-live` and an id. The markup comes from the same server and the same escaping templates
 // as the page itself, so it is exactly as trustworthy as a reload; nothing else is ever parsed as HTML.
+//
+// Other modules hear `emberkeep:refreshed` after each fetch, and `emberkeep:changed` when parts were replaced.
 
+import { heardTime, serverTime, setAges } from "./ages.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
 
 const POLL_MS = 3000;
-const HEARING_MS = 5000; // between two fetches while events tell what has changed: only ages and histories grow
+const HEARING_MS = 5000; // between two fetches while events tell what has changed
 const AT_MOST_EVERY_MS = 500;
+const EVENTS_EVERY_MS = 2000; // between two fetches because of events: a stream may commit several batches a second
 const PATIENCE_MS = 10000; // a connection that is cut off says nothing
 const LOST_TITLE = "No connection · ";
 const LOST_ICON = "/static/icon-lost.svg";
@@ -18,28 +22,37 @@ let lostIcon = null;
 let events = null;
 let timer = null;
 let busy = false;
-let again = false;
-let shown = ""; // the markup that the whole page shows; "" if unknown
+let next = null; // milliseconds until the next fetch, if it was asked for while one is under way
+let fetchedAt = -Infinity;
+let shown = ""; // the ETag of what the whole page shows; "" if unknown
 
 function say(text) {
   notice.textContent = text;
   notice.hidden = text === "";
 }
 
+// Returns the page and its ETag, or null if there is nothing new to show.
 async function fetchPage() {
   const patience = AbortSignal.timeout(PATIENCE_MS);
-  const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", signal: patience });
+  const headers = { Accept: "text/html" };
+  if (shown !== "" && !document.title.startsWith(LOST_TITLE)) headers["If-None-Match"] = shown;
+  const response = await fetch(location.href, { headers, cache: "no-store", signal: patience });
   heard(response);
   if (response.status === 401 || response.status === 403) {
     lost("This session has ended: reload the page to log in.");
     await followLeader(response.status === 401);
-    return null;
+    return { isReply: false };
+  }
+  heardTime(response);
+  if (response.status === 304) {
+    say("");
+    return { isReply: true, markup: null };
   }
   if (!response.ok || !response.headers.get("Content-Type")?.startsWith("text/html")) {
     throw new Error(`HTTP status ${response.status}`);
   }
   say("");
-  return response.text();
+  return { isReply: true, markup: await response.text(), tag: response.headers.get("ETag") ?? "" };
 }
 
 function link(address) {
@@ -69,14 +82,21 @@ function setIcon(address) {
   if (icon.getAttribute("href") !== address) icon.setAttribute("href", address);
 }
 
-function show(markup) {
-  if (markup === shown && !document.title.startsWith(LOST_TITLE)) return; // an idle page costs next to nothing
-  shown = replaceParts(new DOMParser().parseFromString(markup, "text/html")) ? markup : "";
+function show({ markup, tag }) {
+  const now = serverTime();
+  setAges(document, now);
+  if (markup === null) return; // an idle page costs next to nothing
+  const fresh = new DOMParser().parseFromString(markup, "text/html");
+  setAges(fresh, now);
+  const { isWhole, replaced } = replaceParts(fresh);
+  shown = isWhole ? tag : "";
+  if (replaced.size > 0) document.dispatchEvent(new CustomEvent("emberkeep:changed", { detail: replaced }));
 }
 
-// Returns false if a part is left as it is because the reader is busy with it.
+// Returns the ids of the parts that were replaced, and whether none is left as it is because the reader is busy with it.
 function replaceParts(fresh) {
   let isWhole = true;
+  const replaced = new Set();
   if (document.title !== fresh.title) document.title = fresh.title;
   setIcon(fresh.getElementById("icon").getAttribute("href")); // every page has one
   for (const old of document.querySelectorAll("[data-live]")) {
@@ -88,22 +108,26 @@ function replaceParts(fresh) {
     const hasFocus = old.contains(document.activeElement) && old.querySelector(":focus-visible");
     const isSelected = document.getSelection()?.containsNode(old, true) && !document.getSelection().isCollapsed;
     if (hasFocus || isSelected) isWhole = false;
-    else old.replaceWith(document.importNode(part, true));
+    else {
+      old.replaceWith(document.importNode(part, true));
+      replaced.add(old.id);
+    }
   }
-  return isWhole;
+  return { isWhole, replaced };
 }
 
 export async function refresh() {
   if (busy) {
-    again = true;
+    next = AT_MOST_EVERY_MS;
     return;
   }
   busy = true;
   clearTimeout(timer);
+  fetchedAt = performance.now();
   try {
-    const markup = await fetchPage();
-    if (markup !== null) {
-      show(markup);
+    const reply = await fetchPage();
+    if (reply.isReply) {
+      show(reply);
       document.dispatchEvent(new Event("emberkeep:refreshed"));
       listen();
     }
@@ -114,13 +138,24 @@ export async function refresh() {
     await followLeader(false);
   } finally {
     busy = false;
-    timer = setTimeout(tick, again ? AT_MOST_EVERY_MS : pause());
-    again = false;
+    timer = setTimeout(tick, next ?? pause());
+    next = null;
   }
 }
 
 function pause() {
   return events?.readyState === EventSource.OPEN ? HEARING_MS : POLL_MS;
+}
+
+// Something has changed. It is shown at once, unless the page was fetched a moment ago.
+function refreshSoon() {
+  const wait = fetchedAt + EVENTS_EVERY_MS - performance.now();
+  if (busy) next ??= EVENTS_EVERY_MS;
+  else if (wait <= 0) refresh();
+  else {
+    clearTimeout(timer);
+    timer = setTimeout(tick, wait);
+  }
 }
 
 function tick() {
@@ -138,7 +173,7 @@ function listen() {
     events = new EventSource(source);
     let first = true;
     events.addEventListener("job", () => {
-      if (!first) refresh();
+      if (!first) refreshSoon();
       first = false;
     });
     events.addEventListener("end", () => {

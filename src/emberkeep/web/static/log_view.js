@@ -33,6 +33,8 @@ let atEnd = true; // the last part ends where the logs end
 let stopped = new AbortController(); // ends the requests of what was shown before
 let isBusy = false; // with older records
 
+let wake = () => {}; // ends the pause of what follows the log
+
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 async function ask(url, signal) {
@@ -147,6 +149,7 @@ async function back(wanted) {
 async function show() {
   stopped.abort();
   stopped = new AbortController();
+  wake();
   const shown = stopped;
   download.hidden = source === "";
   download.href = `${source}/download`;
@@ -177,7 +180,9 @@ async function show() {
 async function follow(shown) {
   while (shown === stopped && !complete) {
     if (!choice.follow || document.hidden || !atEnd) {
-      await pause(300);
+      await new Promise((resolve) => {
+        wake = resolve;
+      });
       continue;
     }
     try {
@@ -281,6 +286,7 @@ function apply() {
   history.replaceState(null, "", addressOf(location.pathname, choice, source === ""));
   if (old.text !== choice.text || old.level !== choice.level) show();
   else if (choice.follow && !old.follow) view.scrollTop = view.scrollHeight;
+  wake();
 }
 
 let typing = null;
@@ -300,6 +306,7 @@ newest.addEventListener("click", show);
 view.addEventListener("scroll", () => {
   if (view.scrollTop < NEAR_PIXELS) showOlder();
 });
+document.addEventListener("visibilitychange", () => wake());
 addEventListener("popstate", () => location.reload());
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;

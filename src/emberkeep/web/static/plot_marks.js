@@ -10,6 +10,13 @@ const MOST_LINES = 4;
 
 export const MARK_SPACE = 2 * ABOVE;
 
+const paths = new Map(); // by group
+
+function pathOf(mark) {
+  const group = groupOf(mark);
+  return paths.get(group) ?? paths.set(group, new Path2D(group.shape)).get(group);
+}
+
 // `colour` returns the colour of a custom property. What has failed is drawn over the rest.
 export function drawMarks(chart, marks, colour) {
   const { ctx, bbox } = chart;
@@ -28,7 +35,7 @@ export function drawMarks(chart, marks, colour) {
     ctx.stroke();
     ctx.translate(x, bbox.top - ABOVE * ratio);
     ctx.scale(ratio, ratio);
-    ctx.fill(new Path2D(groupOf(mark).shape));
+    ctx.fill(pathOf(mark));
     ctx.restore();
   }
 }

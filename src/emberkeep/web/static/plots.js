@@ -3,11 +3,13 @@
 import uPlot from "./uplot.js";
 import { stops } from "./marks.js";
 import { CursorText, MARK_SPACE, cursorLines, drawMarks, fillLegend, marksAtCursor } from "./plot_marks.js";
+import { bytes } from "./formats.js";
 import { column, stacked } from "./stream_series.js";
 
 const HEIGHT = 168;
 const COLOURS = 8; // --plot-1 to --plot-8
 const AXIS_WIDTH = 72; // the same in all plots, so that their time axes are in line
+const POWERS_OF_TWO = Array.from({ length: 51 }, (_, power) => 2 ** power); // steps between the ticks of bytes
 
 function element(tag, className, text = "") {
   const made = document.createElement(tag);
@@ -30,11 +32,17 @@ export class Plots {
   #drawn = new Map();
   #sync;
   #at = null; // where the cursor is, in seconds
+  #zoom;
+  #span; // the part of the time that is shown, in seconds; null for all of it
+  #visible = new Set(); // figures in or near the window; the others get new numbers when they come into it
+  #watch = new IntersectionObserver((entries) => this.#onMoved(entries), { rootMargin: "200px" });
 
   // `legend` gets the shapes of the marks. `spoken` gets what is at the cursor when a key has moved it. `plots`: each has
   // an id, a title, a text for the numbers of its axes, and its series. `noun`: what the records are; `label`: what one is
-  // called at the cursor.
-  constructor({ place, legend, spoken, name, plots, noun, label }) {
+  // called at the cursor. `zoom` keeps the part of the time that is shown, {from, to} in seconds or null for all of it.
+  constructor({ place, legend, spoken, name, plots, noun, label, zoom = null }) {
+    this.#zoom = zoom;
+    this.#span = zoom?.get() ?? null;
     this.#sync = uPlot.sync(name);
     this.#plots = plots;
     this.#noun = noun;
@@ -57,6 +65,11 @@ export class Plots {
   }
 
   clear() {
+    this.#span = null;
+    this.#removeAll();
+  }
+
+  #removeAll() {
     this.#at = null;
     for (const id of [...this.#drawn.keys()]) this.#remove(id);
   }
@@ -71,9 +84,27 @@ export class Plots {
     if (drawn !== undefined && drawn.labels !== labels) this.#remove(plot.id);
     const current = this.#drawn.get(plot.id) ?? this.#draw(plot, series, labels);
     current.columns = columns;
-    const lines = plot.stacked ? stacked(columns).reverse() : columns;
-    current.chart.setData([this.#found.map((row) => row.at), ...lines], !this.#isZoomed(current.chart));
+    current.isStale = true;
+    if (drawn === undefined || this.#visible.has(current.figure)) this.#fill(current); // once, for those who print the page
     this.#describe(current);
+  }
+
+  // Gives the chart the numbers that it does not show yet.
+  #fill(drawn) {
+    if (!drawn.isStale) return;
+    drawn.isStale = false;
+    const lines = drawn.plot.stacked ? stacked(drawn.columns).reverse() : drawn.columns;
+    const span = this.#span;
+    drawn.chart.setData([this.#found.map((row) => row.at), ...lines], span === null);
+    if (span !== null) drawn.chart.setScale("x", { min: span.from, max: span.to });
+  }
+
+  #onMoved(entries) {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) this.#visible.add(target);
+      else this.#visible.delete(target);
+    }
+    for (const drawn of this.#drawn.values()) if (this.#visible.has(drawn.figure)) this.#fill(drawn);
   }
 
   #draw(plot, series, labels) {
@@ -94,26 +125,28 @@ export class Plots {
     const following = this.#plots.slice(this.#plots.indexOf(plot) + 1).map((one) => this.#drawn.get(one.id)?.figure).find(Boolean);
     this.#place.insertBefore(figure, following ?? null);
     const chart = new uPlot(this.#options(plot, series), [[], ...series.map(() => [])], canvas);
-    const drawn = { plot, series, labels, figure, canvas, values, chart, columns: [] };
+    const drawn = { plot, series, labels, figure, canvas, values, chart, columns: [], isStale: true };
     this.#drawn.set(plot.id, drawn);
+    this.#watch.observe(figure);
     return drawn;
   }
 
   #remove(id) {
     const drawn = this.#drawn.get(id);
+    this.#watch.unobserve(drawn.figure);
+    this.#visible.delete(drawn.figure);
     drawn.chart.destroy();
     drawn.figure.remove();
     this.#drawn.delete(id);
   }
 
   #redraw() {
-    this.clear();
+    this.#removeAll();
     this.show(this.#records, this.#found, this.#marks);
   }
 
   #options(plot, series) {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const colour = colours();
     const line = (one, index) => {
       const stroke = colour(`--plot-${(index % COLOURS) + 1}`);
       return {
@@ -135,6 +168,7 @@ export class Plots {
       grid: { show: side === 3, stroke: colour("--line"), width: 1 },
       ticks: { show: false },
       values: (_, splits) => splits.map((split) => (split === null ? "" : text(split))),
+      ...(text === bytes ? { incrs: POWERS_OF_TWO } : {}),
     });
     return {
       width: this.#width(),
@@ -151,6 +185,7 @@ export class Plots {
       hooks: {
         draw: [(chart) => drawMarks(chart, this.#marks, colour)],
         setCursor: [(chart) => this.#onCursor(chart)],
+        setScale: [(chart, scale) => scale === "x" && this.#onScale(chart)],
       },
       scales: {
         left: { range: (_, low, high) => range(low, high, plot.top?.()) },
@@ -165,10 +200,14 @@ export class Plots {
     };
   }
 
-  #isZoomed(chart) {
-    const times = chart.data[0];
-    if (times.length < 2 || chart.scales.x.min === undefined || chart.scales.x.min === null) return false;
-    return chart.scales.x.min > times[0] || chart.scales.x.max < times.at(-1);
+  // The plot that the pointer is over has been zoomed, and the others with it.
+  #onScale(chart) {
+    const [times, { min, max }] = [chart.data[0], chart.scales.x];
+    if (times.length < 2 || (min ?? null) === null || !chart.over.matches(":hover")) return;
+    const span = min > times[0] || max < times.at(-1) ? { from: min, to: max } : null;
+    if (span?.from === this.#span?.from && span?.to === this.#span?.to) return;
+    this.#span = span;
+    this.#zoom?.set(span);
   }
 
   #width() {
@@ -192,22 +231,22 @@ export class Plots {
   }
 
   #linesAtCursor(chart) {
-    return cursorLines(this.#nameAtCursor(chart), this.#at, marksAtCursor(chart, this.#marks, this.#at));
+    return cursorLines(this.#nameAtCursor(), this.#at, marksAtCursor(chart, this.#marks, this.#at));
   }
 
-  #nameAtCursor(chart) {
-    const record = this.#found[this.#index(chart)]?.record ?? null;
+  #nameAtCursor() {
+    const record = this.#found[this.#index()]?.record ?? null;
     return record === null ? "" : this.#label(record);
   }
 
   // The row at the cursor, or the newest one that has values.
-  #index(chart) {
-    return this.#at === null ? this.#found.findLastIndex((row) => row.record !== null) : chart.valToIdx(this.#at);
+  #index() {
+    return this.#at === null ? this.#found.findLastIndex((row) => row.record !== null) : nearest(this.#found, this.#at);
   }
 
   #describe(drawn) {
     const { plot, series, values, columns, canvas } = drawn;
-    const index = this.#index(drawn.chart);
+    const index = this.#index();
     const texts = series.map((one, number) => (one.right ? plot.right : plot.left)(columns[number]?.[index]));
     for (const [number, text] of texts.entries()) values[number].textContent = text;
     const there = series.map((one, number) => `${one.label} ${texts[number]}`).join(", ");
@@ -231,6 +270,20 @@ export class Plots {
     this.#cursorText.show(first.chart, at, lines);
     this.#spoken.textContent = lines.join(". ");
   }
+}
+
+// Returns the colour of a custom property. The style sheet is asked once for each.
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const known = new Map();
+  return (name) => known.get(name) ?? known.set(name, style.getPropertyValue(name).trim()).get(name);
+}
+
+// The index of the row that is closest to a time.
+function nearest(found, at) {
+  const after = found.findIndex((row) => row.at >= at);
+  if (after < 0) return found.length - 1;
+  return after > 0 && at - found[after - 1].at < found[after].at - at ? after - 1 : after;
 }
 
 // From zero to a little more than the highest value, or to `top`, the most that there can be, if that is known.

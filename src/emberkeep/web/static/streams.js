@@ -1,6 +1,7 @@
-// The history of a job's streaming queries: reads it from the REST API, and continues whenever the page is refreshed.
-// Everything that queries report becomes text, never markup.
+// The history of a job's streaming queries: reads it from the REST API, and continues when the page shows new batches.
+// Everything that queries report becomes text, never markup. The query and the zoom are in the page's address.
 
+import { serverTime } from "./ages.js";
 import { bytes, count, moment, seconds } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { rows, summary } from "./stream_series.js";
@@ -8,6 +9,9 @@ import { fill } from "./table_rows.js";
 
 const MOST = 1000; // records that are kept and drawn
 const TABLE_ROWS = 50;
+const QUIET_MS = 30000; // after which the history is read although the page shows no new batch
+const QUERY = "query"; // in the address
+const ZOOM = ["plot-from", "plot-to"]; // in the address, in milliseconds
 
 const section = document.getElementById("streams");
 const select = document.getElementById("stream-query");
@@ -16,10 +20,14 @@ const problem = document.getElementById("stream-problem");
 const table = document.getElementById("stream-table");
 const sources = document.getElementById("stream-sources");
 const place = document.getElementById("plots");
+const tables = section?.querySelector("details");
 
 let records = [];
+let wanted = new URLSearchParams(location.search).get(QUERY) ?? ""; // id of the query that the address names
+let batches = null; // what the page said of the queries when the history was read; null: read it again
+let readAt = -Infinity;
 let shown = ""; // id of the query whose records these are
-let marks = [];
+let marks = null; // of the timeline; null: read them again
 let plots = null;
 let busy = false;
 let again = false;
@@ -28,8 +36,29 @@ async function read(parameters) {
   const response = await fetch(`${section.dataset.progress}?${new URLSearchParams(parameters)}`, { cache: "no-store" });
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.detail);
-  return { ...answer, now: Date.parse(response.headers.get("Date")) || Date.now() };
+  return answer;
 }
+
+// Keeps what is shown in the address.
+function note(values) {
+  const address = new URL(location.href);
+  for (const [name, value] of Object.entries(values)) {
+    if (value === null) address.searchParams.delete(name);
+    else address.searchParams.set(name, value);
+  }
+  history.replaceState(history.state, "", address);
+}
+
+const zoom = {
+  get() {
+    const [from, to] = ZOOM.map((name) => Number(new URLSearchParams(location.search).get(name) ?? NaN));
+    return to > from ? { from: from / 1000, to: to / 1000 } : null;
+  },
+  set(span) {
+    const values = span === null ? [null, null] : [span.from, span.to].map((seconds) => String(Math.round(seconds * 1000)));
+    note(Object.fromEntries(ZOOM.map((name, index) => [name, values[index]])));
+  },
+};
 
 function title(query) {
   return query.name || `unnamed, ${query["query-id"].slice(0, 8)}`;
@@ -39,7 +68,7 @@ function offer(queries) {
   const known = [...select.options].map((option) => `${option.value} ${option.textContent}`).join("\n");
   const offered = queries.map((query) => `${query["query-id"]} ${title(query)}`).sort();
   if (known === offered.join("\n")) return;
-  const chosen = select.value || queries[0]["query-id"];
+  const chosen = select.value || wanted || queries[0]["query-id"];
   select.replaceChildren(...offered.map((text) => new Option(text.slice(text.indexOf(" ") + 1), text.split(" ", 1)[0])));
   select.value = chosen;
   if (select.selectedIndex < 0) select.selectedIndex = 0;
@@ -77,21 +106,42 @@ function offsets(source) {
   ];
 }
 
-async function draw(now) {
-  const last = records.at(-1);
-  if (last === undefined) return;
-  newest.textContent = summary(last, now);
+function sayNewest() {
+  if (records.length === 0) return;
+  const text = summary(records.at(-1), serverTime());
+  if (newest.textContent !== text) newest.textContent = text;
+}
+
+function fillTables() {
+  if (!tables.open || records.length === 0) return;
   const listed = records.slice(-TABLE_ROWS);
-  const events = perRecord(listed, marks, "triggered");
+  const events = perRecord(listed, marks ?? [], "triggered");
   fill(table, listed.map((record, index) => numbers(record, events[index])).reverse());
-  fill(sources, last.sources.map(offsets));
+  fill(sources, records.at(-1).sources.map(offsets));
+}
+
+async function draw() {
+  if (records.length === 0) return;
+  sayNewest();
+  fillTables();
   if (plots === null) {
     const { streamPlots } = await import("./stream_plots.js");
     const [legend, spoken] = ["plot-legend", "plot-spoken"].map((id) => document.getElementById(id));
-    plots = streamPlots({ place, legend, spoken });
+    plots = streamPlots({ place, legend, spoken, zoom });
   }
-  const shownMarks = since(marks, rows(records));
-  plots.show(records, rows(records, shownMarks.at(-1)?.at), shownMarks);
+  const moments = rows(records);
+  const shownMarks = since(marks, moments);
+  plots.show(records, shownMarks.length > 0 ? rows(records, shownMarks.at(-1).at) : moments, shownMarks);
+}
+
+// What the page says of the queries: their newest batches.
+function newestBatches() {
+  return document.getElementById("queries")?.textContent ?? "";
+}
+
+// A batch job has no history, and a stream's grows only with its batches.
+function isDue() {
+  return newestBatches() !== batches || (records.length > 0 && performance.now() - readAt >= QUIET_MS);
 }
 
 async function update() {
@@ -100,6 +150,7 @@ async function update() {
     return;
   }
   busy = true;
+  [batches, readAt] = [newestBatches(), performance.now()];
   try {
     const chosen = select.value;
     const goesOn = chosen !== "" && chosen === shown;
@@ -114,16 +165,14 @@ async function update() {
       return;
     }
     if (!goesOn) plots?.clear();
-    const known = marks;
-    marks = readMarks(document.getElementById("timeline-data"));
-    if (goesOn && answer.records.length === 0 && JSON.stringify(known) === JSON.stringify(marks)) {
-      if (records.length > 0) newest.textContent = summary(records.at(-1), answer.now);
-      return;
-    }
+    const isNew = marks === null;
+    marks ??= readMarks(document.getElementById("timeline-data"));
+    if (goesOn && answer.records.length === 0 && !isNew) return sayNewest();
     records = (goesOn ? [...records, ...answer.records] : answer.records).slice(-MOST);
     shown = chosen;
-    await draw(answer.now);
+    await draw();
   } catch (error) {
+    batches = null;
     problem.textContent = `The history cannot be read now: ${error.message}`;
     problem.hidden = section.hidden;
   } finally {
@@ -136,7 +185,18 @@ async function update() {
 }
 
 if (section !== null) {
-  select.addEventListener("change", update);
-  document.addEventListener("emberkeep:refreshed", update);
+  select.addEventListener("change", () => {
+    note({ [QUERY]: select.value });
+    zoom.set(null);
+    update();
+  });
+  tables.addEventListener("toggle", fillTables);
+  document.addEventListener("emberkeep:changed", (event) => {
+    if (event.detail.has("timeline-data")) marks = null;
+  });
+  document.addEventListener("emberkeep:refreshed", () => {
+    if (isDue() || (marks === null && records.length > 0)) update();
+    else sayNewest();
+  });
   update();
 }

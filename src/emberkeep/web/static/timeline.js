@@ -3,7 +3,8 @@
 // The table stays on the page for readers who cannot use the drawing. `live.js` replaces the table when something has
 // changed; the drawing follows. The part that is shown is in the page's address, as `from` and `to`.
 
-import { moment } from "./formats.js";
+import { serverTime } from "./ages.js";
+import { lasted, moment } from "./formats.js";
 import { groupOf, groupsOf, readMarks } from "./marks.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -13,10 +14,16 @@ const LANE_HEIGHT = 20;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
   .map((seconds) => seconds * 1000);
 const SHORTEST_MS = 1000;
+const LASTED = 3; // the column of the table
 const LABEL_PX = 78;
+const REDRAWN_SHARE = 1 / 400; // of the shown time: when so much has passed, the end of what lasts has visibly moved
 
 const plot = document.querySelector("[data-timeline]");
 const area = plot?.querySelector("[data-area]");
+
+let read = null; // what the table says
+let drawnAt = 0; // the server's time
+let width = 0;
 
 function element(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
@@ -27,18 +34,30 @@ function element(name, attributes, ...children) {
 
 function readData() {
   const data = document.getElementById(plot.dataset.timeline);
-  const now = Number(data.dataset.now);
   const bands = [...data.querySelectorAll("tr[data-band]")]
     .map((row) => ({
       kind: row.dataset.band,
       from: Number(row.dataset.from),
-      to: row.dataset.to === "" ? now : Number(row.dataset.to),
+      to: row.dataset.to === "" ? null : Number(row.dataset.to),
       text: [...row.cells].map((cell) => cell.textContent.trim()),
     }))
     .reverse();
   return { bands, marks: readMarks(data) };
 }
 
+// What the table says, with the present as the end of what lasts.
+function current() {
+  read ??= readData();
+  const now = serverTime();
+  const bands = read.bands.map((band) => (band.to === null ? { ...band, to: now, text: lasting(band, now) } : band));
+  return { bands, marks: read.marks };
+}
+
+function lasting(band, now) {
+  const text = [...band.text];
+  text[LASTED] = lasted(now - band.from);
+  return text;
+}
 
 function whole({ bands }) {
   const from = bands[0].from;
@@ -73,7 +92,7 @@ function bounded(span, all) {
 }
 
 function zoom(factor, around = 0.5) {
-  const data = readData();
+  const data = current();
   if (data.bands.length === 0) return;
   const span = chosen(data);
   const length = (span.to - span.from) / factor;
@@ -82,7 +101,7 @@ function zoom(factor, around = 0.5) {
 }
 
 function move(share) {
-  const data = readData();
+  const data = current();
   if (data.bands.length === 0) return;
   const span = chosen(data);
   const by = (span.to - span.from) * share;
@@ -96,11 +115,12 @@ function clock(ms, step) {
 }
 
 function draw() {
-  const data = readData();
+  const data = current();
   plot.hidden = data.bands.length === 0;
   if (plot.hidden) return;
+  drawnAt = serverTime();
   const { from, to } = chosen(data);
-  const width = Math.max(260, area.clientWidth);
+  width = Math.max(260, width || area.clientWidth);
   const left = width < 480 ? 70 : LEFT;
   const lanes = [...new Set(groupsOf(data.marks).map((group) => group.lane))];
   const bottom = BAND.top + BAND.height + 8 + lanes.length * LANE_HEIGHT;
@@ -120,8 +140,8 @@ function draw() {
     const start = Math.max(x(band.from), left);
     const end = Math.min(x(band.to), width - 10);
     if (end < left || start > width - 10) continue;
-    const [state, began, ended, lasted, attempt, why] = band.text;
-    const title = `${state}, ${lasted}\n${began} to ${ended}\nattempt ${attempt}${why === "–" ? "" : `\n${why}`}`;
+    const [state, began, ended, took, attempt, why] = band.text;
+    const title = `${state}, ${took}\n${began} to ${ended}\nattempt ${attempt}${why === "–" ? "" : `\n${why}`}`;
     const shape = { class: `band ${band.kind}`, x: start, y: BAND.top, width: Math.max(1.5, end - start), height: BAND.height };
     svg.append(element("rect", shape, element("title", {}, title)));
     if (end - start > state.length * 7 + 14) {
@@ -143,6 +163,13 @@ function draw() {
   plot.querySelector("[data-span]").textContent = `${moment(from)} – ${moment(to)} UTC`;
 }
 
+// Time has passed: draws again if what lasts has grown by enough to be seen.
+function grow() {
+  if (plot.hidden || !read.bands.some((band) => band.to === null)) return;
+  const { from, to } = chosen(current());
+  if (drawnAt <= to && serverTime() - drawnAt >= (to - from) * REDRAWN_SHARE) draw();
+}
+
 function keyPressed(event) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   const actions = {
@@ -158,7 +185,7 @@ function keyPressed(event) {
 // Dragging moves the shown part. A wheel with Ctrl zooms; without Ctrl it scrolls the page, as everywhere.
 function dragStarted(event) {
   if (event.button !== 0) return;
-  const data = readData();
+  const data = current();
   const start = chosen(data);
   const pixels = area.clientWidth - LEFT;
   area.setPointerCapture(event.pointerId);
@@ -187,7 +214,17 @@ if (plot !== null) {
   area.addEventListener("keydown", keyPressed);
   area.addEventListener("pointerdown", dragStarted);
   area.addEventListener("wheel", wheelTurned, { passive: false });
-  new ResizeObserver(draw).observe(area);
-  document.addEventListener("emberkeep:refreshed", draw);
+  new ResizeObserver((entries) => {
+    const now = entries.at(-1).contentRect.width;
+    if (now === 0 || now === width) return;
+    width = now;
+    draw();
+  }).observe(area);
+  document.addEventListener("emberkeep:changed", (event) => {
+    if (!event.detail.has("timeline-data")) return;
+    read = null;
+    draw();
+  });
+  document.addEventListener("emberkeep:refreshed", grow);
   draw();
 }
