@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from emberkeep.base.errors import InvalidInput
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.web.paging import page_address
@@ -40,3 +41,13 @@ class JobFilter:
         """Return the address of a page of the list."""
         state = self.status.value if self.status else ""
         return page_address("/jobs", page, state=state, owner=self.owner, name=self.name)
+
+
+def parse_status(text: str) -> JobStatus | None:
+    """Return the state that a text names; None for "". Raises InvalidInput."""
+    if not text:
+        return None
+    try:
+        return JobStatus(text)
+    except ValueError:
+        raise InvalidInput(f"{text[:40]!r} is not the state of a job", field="state") from None

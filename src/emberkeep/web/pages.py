@@ -16,13 +16,13 @@ from emberkeep.audit.entry import Outcome
 from emberkeep.audit.selection import AuditTrail, Selection
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
-from emberkeep.base.identity import Role
+from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import parse_job_id
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.identities.job_access import may_act, visible
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
-from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, TaskManagerView
 from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobmanager.views.savepoints import Lineage, savepoint_views
 from emberkeep.jobs.model import JobStatus
@@ -33,8 +33,9 @@ from emberkeep.web.capacity import capacity_map
 from emberkeep.web.cluster.node_pages import NodePages
 from emberkeep.web.cluster.pages import ClusterPages
 from emberkeep.web.event_texts import EventTexts
-from emberkeep.web.health import health
-from emberkeep.web.job_filter import JobFilter
+from emberkeep.web.health import ClusterFacts, health
+from emberkeep.web.job_filter import JobFilter, parse_status
+from emberkeep.web.job_health import job_health
 from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.page_tags import TIME_HEADER, page_tag
 from emberkeep.web.paging import page_count, parse_number, parse_page
@@ -61,6 +62,7 @@ Page = Callable[[web.Request], Awaitable[web.Response]]
 class WebSources:
     """Where the pages get what they show.
 
+    - ``problem`` returns what this JobManager cannot do now although it leads; "" in normal operation.
     - ``storage_problem`` returns why nothing is deleted in the shared storage; "" if the storage is this cluster's.
     - ``spark_ui_link`` returns a new link to the Spark UI of an attempt, 0 for the newest; it raises Absent.
     - ``verifications``: which savepoints were read back since this JobManager leads.
@@ -75,6 +77,7 @@ class WebSources:
     blobs: BlobServerGateway
     spark_ui_link: Callable[[web.Request, JobView, int], str]
     verifications: Verifications
+    problem: Callable[[], str] = str
     election: Callable[[], ElectionView | None] = lambda: None
 
 
@@ -135,19 +138,34 @@ class _Pages:
             "overview",
             running=_troubled_first(running)[:_RUNNING_ON_OVERVIEW],
             running_total=len(running),
-            health=health(running, None if identity.namespace else task_managers),
+            health=health(self._facts(identity, jobs, task_managers)),
             capacity=None if identity.namespace else capacity_map(task_managers, jobs),
             ended=ended[:_ENDED_ON_OVERVIEW],
             counts=Counter(job.status for job in jobs),
             task_managers=task_managers,
             started_ms=self._gateway.started_ms(),
-            storage_problem=self._sources.storage_problem(),
+        )
+
+    def _facts(
+        self, identity: Identity, jobs: Sequence[JobView], task_managers: Sequence[TaskManagerView]
+    ) -> ClusterFacts:
+        """Return what the reader may know of the cluster's health."""
+        if identity.namespace:
+            return ClusterFacts(now_ms=self._clock.now_ms(), jobs=jobs)
+        return ClusterFacts(
+            now_ms=self._clock.now_ms(),
+            jobs=jobs,
+            task_managers=task_managers,
+            problem=self._sources.problem(),
+            storage=self._sources.storage_problem(),
+            election=self._sources.election(),
+            address=self._gateway.address(),
         )
 
     async def jobs(self, request: web.Request) -> web.Response:
         query = request.query
         wanted = JobFilter(
-            _parse_status(query.get("state", "")), query.get("owner", "")[:200], query.get("name", "")[:200]
+            parse_status(query.get("state", "")), query.get("owner", "")[:200], query.get("name", "")[:200]
         )
         number = parse_page(query.get("page", "1"))
         seen = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
@@ -177,6 +195,7 @@ class _Pages:
             "job.html",
             "jobs",
             job=job,
+            health=job_health(job),
             may_act=may_act(identity, job),
             savepoints=savepoint_lines(savepoint_views([job]), lineage, self._sources.verifications, identity),
             origin=origin(job, lineage),
@@ -275,12 +294,3 @@ def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
 def _troubled_first(jobs: Sequence[JobView]) -> list[JobView]:
     """Return the jobs with an alarm, then those that wait, then the others; each in the given order."""
     return sorted(jobs, key=lambda job: (not job.alarms, not job.waiting))
-
-
-def _parse_status(text: str) -> JobStatus | None:
-    if not text:
-        return None
-    try:
-        return JobStatus(text)
-    except ValueError:
-        raise InvalidInput(f"{text[:40]!r} is not the state of a job", field="state") from None

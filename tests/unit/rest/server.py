@@ -277,6 +277,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     sources = WebSources(
         gateway=gateway,
         clock=system.clock,
+        problem=api.problem,
         storage_problem=lambda: storage.info.problem,
         audit=audit,
         chronicle=api.chronicle,

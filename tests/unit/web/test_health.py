@@ -4,54 +4,125 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.watchdog.model import Alarm, AlarmKind
-from emberkeep.web.health import Health, health
-from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
+from emberkeep.web.health import ClusterFacts, Health, health
+from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import Site, running_site
 
-ALARM = Alarm(kind=AlarmKind.NO_COMMIT, query="", since_ms=1, message="nothing was committed")
-JOB = job_view(job_id(1), "etl")
+ALARM = Alarm(kind=AlarmKind.NO_COMMIT, query="", since_ms=NOW_MS - 60_000, message="nothing was committed")
+SINCE = "2026-11-18 11:05:40"  # the alarm's
+JOB = job_view(job_id(1), "etl", pointers=JobPointers())
+FAILED = job_view(job_id(2), "report", JobStatus.FAILED)
 HERE = task_manager_view(2)
 AWAY = msgspec.structs.replace(HERE, away=True)
+FULL = msgspec.structs.replace(HERE, report=msgspec.structs.replace(HERE.report, disk_free_mb=2048))
+ALONE = ElectionView(servers="zk:2181", connection=ZooKeeperConnection.CONNECTED, queue=("a:1",), known=("a:1", "b:1"))
+
+
+def facts(jobs: list[JobView], task_managers: list[TaskManagerView] | None = None, **changes: Any) -> ClusterFacts:
+    return ClusterFacts(now_ms=NOW_MS, jobs=jobs, task_managers=task_managers, address="a:1", **changes)
+
+
+def changed(job: JobView, **changes: object) -> JobView:
+    return msgspec.structs.replace(job, **changes)
 
 
 @pytest.mark.parametrize(
-    ("jobs", "task_managers", "expected"),
+    ("found", "expected"),
     [
-        ([], [HERE], Health(tone="running", text="All is well: no job runs.")),
-        ([JOB], [HERE], Health(tone="running", text="All is well: 1 job runs.")),
-        ([JOB, JOB], None, Health(tone="running", text="All is well: 2 jobs run.")),
+        (facts([], [HERE]), Health(tone="running", text="All is well: no job runs.")),
+        (facts([JOB], [HERE]), Health(tone="running", text="All is well: 1 job runs.")),
+        (facts([JOB, JOB]), Health(tone="running", text="All is well: 2 jobs run.")),
         (
-            [],
-            [],
-            Health(tone="waiting", text="No task manager is registered.", short="no task manager is registered"),
+            facts([], []),
+            Health(tone="failed", text="No task manager is registered.", short="no task manager is registered"),
         ),
         (
-            [msgspec.structs.replace(JOB, waiting="2 slots")],
-            [HERE, AWAY],
+            facts([changed(JOB, waiting="2 slots")], [HERE, AWAY]),
             Health(
                 tone="waiting",
-                text="1 task manager lost contact, 1 job waits.",
-                short="1 task manager lost contact",
+                text="Job etl waits: 2 slots; task manager tm-127.0.0.2-1 lost contact at 2026-11-18 11:06:38.",
+                short="job etl waits",
             ),
         ),
         (
-            [msgspec.structs.replace(JOB, alarms=(ALARM,), waiting="2 slots"), JOB],
-            [HERE],
-            Health(tone="failed", text="1 job has an alarm.", short="1 job has an alarm"),
+            facts([changed(JOB, alarms=(ALARM,), waiting="2 slots"), JOB], [HERE]),
+            Health(
+                tone="failed",
+                text=f"Job etl has an alarm since {SINCE}: nothing was committed.",
+                short="job etl has an alarm",
+            ),
+        ),
+        (
+            facts([changed(JOB, alarms=(ALARM,)), changed(JOB, name="b", alarms=(ALARM,))], [HERE]),
+            Health(
+                tone="failed",
+                text=f"2 jobs have an alarm, the first, etl, since {SINCE}.",
+                short="2 jobs have an alarm",
+            ),
+        ),
+        (
+            facts([changed(JOB, status=JobStatus.RESTARTING, status_times_ms={JobStatus.RESTARTING: NOW_MS - 60_000})]),
+            Health(tone="waiting", text=f"Job etl restarts since {SINCE}.", short="job etl restarts"),
+        ),
+        (
+            facts([JOB, FAILED]),
+            Health(
+                tone="failed",
+                text=f"Job report has failed at {SINCE}: ValueError: no such airport: 'XXX'.",
+                short="job report has failed",
+            ),
+        ),
+        (
+            facts([], [FULL, AWAY]),
+            Health(
+                tone="failed",
+                text="The disk of node node-2 is nearly full: 2 GiB are free; "
+                "task manager tm-127.0.0.2-1 lost contact at 2026-11-18 11:06:38.",
+                short="the disk of node node-2 is nearly full",
+            ),
+        ),
+        (
+            facts([], [HERE], storage="it is another cluster's", election=ALONE),
+            Health(
+                tone="waiting",
+                text="Nothing is deleted in the storage: it is another cluster's; "
+                "no JobManager stands by: b:1 is away.",
+                short="nothing is deleted in the storage",
+            ),
+        ),
+        (
+            facts([changed(JOB, waiting="2 slots")], problem="the job store does not answer"),
+            Health(
+                tone="failed",
+                text="The JobManager cannot do all its work: the job store does not answer; job etl waits: 2 slots.",
+                short="the JobManager cannot do all its work",
+            ),
         ),
     ],
 )
-def test_what_needs_a_person_comes_first(
-    jobs: list[JobView], task_managers: list[TaskManagerView] | None, expected: Health
-) -> None:
-    assert health(jobs, task_managers) == expected
+def test_what_needs_a_person_comes_first(found: ClusterFacts, expected: Health) -> None:
+    assert health(found) == expected
+
+
+def test_a_job_that_failed_long_ago_needs_nobody() -> None:
+    old = changed(FAILED, ended_ms=NOW_MS - 3_600_000)
+    assert health(facts([old], [HERE])).tone == "running"
+
+
+@pytest.mark.parametrize("queue", [("a:1", "b:1"), ()])
+def test_a_leader_with_a_standby_and_one_that_was_always_alone_are_well(queue: tuple[str, ...]) -> None:
+    election = msgspec.structs.replace(ALONE, queue=queue, known=queue)
+    assert health(facts([], [HERE], election=election)).tone == "running"
 
 
 @pytest.fixture
@@ -82,7 +153,7 @@ async def test_the_tab_of_a_job_says_its_state(site: Site) -> None:
 async def test_the_tab_of_the_overview_says_what_is_wrong(site: Site) -> None:
     assert await head(site, "/") == ("Overview · Emberkeep", "/static/icon-running.svg")
     site.gateway.change(job_id(1), alarms=(ALARM,))
-    assert await head(site, "/") == ("1 job has an alarm · Overview · Emberkeep", "/static/icon-failed.svg")
+    assert await head(site, "/") == ("Job etl has an alarm · Overview · Emberkeep", "/static/icon-failed.svg")
 
 
 async def test_each_state_has_an_icon(site: Site) -> None:

@@ -329,7 +329,7 @@ async def test_a_job_that_is_being_stopped_says_how_far_it_is(site: Site) -> Non
 
 async def test_a_job_shows_its_alarms(site: Site) -> None:
     alarm = Alarm(kind=AlarmKind.NO_COMMIT, query=EVIL, since_ms=1, message=f"nothing was committed {EVIL}")
-    site.gateway.change(job_id(1), alarms=(alarm,))
+    site.gateway.change(job_id(1), alarms=(alarm, alarm))
     page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
     assert "nothing was committed" in page
     assert "no-commit" in page

@@ -265,6 +265,7 @@ async def leadership(
             WebSources(
                 gateway=gateway,
                 clock=system.clock,
+                problem=api.problem,
                 storage_problem=keeper.problem,
                 audit=settings.audit,
                 chronicle=chronicle,

@@ -1,0 +1,76 @@
+"""Whether a job is healthy, and if not, since when and why: one sentence for its page. Pure functions."""
+
+from __future__ import annotations
+
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobs.model import JobStatus
+from emberkeep.web.formats import count, moment
+from emberkeep.web.health import Health
+
+_STARTING = (JobStatus.CREATED, JobStatus.INITIALIZING)
+
+
+def job_health(job: JobView) -> Health:
+    """Return the sentence, made of alarms, state, newest commit and backlog, the most urgent of them first."""
+    if job.status.is_globally_terminal:
+        return _ended(job)
+    since = moment(job.status_times_ms.get(job.status, job.submitted_ms))
+    if job.alarms:
+        first, others = job.alarms[0], len(job.alarms) - 1
+        of_query = f" query {first.query}:" if first.query else ""
+        more = f", and {others} more {'alarm' if others == 1 else 'alarms'} below" if others else ""
+        return _said("failed", f"Not healthy since {moment(first.since_ms)}:{of_query} {first.message}{more}", job)
+    if job.status is JobStatus.RESTARTING:
+        return _said("waiting", f"Not healthy since {since}: the job restarts{_why_restarted(job)}", job)
+    if job.status is JobStatus.FAILING:
+        return _said("failed", f"Not healthy since {since}: the job fails{_because(job.root_cause)}", job)
+    if job.status is JobStatus.CANCELLING:
+        return _said("waiting", f"The job is being cancelled since {since}", job)
+    if job.status in _STARTING:
+        return _said("waiting", f"The job does not run yet, since {since}{_because(job.waiting)}", job)
+    if job.waiting:
+        return _said("waiting", f"The job runs since {since}, but waits for something{_because(job.waiting)}", job)
+    return _said("running", f"Healthy: the job runs since {since}", job)
+
+
+def _said(tone: str, text: str, job: JobView) -> Health:
+    return Health(tone=tone, text=f"{text}. {_work(job)}".rstrip())
+
+
+def _ended(job: JobView) -> Health:
+    at = moment(job.ended_ms)
+    if job.status is JobStatus.FAILED:
+        return Health(tone="failed", text=f"Failed at {at}{_because(job.root_cause)}.")
+    if job.status is JobStatus.CANCELED:
+        return Health(tone="cancelled", text=f"Cancelled at {at}.")
+    return Health(tone="finished", text=f"Finished at {at}.")
+
+
+def _work(job: JobView) -> str:
+    """Return what the job has done and has still to do; "" if unknown."""
+    report = job.report
+    parts = []
+    newest = max(job.pointers.queries, key=lambda each: each.committed_ms, default=None)
+    if newest is not None:
+        parts.append(f"batch {newest.batch_id} was committed at {moment(newest.committed_ms)}")
+    if report is not None and report.queries:
+        backlogs = [query.backlog_rows for query in report.queries if query.backlog_rows is not None]
+        if backlogs:
+            parts.append(f"the backlog is {count(sum(backlogs))} rows")
+    elif report is not None and report.work is not None and report.work.total_tasks:
+        parts.append(f"{count(report.work.completed_tasks)} of {count(report.work.total_tasks)} tasks are done")
+    if not parts:
+        return ""
+    text = ", and ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _why_restarted(job: JobView) -> str:
+    failed = [each for each in job.attempts if each.outcome is not None and each.outcome.kind is not None]
+    if not failed or failed[-1].outcome is None:
+        return ""
+    return f" after attempt {failed[-1].attempt}: {failed[-1].outcome.message}"
+
+
+def _because(reason: str) -> str:
+    return f": {reason.rstrip('.')}" if reason else ""
