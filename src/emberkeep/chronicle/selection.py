@@ -16,6 +16,9 @@ MOST_LISTED: Final = 1000  # in one page
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Occurrences by type and time (Unix milliseconds, both ends included). No types: all of them.
 
+    ``by``: who asked for it. ``text``: what its message, type, node or task manager contains. Both in any case; "" for
+    all.
+
     ``before``: only older ones than this id, for the next page. ``after``: only newer ones than this id, to follow the
     stream; the page is then the oldest of these, oldest first. ``limit``: the largest number of occurrences.
     """
@@ -23,6 +26,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     types: frozenset[str] = frozenset()
     since_ms: int = 0
     until_ms: int = MOST_MS
+    by: str = ""
+    text: str = ""
     before: str = ""
     after: str | None = None
     limit: int = 100
@@ -33,7 +38,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             and self.since_ms <= occurrence.time_ms <= self.until_ms
             and (not self.before or occurrence.id < self.before)
             and (self.after is None or occurrence.id > self.after)
+            and self.by.lower() in ("", occurrence.by.lower())
+            and (not self.text or self.text.lower() in _words(occurrence))
         )
+
+
+def _words(occurrence: Occurrence) -> str:
+    """Return what a reader may search for, in lower case."""
+    return "\n".join((occurrence.message, occurrence.what, occurrence.node, occurrence.task_manager)).lower()
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

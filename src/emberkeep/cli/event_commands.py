@@ -36,6 +36,10 @@ class EventChoice:
     "Time of the oldest events: how long ago, such as 30min or 2d, or 2026-01-31T18:00 (local time)."
     until: Annotated[str | None, Parameter(metavar="TIME")] = None
     "Time of the newest events, in the same form."
+    by: Annotated[str, Parameter(metavar="NAME")] = ""
+    "Only what this identity asked for."
+    text: Annotated[str, Parameter(metavar="TEXT")] = ""
+    "Only events whose message, type, node or task manager contains this, in any case."
     limit: Annotated[int, Parameter(metavar="NUMBER")] = 100
     "Maximum number of events; the newest ones are shown."
 
@@ -44,7 +48,8 @@ class EventChoice:
         if self.limit < 1:
             raise InvalidInput(f"--limit {self.limit}: must be at least 1", field="--limit")
         given = {"since": moment("--since", self.since, now_ms), "until": moment("--until", self.until, now_ms)}
-        return {name: value for name, value in given.items() if value is not None}
+        known = {name: value for name, value in given.items() if value is not None}
+        return {**known, **{name: value for name, value in (("by", self.by), ("text", self.text)) if value}}
 
 
 _DEFAULT_CHOICE = EventChoice()

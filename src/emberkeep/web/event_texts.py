@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import msgspec
 
-from emberkeep.base.errors import InvalidInput, Unavailable
+from emberkeep.base.errors import Unavailable
 from emberkeep.base.identity import Identity
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.chronicle.ports import ChronicleReader
@@ -17,11 +16,11 @@ from emberkeep.chronicle.selection import MOST_LISTED, Page, Selection
 from emberkeep.chronicle.terms import LeaderTerm, leader_terms
 from emberkeep.chronicle.timeline import Timeline, timeline
 from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.web.event_filter import EventFilter, parse_event_filter
 
 PER_PAGE: Final = 100
 _ON_JOB_PAGE: Final = 15
 _ON_NODE_PAGE: Final = 50
-_CURSOR: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 _OF_JOBS: Final = frozenset(
     {
@@ -120,8 +119,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """A page of a list of events, with its filters."""
 
     page: Page
-    type: str
-    before: str
+    filter: EventFilter
     types: list[str]
     lost: int
 
@@ -147,17 +145,15 @@ class EventTexts:
         starts = Selection(types=frozenset({What.LEADER_STARTED}), limit=MOST_LISTED)
         return (await self._chronicle.read("", starts)).occurrences[::-1]
 
-    async def chosen(self, job_id: str, query: Mapping[str, str]) -> Chosen:
-        """Return the page of a job's events, or of the cluster's, that a query asks for. Raises InvalidInput."""
-        what, before = query.get("type", ""), query.get("before", "")
+    async def chosen(self, job_id: str, path: str, query: Mapping[str, str], wanted: Sequence[str]) -> Chosen:
+        """Return the page of a job's events, or of the cluster's, that a query asks for. Raises InvalidInput.
+
+        ``path``: of the list. ``wanted``: the types that the query names.
+        """
         types = [each.value for each in What if (each in _OF_JOBS) is bool(job_id)]
-        if what and what not in types:
-            raise InvalidInput(f"{what[:40]!r} is not the type of an event here", field="type")
-        if before and _CURSOR.fullmatch(before) is None:
-            raise InvalidInput(f"{before[:40]!r} is not the id of an event", field="before")
-        selection = Selection(types=frozenset({what} if what else ()), before=before, limit=PER_PAGE)
-        page = await self._chronicle.read(job_id, selection)
-        return Chosen(page=page, type=what, before=before, types=types, lost=self._chronicle.lost)
+        chosen = parse_event_filter(path, query, wanted, types)
+        page = await self._chronicle.read(job_id, chosen.selection(PER_PAGE))
+        return Chosen(page=page, filter=chosen, types=types, lost=self._chronicle.lost)
 
     async def of_node(self, node: str, task_managers: Iterable[str]) -> tuple[Occurrence, ...]:
         """Return the newest events of a node and of its task managers, the newest first. Raises Unavailable."""

@@ -41,6 +41,7 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
     """One node. ``entry``: None if the node is not blocked. ``leaving``: lines about what must still leave the node.
 
+    ``away``: True if one of its task managers has lost contact.
     ``progress``: None unless the node, or a task manager on it, is evacuated.
     """
 
@@ -50,6 +51,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
     slots_taken: int
     drivers: int
     entry: Blocked | None
+    away: bool = False
     leaving: tuple[str, ...] = ()
     progress: EvacuationProgress | None = None
 
@@ -68,6 +70,7 @@ def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -
             slots_taken=sum(view.info.slots - view.free_slots for view in there),
             drivers=sum(view.info.driver_places - view.free_driver_places for view in there),
             entry=entries.get(node),
+            away=any(view.away for view in there),
             leaving=leaving(there),
             progress=progress(there),
         )

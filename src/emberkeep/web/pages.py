@@ -227,12 +227,14 @@ class _Pages:
         return self.render(request, "audit.html", "audit", HTTPStatus.OK, **shown)
 
     async def events(self, request: web.Request) -> web.Response:
-        chosen = await self._events.chosen("", request.query)
+        chosen = await self._events.chosen("", "/events", request.query, request.query.getall("type", []))
         return self.render(request, "events.html", "events", job=None, chosen=chosen)
 
     async def job_events(self, request: web.Request) -> web.Response:
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
-        chosen = await self._events.chosen(job.job_id, request.query)
+        chosen = await self._events.chosen(
+            job.job_id, f"/jobs/{job.job_id}/events", request.query, request.query.getall("type", [])
+        )
         return self.render(request, "events.html", "jobs", job=job, chosen=chosen)
 
     async def log(self, request: web.Request) -> web.Response:

@@ -35,8 +35,10 @@ def test_pages_with_many_entries_have_nothing_wrong(opened: tuple[Window, JobId]
             "/jobs?page=10": "orders",
             "/savepoints": "1\u202f000",
             "/savepoints?page=10": "orders",
-            "/nodes": "127.0.0.201",
-            "/taskmanagers": "201",
+            "/nodes": "Page 1 of 2",
+            "/nodes?page=2": "node-99",
+            "/taskmanagers": "Page 1 of 2",
+            "/taskmanagers?page=2&state=available": "node-99",
         }
     )
     assert not found, "\n".join(found)

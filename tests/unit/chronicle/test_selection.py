@@ -26,6 +26,15 @@ def test_types_and_times_select() -> None:
     assert page_of(STREAM, selection) == Page(occurrences=(STREAM[4], STREAM[2]), next="")
 
 
+def test_who_asked_and_what_is_said_select_in_any_case() -> None:
+    saved = at(8, What.SAVEPOINT, by="Ana", message="in /savepoints")
+    lost = at(9, What.EXCEPTION, node="Node-7", message="lost")
+    stream = [*STREAM, saved, lost]
+    found = {text: page_of(stream, Selection(text=text)).occurrences for text in ("SAVEPOINTS", "node-7", "nothing")}
+    assert found == {"SAVEPOINTS": (saved,), "node-7": (lost,), "nothing": ()}
+    assert page_of(stream, Selection(by="ana")).occurrences == (saved,)
+
+
 def test_after_gives_the_oldest_first_and_a_cursor_that_skips_nothing() -> None:
     first = page_of(STREAM, Selection(after="", limit=3))
     second = page_of(STREAM, Selection(after=first.next, limit=10))

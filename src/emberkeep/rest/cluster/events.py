@@ -30,12 +30,21 @@ _CURSOR: Final = r"^([0-9]{1,20}-[0-9]{1,20})?$"
 _LAST_ID: Final = "Last-Event-ID"
 
 
+_BY: Final = Meta(max_length=200, description="Only what this identity asked for; in any case.")
+_TEXT: Final = Meta(
+    max_length=200,
+    description="Only events whose message, type, node or task manager contains this; in any case.",
+)
+
+
 class ReadEvents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of lists of events."""
 
     type: Annotated[list[str], Meta(description="Only events of this type; may be repeated.")] = []
     since: Annotated[int, Meta(ge=0, le=MOST_MS, description="Time of the oldest event, Unix milliseconds.")] = 0
     until: Annotated[int, Meta(ge=0, le=MOST_MS, description="Time of the newest event, Unix milliseconds.")] = MOST_MS
+    by: Annotated[str, _BY] = ""
+    text: Annotated[str, _TEXT] = ""
     before: Annotated[
         str, Meta(pattern=_CURSOR, description="Only events older than this one: `next` of the page before.")
     ] = ""
@@ -52,6 +61,8 @@ class FollowEvents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Query parameters of a stream of events."""
 
     type: Annotated[list[str], Meta(description="Only events of this type; may be repeated.")] = []
+    by: Annotated[str, _BY] = ""
+    text: Annotated[str, _TEXT] = ""
     after: Annotated[
         Annotated[str, Meta(pattern=_CURSOR)] | None,
         Meta(description="Begin with the events after this one; without it, with those that follow."),
@@ -68,6 +79,8 @@ async def events(call: CheckedRequest) -> msgspec.Struct:
             types=_types(query.type),
             since_ms=query.since,
             until_ms=query.until,
+            by=query.by,
+            text=query.text,
             before=query.before,
             after=query.after,
             limit=query.limit,
@@ -79,7 +92,8 @@ async def events(call: CheckedRequest) -> msgspec.Struct:
 async def follow(call: CheckedRequest) -> web.StreamResponse:
     """Send events as they happen until the client disconnects, its login is no longer valid or the server stops."""
     query: FollowEvents = call.query
-    job_id, types = await _stream_of(call), _types(query.type)
+    job_id = await _stream_of(call)
+    wanted = Selection(types=_types(query.type), by=query.by, text=query.text, limit=MOST_LISTED)
     after = call.request.headers.get(_LAST_ID) or query.after
     if after and re.fullmatch(_CURSOR, after) is None:
         raise InvalidInput(f"header {_LAST_ID}: {after[:40]!r} is not the id of an event", field=_LAST_ID)
@@ -88,20 +102,20 @@ async def follow(call: CheckedRequest) -> web.StreamResponse:
         after = newest[0].id if newest else ""
     async with event_stream(call.api, call.request) as response:
         await response.write(b": following\n\n")
-        async for each in _following(call, job_id, types, after):
+        async for each in _following(call, job_id, wanted, after):
             await response.write(ALIVE if each is None else _encoded(each))
     return response
 
 
 async def _following(
-    call: CheckedRequest, job_id: str, types: frozenset[str], after: str
+    call: CheckedRequest, job_id: str, wanted: Selection, after: str
 ) -> AsyncIterator[Occurrence | None]:
     """Yield each occurrence after ``after``; yield None after each KEEP_ALIVE seconds without one."""
     api: Api = call.api
     last_sent, first = api.system.clock.monotonic(), True
     while True:
         if first or api.chronicle.newest(job_id) > after:
-            page = await api.chronicle.read(job_id, Selection(types=types, after=after, limit=MOST_LISTED))
+            page = await api.chronicle.read(job_id, msgspec.structs.replace(wanted, after=after))
             first, after = len(page.occurrences) == MOST_LISTED, page.next
             for each in page.occurrences:
                 yield each

@@ -11,7 +11,17 @@ from emberkeep.base.ids import parse_task_manager_id
 from emberkeep.chronicle.occurrence import Occurrence
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.web.event_texts import EventTexts
+from emberkeep.web.node_filter import (
+    NodeFilter,
+    listed,
+    node_standing,
+    node_words,
+    parse_standing,
+    task_manager_standing,
+    task_manager_words,
+)
 from emberkeep.web.nodes import blocked_task_managers, jobs_on, leaving, node_line, node_lines, progress
+from emberkeep.web.paging import parse_page
 from emberkeep.web.render import Render
 
 _PLOTTED_ON_NODE = 8  # task managers whose usage the page of a node adds up
@@ -30,7 +40,12 @@ class NodePages:
             request,
             "task_managers.html",
             "taskmanagers",
-            task_managers=await self._gateway.task_managers(),
+            listed=listed(
+                *_wanted("/taskmanagers", request),
+                await self._gateway.task_managers(),
+                task_manager_words,
+                task_manager_standing,
+            ),
             others=self._gateway.strangers(),
         )
 
@@ -56,7 +71,8 @@ class NodePages:
     async def nodes(self, request: web.Request) -> web.Response:
         blocklist = await self._gateway.blocklist()
         lines = node_lines(blocklist, await self._gateway.task_managers())
-        return self._render(request, "nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
+        shown = listed(*_wanted("/nodes", request), lines, node_words, node_standing)
+        return self._render(request, "nodes.html", "nodes", listed=shown, blocked=blocked_task_managers(blocklist))
 
     async def node(self, request: web.Request) -> web.Response:
         node, blocklist = request.match_info["nodeid"], await self._gateway.blocklist()
@@ -75,6 +91,13 @@ class NodePages:
             events=events,
             problem=problem,
         )
+
+
+def _wanted(path: str, request: web.Request) -> tuple[NodeFilter, int]:
+    """Return the filter and the number of the page in an address. Raises InvalidInput."""
+    query = request.query
+    wanted = NodeFilter(path, parse_standing(query.get("state", "")), query.get("text", "")[:200])
+    return wanted, parse_page(query.get("page", "1"))
 
 
 async def _if_readable(events: Awaitable[tuple[Occurrence, ...]]) -> tuple[tuple[Occurrence, ...], str]:

@@ -42,6 +42,12 @@ async def test_events_come_newest_first_page_by_page(site: Site) -> None:
     assert (texts(second), second.json()["next"]) == (["one"], "")
 
 
+async def test_events_are_selected_by_who_asked_and_by_text(site: Site) -> None:
+    note(site, "one", "two")
+    assert texts(await site.get(JOB, params={"by": "ANA", "text": "TW"})) == ["two"]
+    assert texts(await site.get(JOB, params={"by": "ben"})) == []
+
+
 async def test_an_event_has_all_facts_and_no_settings_of_leaders(site: Site) -> None:
     note(site, "one")
     (event,) = (await site.get(JOB)).json()["events"]
