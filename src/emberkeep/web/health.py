@@ -80,7 +80,7 @@ def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
     if alarmed:
         first = alarmed[0].alarms[0]
         why = (
-            f" since {moment(first.since_ms)}: {first.message}"
+            f" (since {moment(first.since_ms)}): {first.message}"
             if len(alarmed) == 1
             else _first(alarmed, first.since_ms)
         )
@@ -92,7 +92,7 @@ def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
     ]
     yield from _in_state(failed, JobStatus.FAILED, "failed", "has failed", "have failed")
     restarting = [job for job in running if job.status is JobStatus.RESTARTING and not job.alarms]
-    yield from _in_state(restarting, JobStatus.RESTARTING, "waiting", "restarts", "restart")
+    yield from _in_state(restarting, JobStatus.RESTARTING, "waiting", "has been restarting", "have been restarting")
     waiting = [job for job in running if job.waiting and not job.alarms and job not in restarting]
     if waiting:
         why = f": {waiting[0].waiting}" if len(waiting) == 1 else ""
@@ -104,12 +104,12 @@ def _in_state(jobs: list[JobView], status: JobStatus, tone: str, one: str, many:
         return
     first = min(jobs, key=lambda job: _entered(job, status))
     since = _entered(first, status)
+    at = "at" if status.is_globally_terminal else "since"
     if len(jobs) == 1:
         why = f": {first.root_cause}" if first.root_cause else ""
-        at = "at" if status.is_globally_terminal else "since"
         yield _Problem(tone, _subject(jobs, one, many), f" {at} {moment(since)}{why}")
     else:
-        yield _Problem(tone, _subject(jobs, one, many), _first([first], since))
+        yield _Problem(tone, _subject(jobs, one, many), _first([first], since, at))
 
 
 def _about_nodes(task_managers: Sequence[TaskManagerView]) -> Iterator[_Problem]:
@@ -152,8 +152,8 @@ def _subject(jobs: Sequence[JobView], one: str, many: str) -> str:
     return f"job {jobs[0].name or jobs[0].job_id[:8]} {one}" if len(jobs) == 1 else f"{_jobs(len(jobs))} {many}"
 
 
-def _first(jobs: Sequence[JobView], since_ms: int) -> str:
-    return f", the first, {jobs[0].name or jobs[0].job_id[:8]}, since {moment(since_ms)}"
+def _first(jobs: Sequence[JobView], since_ms: int, at: str = "since") -> str:
+    return f", the first, {jobs[0].name or jobs[0].job_id[:8]}, {at} {moment(since_ms)}"
 
 
 def _jobs(count: int) -> str:

@@ -21,16 +21,16 @@ def job_health(job: JobView) -> Health:
         more = f", and {others} more {'alarm' if others == 1 else 'alarms'} below" if others else ""
         return _said("failed", f"Not healthy since {moment(first.since_ms)}:{of_query} {first.message}{more}", job)
     if job.status is JobStatus.RESTARTING:
-        return _said("waiting", f"Not healthy since {since}: the job restarts{_why_restarted(job)}", job)
+        return _said("waiting", f"Not healthy since {since}: the job is restarting{_why_restarted(job)}", job)
     if job.status is JobStatus.FAILING:
-        return _said("failed", f"Not healthy since {since}: the job fails{_because(job.root_cause)}", job)
+        return _said("failed", f"Not healthy since {since}: the job is failing{_because(job.root_cause)}", job)
     if job.status is JobStatus.CANCELLING:
-        return _said("waiting", f"The job is being cancelled since {since}", job)
+        return _said("waiting", f"The job has been ending since {since}, because it was cancelled", job)
     if job.status in _STARTING:
-        return _said("waiting", f"The job does not run yet, since {since}{_because(job.waiting)}", job)
+        return _said("waiting", f"The job has waited to run since {since}{_because(job.waiting)}", job)
     if job.waiting:
-        return _said("waiting", f"The job runs since {since}, but waits for something{_because(job.waiting)}", job)
-    return _said("running", f"Healthy: the job runs since {since}", job)
+        return _said("waiting", f"The job has run since {since}, but waits{_because(job.waiting)}", job)
+    return _said("running", f"Healthy: the job has run since {since}", job)
 
 
 def _said(tone: str, text: str, job: JobView) -> Health:

@@ -58,7 +58,7 @@ def changed(job: JobView, **changes: object) -> JobView:
             facts([changed(JOB, alarms=(ALARM,), waiting="2 slots"), JOB], [HERE]),
             Health(
                 tone="failed",
-                text=f"Job etl has an alarm since {SINCE}: nothing was committed.",
+                text=f"Job etl has an alarm (since {SINCE}): nothing was committed.",
                 short="job etl has an alarm",
             ),
         ),
@@ -72,7 +72,9 @@ def changed(job: JobView, **changes: object) -> JobView:
         ),
         (
             facts([changed(JOB, status=JobStatus.RESTARTING, status_times_ms={JobStatus.RESTARTING: NOW_MS - 60_000})]),
-            Health(tone="waiting", text=f"Job etl restarts since {SINCE}.", short="job etl restarts"),
+            Health(
+                tone="waiting", text=f"Job etl has been restarting since {SINCE}.", short="job etl has been restarting"
+            ),
         ),
         (
             facts([JOB, FAILED]),

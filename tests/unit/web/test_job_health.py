@@ -15,7 +15,7 @@ from tests.support.contracts.job_store import batch
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, status_report
 
 ALARM = Alarm(kind=AlarmKind.BACKLOG, query="clicks", since_ms=NOW_MS - 60_000, message="the backlog grows")
-RUNS = "the job runs since 2026-11-18 10:54:11"
+RUNS = "the job has run since 2026-11-18 10:54:11"
 
 
 def job(status: JobStatus = JobStatus.RUNNING, **changes: object) -> JobView:
@@ -41,18 +41,18 @@ def job(status: JobStatus = JobStatus.RUNNING, **changes: object) -> JobView:
         (
             job(JobStatus.RESTARTING, status_report=None),
             "waiting",
-            "Not healthy since 2026-11-18 11:06:38: the job restarts after attempt 1: "
+            "Not healthy since 2026-11-18 11:06:38: the job is restarting after attempt 1: "
             "the driver was killed by signal 9.",
         ),
         (
             job(JobStatus.CREATED, status_report=None, waiting="2 of 2 slots are missing"),
             "waiting",
-            "The job does not run yet, since 2026-11-18 10:54:06: 2 of 2 slots are missing.",
+            "The job has waited to run since 2026-11-18 10:54:06: 2 of 2 slots are missing.",
         ),
         (
             job(status_report=None, waiting="1 slot is missing"),
             "waiting",
-            "The job runs since 2026-11-18 10:54:11, but waits for something: 1 slot is missing.",
+            "The job has run since 2026-11-18 10:54:11, but waits: 1 slot is missing.",
         ),
         (job(JobStatus.FAILED), "failed", "Failed at 2026-11-18 11:05:40: ValueError: no such airport: 'XXX'."),
         (job(JobStatus.CANCELED), "cancelled", "Cancelled at 2026-11-18 11:05:40."),
