@@ -1,0 +1,1 @@
+"""Checks recorded histories of concurrent operations against sequential models: no clock, no files, no network."""

@@ -1,0 +1,91 @@
+"""The blocklist as a sequential object: one entry, or none, for each node or task manager.
+
+Operations: ``block`` (arguments ``action``, ``end``, ``cause``, ``merge``), ``unblock``, ``list``, ``expire``. Results
+of ``block`` and ``list`` are entries as the REST API shows them; of an operation that was refused, the text REFUSED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from campaign.linearizability.history import Operation
+from emberkeep.blocklist.merge import merged
+from emberkeep.blocklist.model import PERMANENT, BlockAction, Blocked, Place, PlaceKind, entry_about
+
+REFUSED = "refused"  # a block without merging where there is an entry, or the removal of none
+CLOCK_MARGIN = 0.05  # seconds by which the clocks of end times and of the history may differ
+_PLACE = Place(PlaceKind.NODE, "any")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What the REST API shows of an entry that does not depend on when the request arrived."""
+
+    action: str
+    end: int
+    cause: str
+
+
+def shown(entry: Entry | None) -> Any:
+    """Return the entry as an operation's result."""
+    return None if entry is None else msgspec.to_builtins(entry)
+
+
+class BlocklistModel:
+    """A place's entry, with its causes. An entry may be removed at any time after its end."""
+
+    def initial(self) -> Blocked | None:
+        return None
+
+    def after(self, state: Blocked | None, operation: Operation) -> Iterable[Blocked | None]:
+        if operation.kind == "list":
+            return (state,) if _is(state, operation.result) else ()
+        if operation.kind == "expire":
+            return (None,) if state is not None and state.end_ms == operation.arguments["end"] else ()
+        if operation.kind == "unblock":
+            return self._unblock(state, operation)
+        return self._block(state, operation)
+
+    def _unblock(self, state: Blocked | None, operation: Operation) -> Iterable[None]:
+        if operation.returned is None:
+            return () if state is None else (None,)
+        return (None,) if (state is None) == (operation.result == REFUSED) else ()
+
+    def _block(self, state: Blocked | None, operation: Operation) -> Iterable[Blocked | None]:
+        known, given = operation.returned is not None, operation.arguments
+        if state is not None and not given["merge"]:
+            return (state,) if known and operation.result == REFUSED else ()
+        asked = entry_about(
+            _PLACE, action=BlockAction(given["action"]), start_ms=0, end_ms=given["end"], causes=(given["cause"],)
+        )
+        entry = asked if state is None else merged(state, asked)
+        return (entry,) if not known or _is(entry, operation.result) else ()
+
+
+def _is(entry: Blocked | None, result: Any) -> bool:
+    return bool(result == shown(None if entry is None else Entry(entry.action.value, entry.end_ms, entry.cause)))
+
+
+def with_expiries(operations: Sequence[Operation], unix_minus_clock: float) -> list[Operation]:
+    """Add what the leader does by itself: entries expire at some time after their end.
+
+    ``unix_minus_clock``: the difference between Unix time and the history's clock, in seconds.
+    """
+    ends = dict.fromkeys(
+        (each.key, each.arguments["end"])
+        for each in operations
+        if each.kind == "block" and each.arguments["end"] != PERMANENT
+    )
+    expiries = [
+        Operation(
+            client="leader",
+            key=key,
+            kind="expire",
+            arguments={"end": end},
+            invoked=end / 1000 - unix_minus_clock - CLOCK_MARGIN,
+        )
+        for key, end in ends
+    ]
+    return [*operations, *expiries]
