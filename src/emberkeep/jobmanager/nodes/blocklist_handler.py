@@ -225,11 +225,11 @@ class BlocklistHandler(Actor):
             change = self._waiting.popleft()
             draft = BlocklistTracker(self._listed)
             draft.expire(self._clock.now_ms())  # an expired entry neither refuses a new one nor merges with it
+            answer: Any
             try:
                 answer = change.make(draft)
             except EmberkeepError as error:
-                _answer(change, error)
-                continue
+                answer = error  # "not blocked" may be due to an expiry, which must be listed before that is said
             if draft.blocklist == self._listed:
                 _answer(change, answer)
                 continue

@@ -62,6 +62,31 @@ def test_an_acknowledged_block_is_durable_and_found_by_the_next_job_manager() ->
     in_virtual_time(scenario)
 
 
+@pytest.mark.req("BLK-6")
+@pytest.mark.parametrize("what", ["unblock", "block another"])
+def test_what_was_refused_as_an_entry_has_expired_is_not_listed_any_more(what: str) -> None:
+    """Found by the level ``processes`` of the reliability lab: the list showed the entry for half a second longer."""
+
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        clock = VirtualClock(cluster.loop)
+        async with cluster.leading() as service:
+            await service.gateway.block(node("tm-1"), merge=False)
+            end = clock.now_ms() + 100
+            await service.gateway.block(node("tm-2", end_ms=end), merge=False)
+            while clock.now_ms() < end:
+                await asyncio.sleep(0.001)
+            if what == "unblock":
+                with pytest.raises(Absent):
+                    await service.gateway.unblock(node("tm-2").place)
+            else:
+                with pytest.raises(Conflict):
+                    await service.gateway.block(node("tm-1"), merge=False)
+            assert (await service.gateway.blocklist()).entries == (node("tm-1"),)
+
+    in_virtual_time(scenario)
+
+
 @pytest.mark.req("BLK-9")
 @pytest.mark.parametrize("action", [MARK, EVACUATE])
 def test_a_blocked_task_manager_gets_no_slots_and_its_own_ones_are_replaced_at_once(action: BlockAction) -> None:
