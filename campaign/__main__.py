@@ -1,12 +1,14 @@
 """``python -m campaign``: play random histories and write a report. ``make campaign`` runs it.
 
-python -m campaign --minutes 10 --seed 1 --levels simulation,planted
+python -m campaign --minutes 10 --seed 1 --levels simulation,planted,processes
 python -m campaign --replay tests/regression/worlds/d-0123abcd.json
+python -m campaign --replay .campaign/1/processes/history-12.json
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 import time
@@ -14,10 +16,11 @@ from pathlib import Path
 
 from campaign import planted, report, simulation
 from campaign.playing import play_world
-from campaign.progress import ROOT, load, save
+from campaign.processes import level as processes
+from campaign.progress import ROOT, Progress, load, revision_of_code, save
 from campaign.world import read
 
-LEVELS = ("simulation", "planted")
+LEVELS = ("simulation", "planted", "processes")
 STATES = ROOT / ".campaign"
 EVENTS = 60
 
@@ -53,6 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="with --replay: print all events")
     options = parser.parse_args(arguments)
     if options.replay is not None:
+        if options.replay.name.startswith("history-"):
+            return processes.replay(options.replay, say, verbose=options.verbose)
         return replay(options.replay, verbose=options.verbose)
     levels = [level for level in options.levels.split(",") if level]
     unknown = sorted(set(levels) - set(LEVELS))
@@ -64,6 +69,21 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         say(f"error: {error}")
         return 1
+
+
+def play_processes(progress: Progress, state: Path, until: float) -> bool:
+    """Play histories of real processes. Return True if one has failed."""
+    revision = revision_of_code()
+    if revision not in progress.real.revisions:
+        progress.real.revisions.append(revision)
+    before = len(progress.real.failures)
+
+    def took() -> None:
+        save(state, progress)
+
+    folder = state.parent / "processes"
+    asyncio.run(processes.run(progress.real, progress.seed, folder, until, say, took))
+    return len(progress.real.failures) > before
 
 
 def play(options: argparse.Namespace, levels: list[str], until: float, place: Path) -> int:
@@ -82,6 +102,8 @@ def play(options: argparse.Namespace, levels: list[str], until: float, place: Pa
     if "simulation" in levels:
         simulation.run(progress, state, until, options.processes, say)
         failed = failed or bool(progress.failures)
+    if "processes" in levels:
+        failed = play_processes(progress, state, until) or failed
     command = f"make campaign MINUTES={options.minutes:g} SEED={options.seed} LEVELS={','.join(levels)}"
     written = report.write(place / "report", progress, command)
     say(f"report: {written}")

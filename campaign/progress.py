@@ -11,6 +11,7 @@ import msgspec
 
 from campaign.coverage import Triple, rarest
 from campaign.playing import Played
+from campaign.processes.figures import ProcessFigures
 from campaign.swarm import KINDS
 from campaign.world import World
 from emberkeep.base.files.durable import write_file
@@ -113,6 +114,7 @@ class Progress(msgspec.Struct, kw_only=True):
     failures: list[Failure] = []
     mended: list[Failure] = []  # failures whose kept worlds break no rule any more
     hunts: dict[str, Hunt] = {}  # the newest for each planted bug
+    real: ProcessFigures = msgspec.field(default_factory=ProcessFigures)  # of the level ``processes``
 
     def took(self, figures: Figures) -> None:
         """Add the figures of the next world. At the end of a round, favour what was reached least."""
@@ -124,7 +126,7 @@ class Progress(msgspec.Struct, kw_only=True):
     def begin_run(self, processes: int) -> None:
         """Note with which code, and in how many processes, the campaign continues."""
         self.processes = processes
-        revision = _revision()
+        revision = revision_of_code()
         if revision not in self.revisions:
             self.revisions.append(revision)
 
@@ -151,7 +153,8 @@ def save(path: Path, progress: Progress) -> None:
     write_file(path, msgspec.json.encode(progress))
 
 
-def _revision() -> str:
+def revision_of_code() -> str:
+    """Return the version of the code, and whether it has changes that are not committed."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False
     )

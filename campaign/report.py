@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +11,12 @@ import msgspec
 
 from campaign import plots
 from campaign.coverage import RULES, STATES, never, pairs
-from campaign.outages import OVERTAKEN
+from campaign.processes import report as processes
 from campaign.progress import Figures, Hunt, Progress
 from campaign.swarm import KINDS
+from campaign.tables import by_name, counts, distribution, table
 
 PAIRS = (("rule", "fault", 0, 2), ("rule", "state", 0, 1), ("state", "fault", 1, 2))
-
-
-def distribution(seconds: Mapping[str, int]) -> dict[str, float]:
-    """Return how often a fault was measured, how often no stream stood still, and the quantiles of the others."""
-    values = {float(text): count for text, count in seconds.items()}
-    overtaken = values.pop(OVERTAKEN, 0)
-    unnoticed = values.pop(0.0, 0)
-    ordered = sorted(value for value, count in values.items() for _ in range(count))
-    found: dict[str, float] = {
-        "measured": unnoticed + len(ordered),
-        "unnoticed": unnoticed,
-        "overtaken": overtaken,
-    }
-    if ordered:
-        found |= {
-            "least": ordered[0],
-            "median": _quantile(ordered, 0.5),
-            "p90": _quantile(ordered, 0.9),
-            "p99": _quantile(ordered, 0.99),
-            "largest": ordered[-1],
-        }
-    return found
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def write(folder: Path, progress: Progress, command: str) -> Path:
@@ -54,6 +29,9 @@ def write(folder: Path, progress: Progress, command: str) -> Path:
         data["simulation"] = _simulation_data(progress)
         lines += _simulation(progress)
         _plots(folder, progress.figures)
+    if progress.real.histories:
+        data["processes"] = processes.data(progress.real)
+        lines += processes.section(progress.real, progress.seed)
     if hunts:
         data["planted"] = msgspec.to_builtins(hunts)
         lines += _planted(hunts)
@@ -79,7 +57,7 @@ def _simulation(progress: Progress) -> list[str]:
     lines = [
         "## Simulation",
         "",
-        *_table(
+        *table(
             ("what", "figure"),
             [
                 ("worlds", f"{figures.worlds:,} of seed {progress.seed}"),
@@ -88,16 +66,16 @@ def _simulation(progress: Progress) -> list[str]:
                 ("virtual time", f"{figures.virtual_seconds / 3600:,.1f} hours"),
                 ("worlds per second", f"{rate:.1f} in {progress.processes} processes"),
                 ("processor time of a world", f"{cpu:.2f} s"),
-                ("jobs", ", ".join(f"{n:,} {what.removeprefix('result ')}" for what, n in _by_name(figures.results))),
+                ("jobs", ", ".join(f"{n:,} {what.removeprefix('result ')}" for what, n in by_name(figures.results))),
                 ("code", ", ".join(progress.revisions)),
             ],
         ),
     ]
     for title, failures in (("Failures", progress.failures), ("Found and mended", progress.mended)):
         rows = [(str(each.number), each.violation.replace("|", "\\|"), each.kept) for each in failures]
-        lines += [f"### {title}", "", *_table(("world", "violation", "kept as"), rows)] if rows else []
-    lines += ["### Faults and worlds", "", *_table(("fault", "applied"), _counts(figures.faults))]
-    lines += [*_table(("kind of world", "played"), _counts(figures.families))]
+        lines += [f"### {title}", "", *table(("world", "violation", "kept as"), rows)] if rows else []
+    lines += ["### Faults and worlds", "", *table(("fault", "applied"), counts(figures.faults))]
+    lines += [*table(("kind of world", "played"), counts(figures.families))]
     lines += _recovery(figures)
     return lines + _coverage(figures)
 
@@ -119,7 +97,7 @@ def _recovery(figures: Figures) -> list[str]:
         "",
         "![Recovery times](recovery.svg)",
         "",
-        *_table(("fault", "measured", "unnoticed", "median", "p90", "p99", "largest", "overtaken"), rows),
+        *table(("fault", "measured", "unnoticed", "median", "p90", "p99", "largest", "overtaken"), rows),
     ]
 
 
@@ -144,7 +122,7 @@ def _coverage(figures: Figures) -> list[str]:
                 if (left, right) not in known:
                     missing.setdefault(right, []).append(left)
         lines += [f"Never reached: {one} with {other}", ""]
-        lines += _table((other, one), [(right, ", ".join(left)) for right, left in missing.items()])
+        lines += table((other, one), [(right, ", ".join(left)) for right, left in missing.items()])
     return lines
 
 
@@ -160,14 +138,14 @@ def _planted(hunts: Sequence[Hunt]) -> list[str]:
         )
         for hunt in hunts
     ]
-    domains = ", ".join(f"{name} {count}" for name, count in _by_name(Counter(hunt.domain for hunt in hunts)))
+    domains = ", ".join(f"{name} {count}" for name, count in by_name(Counter(hunt.domain for hunt in hunts)))
     return [
         "## Planted bugs",
         "",
         f"{len(found)} of {len(hunts)} were found within their budgets: worlds, or processor time of tests. "
         f"Domains: {domains}.",
         "",
-        *_table(("bug", "domain", "found by", "budget", "violation"), rows),
+        *table(("bug", "domain", "found by", "budget", "violation"), rows),
     ]
 
 
@@ -183,16 +161,3 @@ def _plots(folder: Path, figures: Figures) -> None:
     counts = Counter((kind, rule) for rule, _, kind in figures.reached())
     title = "States in which a rule was applied after a fault"
     (folder / "coverage.svg").write_text(plots.grid(title, KINDS, RULES, counts), encoding="utf-8")
-
-
-def _by_name(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items())
-
-
-def _counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    return [(name, f"{count:,}") for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]

@@ -5,7 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from campaign.progress import Failure, Figures, Hunt, Progress
-from campaign.report import distribution, write
+from campaign.report import write
+from campaign.tables import distribution
 
 FIGURES = Figures(
     worlds=40,

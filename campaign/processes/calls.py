@@ -1,0 +1,149 @@
+"""Requests to one JobManager, each sent once, so that what is known about its outcome is exactly what the reply says.
+
+Emberkeep's own client repeats requests. That hides in which of several tries a request took effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import urljoin
+
+import aiohttp
+import msgspec
+
+SECONDS = 12.0  # longer than a takeover, so that most requests get a reply
+_CONNECT_SECONDS = 3.0
+_REDIRECTS = 3
+_UNCONFIRMED = "Emberkeep-Unconfirmed"
+
+
+class NotDone(Exception):
+    """The request has had no effect: it was refused, or has not arrived."""
+
+
+class Unknown(Exception):
+    """Nobody knows whether the request has had an effect."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply whose meaning the caller decides. ``body``: decoded JSON; None if there is none."""
+
+    status: int
+    body: Any
+
+
+class Calls:
+    """Use as ``async with``. Connections are not used twice: on an old one, aiohttp would repeat a request itself."""
+
+    def __init__(self, token: str) -> None:
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Calls:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=True), headers=self._headers, auto_decompress=True
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def call(
+        self,
+        method: str,
+        base: str,
+        path: str,
+        body: Any = None,
+        *,
+        seconds: float = SECONDS,
+    ) -> Reply:
+        """Send one request to the JobManager at ``base``, or to the leader that it names.
+
+        Raises NotDone and Unknown. A reply that the leader does not vouch for is NotDone: it shows nothing.
+        """
+        url = f"{base}/v1{path}"
+        data = None if body is None else msgspec.json.encode(body)
+        for _ in range(_REDIRECTS):
+            status, location, answer = await self._send(method, url, data, "application/json", seconds)
+            if status not in (307, 308):
+                return _read(status, answer)
+            url = urljoin(url, location)
+        raise NotDone("redirected in a circle")
+
+    async def upload(self, base: str, path: str, content: bytes, *, whole: bool = True) -> None:
+        """Upload a BLOB to the leader; if not ``whole``, break off half-way. Raises NotDone and Unknown."""
+        url = f"{base}/v1{path}"
+        for _ in range(_REDIRECTS):
+            data = content if whole else _half(content)
+            status, location, answer = await self._send("PUT", url, data, "application/octet-stream", SECONDS)
+            if status not in (307, 308):
+                _read(status, answer)
+                return
+            url = urljoin(url, location)
+        raise NotDone("redirected in a circle")
+
+    async def break_download(self, base: str, path: str) -> bool:
+        """Break off the download of a BLOB after its first bytes. Return False if there was nothing to break off."""
+        assert self._session is not None
+        url = f"{base}/v1{path}"
+        for _ in range(_REDIRECTS):
+            try:
+                async with self._session.get(
+                    url, allow_redirects=False, timeout=aiohttp.ClientTimeout(total=SECONDS)
+                ) as reply:
+                    if reply.status in (307, 308):
+                        url = urljoin(url, reply.headers.get("Location", ""))
+                        continue
+                    found = reply.status == 200 and bool(await reply.content.read(1000))
+                    reply.close()
+                    return found
+            except (aiohttp.ClientError, OSError):
+                return False
+        return False
+
+    async def _send(self, method: str, url: str, data: Any, kind: str, seconds: float) -> tuple[int, str, bytes]:
+        assert self._session is not None
+        try:
+            async with self._session.request(
+                method,
+                url,
+                data=data,
+                headers={} if data is None else {"Content-Type": kind},
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS),
+            ) as reply:
+                answer = await reply.read()
+                if reply.headers.get(_UNCONFIRMED):
+                    raise NotDone("the leader does not vouch for it")
+                return reply.status, reply.headers.get("Location", ""), answer
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotDone(str(error)) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unknown(str(error) or type(error).__name__) from error
+
+
+def _read(status: int, answer: bytes) -> Reply:
+    if status == 503:
+        raise NotDone(answer.decode(errors="replace"))
+    if status in (408, 500, 502, 504):
+        raise Unknown(answer.decode(errors="replace"))
+    try:
+        return Reply(status, msgspec.json.decode(answer) if answer else None)
+    except msgspec.DecodeError:
+        return Reply(status, None)
+
+
+async def _half(content: bytes) -> AsyncIterator[bytes]:
+    yield content[: len(content) // 2]
+    raise _BrokenOff
+
+
+class _BrokenOff(OSError):
+    """An upload that ends too early."""

@@ -1,0 +1,65 @@
+"""What the histories of a campaign with real processes have shown so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from campaign.processes.record import HistoryRecord, Judgement, counted, recoveries
+
+LONGEST_VIOLATION = 400  # characters, in the report; the record has all
+
+
+class FailedHistory(msgspec.Struct, frozen=True):
+    """A history with violations. ``kept``: the file with its record, relative to the checkout if it is in it."""
+
+    number: int
+    violation: str
+    kept: str
+
+
+class ProcessFigures(msgspec.Struct):
+    """Counts of many histories. ``seconds``: real time under faults, then until all had recovered and was judged.
+
+    ``operations``: by kind and outcome. ``recoveries``: by kind of fault, how often it took so many seconds.
+    ``overlaps``: attempts that were stopped, and ran their script's own code after a newer one had begun, until ended.
+    """
+
+    histories: int = 0
+    seconds_of_faults: float = 0.0
+    seconds: float = 0.0
+    faults: dict[str, int] = {}
+    operations: dict[str, int] = {}
+    objects: int = 0
+    undecided: int = 0
+    ends: dict[str, int] = {}
+    attempts: int = 0
+    entries: int = 0
+    overlaps: int = 0
+    longest_overlap: float = 0.0
+    recoveries: dict[str, dict[str, int]] = {}
+    failures: list[FailedHistory] = []
+    revisions: list[str] = []
+
+    def took(self, record: HistoryRecord, judgement: Judgement, seconds: float) -> None:
+        """Add a history that was judged. ``seconds``: the real time that it took."""
+        self.histories += 1
+        self.seconds_of_faults += record.plan.seconds
+        self.seconds += seconds
+        _add(self.faults, counted(record))
+        _add(self.operations, Counter(record.counts))
+        _add(self.ends, Counter(end.status for end in record.ends))
+        self.objects += judgement.objects
+        self.undecided += judgement.undecided
+        for deeds in record.deeds.values():
+            self.attempts += len({deed.attempt for deed in deeds})
+            self.entries += sum(deed.what == "commit" for deed in deeds)
+        self.overlaps += len(judgement.overlaps)
+        self.longest_overlap = max([self.longest_overlap, *(each.seconds for each in judgement.overlaps)])
+        for kind, took in recoveries(record):
+            _add(self.recoveries.setdefault(kind, {}), Counter({f"{took:.2f}": 1}))
+
+
+def _add(mine: dict[str, int], others: Counter[str]) -> None:
+    mine.update(Counter(mine) + others)

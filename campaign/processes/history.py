@@ -1,0 +1,193 @@
+"""Plays one history on a cluster of real processes: clients and faults at once, then recovery, then judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from campaign.linearizability import job_store
+from campaign.linearizability.history import Operation
+from campaign.processes.calls import Calls, NotDone, Unknown
+from campaign.processes.clients import Client, ClientsWorld, SubmittedJob
+from campaign.processes.cluster import LEASE, RealCluster
+from campaign.processes.deeds import Deed, Ended, Rules, read_deeds
+from campaign.processes.plan import HistoryPlan
+from campaign.processes.record import HistoryRecord
+from campaign.processes.recording import Recorder
+from campaign.processes.strikes import Striker
+from emberkeep.client.submission.preparation import PreparedJob, Program, prepare
+from emberkeep.client.submission.spark_options import SparkOptions
+
+CLIENTS = 5
+RULES = Rules(lease=LEASE, freeze=LEASE / 2)
+SETTLE_SECONDS = 150.0  # a job may wait for its restart, for a lease and for a place
+_SCRIPT = Path(__file__).with_name("job.py")
+_MOST_JOBS_PER_SECOND = 0.25  # a driver's start takes two seconds of processor time
+_PAUSE = 0.1  # seconds between two entries of a job
+_RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1000"}
+_RESTARTS["restart-strategy.fixed-delay.delay"] = "200ms"
+_POLL = 0.3
+_ENDS = ("FINISHED", "FAILED", "CANCELED")
+
+
+async def play_history(cluster: RealCluster, plan: HistoryPlan, place: Path) -> HistoryRecord:
+    """Play a history. ``place``: an empty directory, for what its jobs do."""
+    await settle_members(cluster)
+    recorder, chance = Recorder(), random.Random(f"{plan.seed}/jobs")
+    async with Calls(cluster.token) as calls:
+        jobs = _Jobs(place, chance, plan.seed, max(2, round(_MOST_JOBS_PER_SECOND * plan.seconds)))
+        nodes = [("nodes", "away"), ("nodes", "node-1"), ("taskmanagers", "tm-2"), ("taskmanagers", "gone")]
+        world = ClientsWorld(calls, cluster.urls, nodes, recorder, jobs.make)
+        clients = [
+            Client(f"client-{number}", world, random.Random(f"{plan.seed}/client-{number}"))
+            for number in range(CLIENTS)
+        ]
+        striker = Striker(cluster, world, clients)
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(striker.play(plan.faults, began))
+            for client in clients:
+                group.create_task(client.run(began + plan.seconds))
+        ending = _Ending(world)
+        ends = await ending.run()
+        problems = [*recorder.unexpected, *striker.problems, *ending.problems]
+    return HistoryRecord(
+        plan=plan,
+        rules=RULES,
+        unix_minus_clock=time.time() - time.monotonic(),
+        strikes=tuple(striker.applied),
+        jobs=tuple(recorder.histories["jobs"]),
+        blocklist=tuple(recorder.histories["blocklist"]),
+        answered=tuple(recorder.answered),
+        counts=dict(recorder.counts),
+        deeds=_deeds(world, ends),
+        ends=tuple(ends),
+        problems=tuple(problems),
+    )
+
+
+async def settle_members(cluster: RealCluster) -> None:
+    """Wait until all members run and the leader knows all task managers. Raises TimeoutError."""
+    await cluster.complete()
+    async with Calls(cluster.token) as calls, asyncio.timeout(SETTLE_SECONDS):
+        while True:
+            try:
+                reply = await calls.call("GET", cluster.urls[0], "/overview")
+            except (NotDone, Unknown):
+                reply = None
+            if reply is not None and reply.status == 200 and reply.body["taskmanagers"] == len(cluster.task_managers):
+                return
+            await asyncio.sleep(_POLL)
+
+
+class _Jobs:
+    """Makes the jobs of a history, each with a file of its own."""
+
+    def __init__(self, place: Path, chance: random.Random, seed: str, most: int) -> None:
+        self._place = place
+        self._chance = chance
+        self._seed = seed
+        self._left = most
+        self._number = 0
+
+    def make(self) -> SubmittedJob | None:
+        """Return a job that is not submitted yet; None if there were enough."""
+        if self._left == 0:
+            return None
+        self._left -= 1
+        self._number += 1
+        place = self._place / f"job-{self._number}"
+        place.mkdir(parents=True)
+        payload = place / "payload.py"
+        payload.write_text(f"# {self._chance.randbytes(self._chance.choice((500, 150_000))).hex()}\n", encoding="ascii")
+        digest = hashlib.sha256(payload.read_bytes()).hexdigest()
+        entries = self._chance.randint(20, 120)
+        arguments = (str(place), str(entries), str(_PAUSE), payload.name, digest)
+        return SubmittedJob(f"{self._seed}/{self._number}", _prepared(arguments, payload), place, entries)
+
+
+def _prepared(arguments: tuple[str, ...], payload: Path) -> PreparedJob:
+    options = SparkOptions(py_files=str(payload), driver_memory="256m", executor_memory="256m", num_executors="1")
+    return prepare(Program(str(_SCRIPT), None, arguments), options, _RESTARTS, {})
+
+
+class _Ending:
+    """Unblocks everything and waits until all jobs have ended, with all processes well. ``last``: a client."""
+
+    def __init__(self, world: ClientsWorld) -> None:
+        self.problems: list[str] = []
+        self._seen = 0
+        self._world = world
+        self._last = Client("at the end", world, random.Random(world.urls[0]))
+
+    async def run(self) -> list[Ended]:
+        """Return how each job that was accepted has ended."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        for kind, name in self._world.places:
+            await self._until(partial(self._last.unblock, kind, name), partial(self._shows, "blocklist"), deadline)
+        await self._until(self._last.list_blocklist, partial(self._shows, "blocklist"), deadline)
+        await self._until(self._last.list_jobs, self._all_ended, deadline)
+        ends = [self._ended(job, job_id) for job in self._world.jobs for job_id in job.candidates]
+        return [end for end in ends if end is not None]
+
+    async def _until(self, deed: Callable[[], Awaitable[None]], done: Callable[[], bool], deadline: float) -> None:
+        while time.monotonic() < deadline:
+            await deed()
+            if done():
+                return
+            await asyncio.sleep(_POLL)
+        self.problems.append(f"not {SETTLE_SECONDS:g} s after all faults were over: {deed}")
+
+    def _own(self, history: str) -> list[Operation]:
+        return [each for each in self._world.recorder.histories[history] if each.client == self._last.name]
+
+    def _shows(self, history: str) -> bool:
+        """True if the last client has had a reply to its newest request."""
+        own = self._own(history)
+        before, self._seen = self._seen, len(own)
+        return len(own) > before and own[-1].returned is not None
+
+    def _all_ended(self) -> bool:
+        newest = self._newest()
+        return bool(self._own("jobs") or not self._world.jobs) and all(
+            result == job_store.ABSENT or result["status"] in _ENDS for result in newest.values()
+        )
+
+    def _newest(self) -> dict[str, Any]:
+        return {each.arguments["jobid"]: each.result for each in self._own("jobs")}
+
+    def _ended(self, job: SubmittedJob, job_id: str) -> Ended | None:
+        result = self._newest().get(job_id, job_store.ABSENT)
+        if result == job_store.ABSENT:
+            return None
+        about = [each for each in self._world.recorder.histories["jobs"] if each.arguments["jobid"] == job_id]
+        shown = [
+            each.returned
+            for each in about
+            if each.kind == "read" and each.returned and each.result != job_store.ABSENT
+            if each.result["status"] in _ENDS
+        ]
+        return Ended(
+            job_id=job_id,
+            status=result["status"],
+            shown=min(shown, default=None),
+            cancelled=any(each.kind == "cancel" and each.result is None for each in about),
+            entries=job.entries,
+        )
+
+
+def _deeds(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[Deed, ...]]:
+    """Return the deeds of each job that was accepted."""
+    found = {}
+    accepted = {end.job_id for end in ends}
+    for job in world.jobs:
+        file = job.place / "deeds"
+        for job_id in accepted.intersection(job.candidates):
+            found[job_id] = tuple(read_deeds(file.read_bytes())) if file.exists() else ()
+    return found

@@ -1,0 +1,93 @@
+"""The level ``processes``: histories of real clusters, one after the other, until the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from campaign.processes.cluster import RealCluster
+from campaign.processes.figures import LONGEST_VIOLATION, FailedHistory, ProcessFigures
+from campaign.processes.history import play_history
+from campaign.processes.plan import HistoryPlan, draw_plan
+from campaign.processes.record import HistoryRecord, judge_record, read_record, write_record
+
+HISTORY_SECONDS = 40.0
+FAULTS_PER_SECOND = 3.0
+HISTORIES_PER_CLUSTER = 10
+FAILURES_AT_MOST = 10
+Shown = Callable[[str], None]
+
+
+def plan_of(seed: int, number: int) -> HistoryPlan:
+    """Return a history of a campaign."""
+    return draw_plan(f"{seed}-{number}", HISTORY_SECONDS, FAULTS_PER_SECOND)
+
+
+async def run(
+    figures: ProcessFigures, seed: int, folder: Path, until: float, show: Shown, took: Callable[[], None]
+) -> None:
+    """Continue with the next history until a time (of ``time.monotonic``), or ``FAILURES_AT_MOST`` have failed.
+
+    ``folder``: for the records of those that fail. ``took``: called after each history.
+    """
+    while time.monotonic() < until and len(figures.failures) < FAILURES_AT_MOST:
+        async with AsyncExitStack() as stack:
+            place = Path(tempfile.mkdtemp(prefix="emberkeep-processes-"))
+            stack.callback(shutil.rmtree, place, ignore_errors=True)
+            # With several servers, a client may be connected to one that is behind.
+            zookeepers = 3 if figures.histories // HISTORIES_PER_CLUSTER % 2 else 1
+            cluster = await stack.enter_async_context(RealCluster(place / "cluster", zookeepers=zookeepers))
+            for _ in range(HISTORIES_PER_CLUSTER):
+                number, began = figures.histories, time.monotonic()
+                record = await play_history(cluster, plan_of(seed, number), place / f"jobs-{number}")
+                violations = await asyncio.to_thread(_judge, figures, record, began)
+                if violations:
+                    kept = _keep(folder, number, record, cluster)
+                    shown = violations[0][:LONGEST_VIOLATION]
+                    figures.failures.append(FailedHistory(number, shown, str(kept)))
+                    show(f"history {number}: {shown}\nkept as {kept}; look again: python -m campaign --replay {kept}")
+                took()
+                show(f"{figures.histories} histories, {sum(figures.faults.values())} faults, {_failed(figures)}")
+                # What has failed may have left the cluster in a state that spoils the next history.
+                if violations or time.monotonic() > until:
+                    break
+
+
+def _judge(figures: ProcessFigures, record: HistoryRecord, began: float) -> tuple[str, ...]:
+    judgement = judge_record(record)
+    figures.took(record, judgement, time.monotonic() - began)
+    return judgement.violations
+
+
+def _failed(figures: ProcessFigures) -> str:
+    return f"{len(figures.failures)} failed, {figures.undecided} of {figures.objects} objects undecided"
+
+
+def _keep(folder: Path, number: int, record: HistoryRecord, cluster: RealCluster) -> Path:
+    """Write the record, and beside it what the processes have logged."""
+    kept = folder / f"history-{number}.json"
+    write_record(kept, record)
+    for log in (*cluster.directory.rglob("*.log"), *cluster.directory.rglob("*.err")):
+        copy = folder / f"history-{number}-logs" / str(log.relative_to(cluster.directory)).replace(os.sep, "_")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, copy)
+    return kept
+
+
+def replay(path: Path, show: Shown, *, verbose: bool) -> int:
+    """Judge a kept history again, and show its faults. Return 1 if it has violations."""
+    record = read_record(path)
+    began = min((strike.at for strike in record.strikes), default=0.0)
+    if verbose:
+        for strike in sorted(record.strikes, key=lambda each: each.at):
+            show(f"{strike.at - began:7.3f}–{strike.until - began:.3f} {strike.kind}: {strike.target}")
+    judgement = judge_record(record)
+    for violation in judgement.violations:
+        show(f"violation: {violation}")
+    return 1 if judgement.violations else 0

@@ -1,0 +1,63 @@
+"""What happens to a cluster in one history: faults with their times, drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import msgspec
+
+# How often each kind is drawn, and for how long what it stops stands still, or what it ends stays away, in seconds.
+KINDS: Mapping[str, tuple[float, float, float]] = {
+    "freeze leader": (3.0, 0.3, 9.0),
+    "freeze standby": (2.0, 0.3, 9.0),
+    "kill leader": (1.5, 0.0, 2.0),
+    "kill standby": (0.7, 0.0, 2.0),
+    "freeze zookeeper": (2.0, 0.2, 6.0),
+    "kill zookeeper": (0.7, 0.0, 2.0),
+    "freeze task manager": (2.5, 0.3, 8.0),
+    "kill task manager": (0.8, 0.0, 3.0),
+    "freeze node": (3.0, 0.3, 12.0),
+    "freeze driver": (4.0, 0.2, 9.0),
+    "kill driver": (2.0, 0.0, 0.0),
+    "stutter driver": (3.0, 0.5, 3.0),
+    "stutter leader": (2.0, 0.5, 3.0),
+    "break upload": (3.0, 0.0, 0.0),
+    "break download": (2.0, 0.0, 0.0),
+    "abandon request": (5.0, 0.0, 0.0),
+}
+SHARE_OF_KINDS = 0.6  # of the kinds in one history: frequent ones would hide what rare ones show
+SHORTEST_PAUSE = 0.02
+
+
+class PlannedFault(msgspec.Struct, frozen=True):
+    """A fault ``at`` seconds after the beginning. ``number`` seeds its choices; ``seconds``: how long it lasts."""
+
+    at: float
+    kind: str
+    number: int
+    seconds: float
+
+
+class HistoryPlan(msgspec.Struct, frozen=True):
+    """One history. ``seed`` decides what its clients do as well, as far as the cluster's replies allow."""
+
+    seed: str
+    seconds: float
+    faults: tuple[PlannedFault, ...]
+
+
+def draw_plan(seed: str, seconds: float, faults_per_second: float) -> HistoryPlan:
+    """Draw a history of so many seconds."""
+    chance = random.Random(seed)
+    kinds = chance.sample(list(KINDS), max(1, round(SHARE_OF_KINDS * len(KINDS))))
+    weights = [KINDS[kind][0] * chance.choice((0.3, 1.0, 3.0)) for kind in kinds]
+    faults: list[PlannedFault] = []
+    at = 0.0
+    while (at := at + max(SHORTEST_PAUSE, chance.expovariate(faults_per_second))) < seconds:
+        (kind,) = chance.choices(kinds, weights)
+        _, shortest, longest = KINDS[kind]
+        # Most are short; the long ones are longer than a session or a lease.
+        lasts = shortest + (longest - shortest) * chance.random() ** 2
+        faults.append(PlannedFault(round(at, 3), kind, len(faults), round(lasts, 3)))
+    return HistoryPlan(seed, seconds, tuple(faults))

@@ -1,0 +1,115 @@
+"""The record of one history, as a file, and its judgement. A kept record can be judged again without the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from campaign.linearizability.blocklist import BlocklistModel, with_expiries
+from campaign.linearizability.checker import Outcome, Verdict, check
+from campaign.linearizability.history import Operation
+from campaign.linearizability.job_store import JobStoreModel
+from campaign.processes.deeds import Deed, Ended, Overlap, Rules, judge
+from campaign.processes.plan import HistoryPlan
+from campaign.processes.strikes import Strike
+from emberkeep.base.files.durable import write_file
+
+VERSION = 1
+
+
+class HistoryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was seen of one history. ``unix_minus_clock``: seconds. ``problems``: what did not recover."""
+
+    version: int = VERSION
+    plan: HistoryPlan
+    rules: Rules
+    unix_minus_clock: float
+    strikes: tuple[Strike, ...]
+    jobs: tuple[Operation, ...]
+    blocklist: tuple[Operation, ...]
+    answered: tuple[tuple[float, float], ...]
+    counts: dict[str, int]
+    deeds: dict[str, tuple[Deed, ...]]
+    ends: tuple[Ended, ...]
+    problems: tuple[str, ...]
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """``undecided``: objects whose search has reached its limit."""
+
+    violations: tuple[str, ...]
+    undecided: int
+    objects: int
+    overlaps: tuple[Overlap, ...]
+
+
+def judge_record(record: HistoryRecord) -> Judgement:
+    """Return what is wrong with a history."""
+    violations = list(record.problems)
+    verdicts = [
+        *(("job store", each) for each in check(record.jobs, JobStoreModel())),
+        *(
+            ("blocklist", each)
+            for each in check(with_expiries(record.blocklist, record.unix_minus_clock), BlocklistModel())
+        ),
+    ]
+    violations += [f"{history}: {verdict}" for history, verdict in verdicts if verdict.outcome is Outcome.VIOLATED]
+    overlaps: list[Overlap] = []
+    for end in record.ends:
+        found, explained = judge(record.deeds.get(end.job_id, ()), end, record.rules)
+        violations += found
+        overlaps += explained
+    return Judgement(
+        violations=tuple(violations),
+        undecided=sum(_is_undecided(verdict) for _, verdict in verdicts),
+        objects=len(verdicts),
+        overlaps=tuple(overlaps),
+    )
+
+
+def _is_undecided(verdict: Verdict) -> bool:
+    return verdict.outcome is Outcome.UNDECIDED
+
+
+def recoveries(record: HistoryRecord) -> Iterator[tuple[str, float]]:
+    """Yield for each fault its kind, and the seconds until what it struck worked again.
+
+    For a JobManager and ZooKeeper: until a request that was sent after the fault has a reply. For a driver: until its
+    job has done something, in any attempt. Other faults are not measured.
+    """
+    works = {job: sorted(deed.at for deed in deeds) for job, deeds in record.deeds.items()}
+    drivers = {str(deed.pid): job for job, deeds in record.deeds.items() for deed in deeds}
+    for strike in record.strikes:
+        what = strike.kind.partition(" ")[2]
+        if what in ("leader", "standby", "zookeeper"):
+            replies = [returned for sent, returned in record.answered if sent >= strike.at]
+        elif what == "driver" and strike.target in drivers:
+            replies = [at for at in works[drivers[strike.target]] if at > strike.at]
+        else:
+            continue
+        if replies:
+            yield strike.kind, min(replies) - strike.at
+
+
+def counted(record: HistoryRecord) -> Counter[str]:
+    """Return how often each kind of fault was applied."""
+    return Counter(strike.kind for strike in record.strikes)
+
+
+def write_record(path: Path, record: HistoryRecord) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+
+
+def read_record(path: Path) -> HistoryRecord:
+    """Read a kept history. Raises ValueError that names the file if it is damaged or of another version."""
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=HistoryRecord)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{path} is no history of version {VERSION}: {error}") from error
+    if record.version != VERSION:
+        raise ValueError(f"{path} has version {record.version}, this checkout reads version {VERSION}")
+    return record

@@ -1,0 +1,195 @@
+"""Applies planned faults to a real cluster, and undoes those that last."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import signal
+import time
+
+import msgspec
+
+from campaign.processes.calls import NotDone, Unknown
+from campaign.processes.clients import Client, ClientsWorld
+from campaign.processes.cluster import Member, RealCluster, send
+from campaign.processes.plan import PlannedFault
+from emberkeep.base.errors import EmberkeepError
+
+_STUTTER = 0.15  # seconds of each stop and each run between two
+_ASK_SECONDS = 1.0
+_MOST_FROZEN = 3  # processes of a kind at once: a cluster of which nothing runs shows little
+_AGAIN = 3  # times that a start is tried
+
+
+class Strike(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that was applied. ``at`` and ``until``: its beginning and its end, by the history's clock."""
+
+    kind: str
+    target: str
+    at: float
+    until: float
+
+
+class Striker:
+    """``applied``: what was done. ``problems``: members that could not be started again."""
+
+    def __init__(self, cluster: RealCluster, world: ClientsWorld, clients: list[Client]) -> None:
+        self.applied: list[Strike] = []
+        self.problems: list[str] = []
+        self._cluster = cluster
+        self._world = world
+        self._clients = clients
+        self._busy: set[int] = set()  # pids of drivers that a fault holds
+        self._running: set[asyncio.Task[None]] = set()
+        self._leader_url = ""
+
+    async def play(self, faults: tuple[PlannedFault, ...], began: float) -> None:
+        """Apply each fault at its time, and undo it when it is over. Then undo everything."""
+        asking = asyncio.create_task(self._watch_leader())
+        try:
+            for fault in faults:
+                await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
+                task = asyncio.create_task(self._strike(fault))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+            await asyncio.gather(*self._running)
+        finally:
+            asking.cancel()
+            for task in self._running:
+                task.cancel()
+            self._cluster.thaw_all()
+        for member in self._cluster.members:
+            await self._start(member)
+
+    async def _strike(self, fault: PlannedFault) -> None:
+        chance = random.Random(f"{fault.number}/{fault.kind}")
+        verb, _, what = fault.kind.partition(" ")
+        at = time.monotonic()
+        if what == "driver":
+            target = await self._strike_driver(verb, fault, chance)
+        elif verb in ("break", "abandon"):
+            target = await self._strike_request(what if verb == "break" else verb, chance)
+        else:
+            target = await self._strike_member(verb, what, fault, chance)
+        if target:
+            self.applied.append(Strike(kind=fault.kind, target=target, at=at, until=time.monotonic()))
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    async def _strike_member(self, verb: str, what: str, fault: PlannedFault, chance: random.Random) -> str:
+        member = self._choose(what, chance)
+        if member is None:
+            return ""
+        member.busy = True
+        try:
+            if verb == "kill":
+                self._cluster.kill(member)
+                await asyncio.sleep(fault.seconds)
+                await self._start(member)
+            else:
+                pids = [member.pid]
+                if what == "node":
+                    pids += await asyncio.to_thread(self._cluster.drivers, member)
+                await _stop(pids, fault.seconds, stutters=verb == "stutter")
+        finally:
+            member.busy = False
+        return member.name
+
+    def _choose(self, what: str, chance: random.Random) -> Member | None:
+        cluster = self._cluster
+        leading = [each for each in cluster.job_managers if self._leader_url.endswith(f":{each.settings['rest.port']}")]
+        groups = {
+            "leader": leading,
+            "standby": [each for each in cluster.job_managers if each not in leading],
+            "zookeeper": cluster.zookeepers,
+        }
+        kind = groups.get(what, cluster.task_managers)
+        if sum(each.busy for each in kind) >= _MOST_FROZEN:
+            return None
+        free = [each for each in kind if not each.busy and cluster.is_running(each)]
+        return chance.choice(free) if free else None
+
+    async def _start(self, member: Member) -> None:
+        problem = ""
+        for _ in range(_AGAIN):
+            try:
+                await self._cluster.start(member)
+            except EmberkeepError as error:
+                problem = str(error)
+            else:
+                return
+        self.problems.append(f"{member.name} does not start: {problem}")
+
+    async def _strike_driver(self, verb: str, fault: PlannedFault, chance: random.Random) -> str:
+        pids = [pid for pid in await asyncio.to_thread(self._cluster.drivers) if pid not in self._busy]
+        if not pids:
+            return ""
+        pid = chance.choice(pids)
+        if verb == "kill":
+            send(pid, signal.SIGKILL)
+            return str(pid)
+        self._busy.add(pid)
+        try:
+            await _stop([pid], fault.seconds, stutters=verb == "stutter")
+        finally:
+            self._busy.discard(pid)
+        return str(pid)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def _strike_request(self, what: str, chance: random.Random) -> str:
+        if what == "abandon":
+            client = chance.choice(self._clients)
+            client.hurry = True
+            return client.name
+        jobs = [job for job in self._world.jobs if job.candidates]
+        if not jobs:
+            return ""
+        job = chance.choice(jobs)
+        base, job_id = chance.choice(self._world.urls), chance.choice(job.candidates)
+        artefact = max(job.prepared.submission.artefacts, key=lambda each: each.size)
+        if what == "download":
+            done = await self._world.calls.break_download(base, f"/jobs/{job_id}/blobs/p-{artefact.sha256}")
+            return job_id if done else ""
+        return await self._break_upload(base, f"{chance.getrandbits(128):032x}", chance)
+
+    async def _break_upload(self, base: str, job_id: str, chance: random.Random) -> str:
+        content = chance.randbytes(200_000)
+        calls, sha256 = self._world.calls, hashlib.sha256(content).hexdigest()
+        try:
+            await calls.call(
+                "POST", base, f"/jobs/{job_id}/blobs", {"blobs": [{"sha256": sha256, "size": len(content)}]}
+            )
+            await calls.upload(base, f"/jobs/{job_id}/blobs/p-{sha256}", content, whole=False)
+        except NotDone:
+            return ""
+        except Unknown:
+            return job_id
+        return ""
+
+    async def _watch_leader(self) -> None:
+        """Know which JobManager leads, as it says itself."""
+        while True:
+            for url in self._world.urls:
+                try:
+                    reply = await self._world.calls.call("GET", url, "/leader", seconds=_ASK_SECONDS)
+                except (NotDone, Unknown):
+                    continue
+                if reply.status == 200:
+                    self._leader_url = url
+            await asyncio.sleep(0.2)
+
+
+async def _stop(pids: list[int], seconds: float, *, stutters: bool) -> None:
+    """Stop processes for so long: at once, or again and again."""
+    end = time.monotonic() + seconds
+    while True:
+        for pid in pids:
+            send(pid, signal.SIGSTOP)
+        await asyncio.sleep(min(_STUTTER, max(0.0, end - time.monotonic())) if stutters else seconds)
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+        if not stutters or time.monotonic() >= end:
+            return
+        await asyncio.sleep(_STUTTER)
