@@ -19,6 +19,7 @@ from campaign.playing import play_world
 from campaign.processes import level as processes
 from campaign.progress import ROOT, Progress, load, revision_of_code, save
 from campaign.world import read
+from emberkeep.base.errors import EmberkeepError
 
 LEVELS = ("simulation", "planted", "processes")
 STATES = ROOT / ".campaign"
@@ -82,7 +83,11 @@ def play_processes(progress: Progress, state: Path, until: float) -> bool:
         save(state, progress)
 
     folder = state.parent / "processes"
-    asyncio.run(processes.run(progress.real, progress.seed, folder, until, say, took))
+    try:
+        asyncio.run(processes.run(progress.real, progress.seed, folder, until, say, took))
+    except (EmberkeepError, TimeoutError) as error:
+        say(f"error: the cluster does not start, or does not recover: {error}")
+        return True
     return len(progress.real.failures) > before
 
 

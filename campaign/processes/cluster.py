@@ -118,8 +118,8 @@ class RealCluster:
 
     async def complete(self) -> None:
         """Start what is away, and wait until all members are ready."""
-        for member in self.zookeepers:
-            await self.start(member)
+        # Together: none serves before most of them run.
+        await asyncio.gather(*(self.start(member) for member in self.zookeepers))
         _ = self.token  # exists before two processes would create it
         await asyncio.gather(*(self.start(member) for member in (*self.job_managers, *self.task_managers)))
 

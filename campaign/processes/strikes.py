@@ -59,8 +59,7 @@ class Striker:
             for task in self._running:
                 task.cancel()
             self._cluster.thaw_all()
-        for member in self._cluster.members:
-            await self._start(member)
+        await asyncio.gather(*(self._start(member) for member in self._cluster.members))
 
     async def _strike(self, fault: PlannedFault) -> None:
         chance = random.Random(f"{fault.number}/{fault.kind}")
