@@ -169,7 +169,7 @@ sbom: $(AUDIT)/.made ## Write dist/emberkeep.cdx.json: all dependencies with ver
 # each is checked on its own.
 .PHONY: audit
 audit: $(AUDIT)/.made ## Check the locked dependencies against PyPI's known vulnerabilities (needs pypi.org)
-	@for lock in requirements.lock requirements-dev.lock requirements-airflow.lock; do \
+	@for lock in requirements.lock requirements-dev.lock requirements-airflow.lock requirements-airflow-spark.lock; do \
 		$(AUDIT)/bin/pip-audit --strict --progress-spinner off --disable-pip --require-hashes \
 			-r $$lock $(AUDIT_ARGS) || exit 1; done
 

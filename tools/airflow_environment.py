@@ -1,8 +1,9 @@
 """Makes the environment that the tests of the Airflow provider run in: ``python -m tools.airflow_environment``.
 
 ``requirements-airflow.lock`` locks Airflow and what the provider and Emberkeep's client import; PySpark is not among
-it. Emberkeep and the provider are installed from this tree, without dependencies. The environment is beside that of the
-project, as Airflow's dependencies are many and must not mix with the project's own.
+it. ``requirements-airflow-spark.lock`` adds Airflow's SparkSubmitOperator. Emberkeep and the provider are installed
+from this tree, without dependencies. The environment is beside that of the project, as Airflow's dependencies are many
+and must not mix with the project's own.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROVIDER = ROOT / "airflow_provider"
+_LOCK, _SPARK_LOCK = ROOT / "requirements-airflow.lock", ROOT / "requirements-airflow-spark.lock"
 _SOURCES = (
-    ROOT / "requirements-airflow.lock",
+    _LOCK,
+    _SPARK_LOCK,
     PROVIDER / "pyproject.toml",
     ROOT / "src" / "emberkeep" / "__init__.py",  # the version
 )
@@ -49,7 +52,8 @@ def make() -> Path:
             shutil.rmtree(old)
         subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
         pip = [str(place / "bin" / "python"), "-m", "pip", *_PIP]
-        subprocess.run([*pip, "--require-hashes", "-r", str(_SOURCES[0])], check=True)
+        subprocess.run([*pip, "--require-hashes", "-r", str(_LOCK)], check=True)
+        subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", str(_SPARK_LOCK)], check=True)
         subprocess.run([*pip, "--no-build-isolation", "--no-deps", "-e", str(ROOT), "-e", str(PROVIDER)], check=True)
         (place / _STAMP).touch()
         return place / "bin" / "python"
