@@ -129,12 +129,15 @@ class AirflowSite:
         return runs[0] if runs else None
 
     def tasks(self) -> dict[str, dict[str, Any]]:
-        """The task instances of the run, by task."""
+        """The task instances of the run, by task; those of a mapped task as "task[index]"."""
         run = self.run()
         if run is None:
             return {}
         found = self._api(f"{_run_path(run)}/taskInstances")["task_instances"]
-        return {task["task_id"]: task for task in found}
+        return {
+            task["task_id"] if task["map_index"] < 0 else f"{task['task_id']}[{task['map_index']}]": task
+            for task in found
+        }
 
     def of_task(self, task: str, what: str) -> Any:
         """Return a resource of a task instance: "logs/1", "links", "xcomEntries/job_id"."""
@@ -142,10 +145,10 @@ class AirflowSite:
         assert run is not None
         return self._api(f"{_run_path(run)}/taskInstances/{task}/{what}")
 
-    def job_id(self, task: str) -> str | None:
-        """The job that the task's try has chosen; None before that."""
+    def job_id(self, task: str, index: int = -1) -> str | None:
+        """The job that the task's try has chosen; None before that. ``index``: of a mapped task."""
         with suppress(OSError):
-            return str(self.of_task(task, "xcomEntries/job_id")["value"])
+            return str(self.of_task(task, f"xcomEntries/job_id?map_index={index}")["value"])
         return None
 
     def log(self, task: str, attempt: int) -> list[str]:

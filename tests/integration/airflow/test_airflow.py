@@ -21,6 +21,7 @@ from tools import airflow_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
+MAPPED = 2  # instances of the mapped task
 GATED = """
 import sys, time
 from pathlib import Path
@@ -52,6 +53,9 @@ with DAG(
             deferrable=name != "waits",
             poll_interval=0.5,
         )
+    EmberkeepSubmitOperator.partial(task_id="mapped", script="gated.py", deferrable=True, poll_interval=0.5).expand(
+        arguments=[[f"DIRECTORY/mapped-{index}.starts", "DIRECTORY/gate"] for index in range(MAPPED)]
+    )
     EmberkeepSavepointSensor(task_id="saved", job="counts", poke_interval=0.5, deferrable=True)
 """
 
@@ -76,7 +80,7 @@ def test_the_providers_own_tests(tmp_path: Path) -> None:
 def cluster(shell: Shell) -> Iterator[Cluster]:
     cluster = Cluster(shell)
     try:
-        cluster.up(*QUICK, "--slots", "3", "-D", "taskmanager.driver-places=4")
+        cluster.up(*QUICK, "--slots", "3", "-D", "taskmanager.driver-places=6")
         yield cluster
         cluster.cancel_all()
     finally:
@@ -103,7 +107,7 @@ def airflow(cluster: Cluster, stream: JobId, tmp_path: Path) -> Iterator[Airflow
     }
     site = AirflowSite(tmp_path / "airflow", connection)
     (site.dags / "gated.py").write_text(GATED)
-    (site.dags / "etl.py").write_text(TASKS.replace("DIRECTORY", str(tmp_path)))
+    (site.dags / "etl.py").write_text(TASKS.replace("DIRECTORY", str(tmp_path)).replace("MAPPED", str(MAPPED)))
     try:
         site.up()
         yield site
@@ -114,11 +118,13 @@ def airflow(cluster: Cluster, stream: JobId, tmp_path: Path) -> Iterator[Airflow
 def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
     cluster: Cluster, stream: JobId, airflow: AirflowSite, tmp_path: Path
 ) -> None:
-    """SIGKILL to the scheduler with its worker processes, and to the triggerer, while three jobs and a sensor wait."""
-    names = ("waits", "defers", "ended")
-    until(lambda: all((tmp_path / f"{name}.starts").exists() for name in names), airflow.story)
+    """SIGKILL to the scheduler with its worker processes, and to the triggerer, while five jobs and a sensor wait."""
+    names, mapped = ("waits", "defers", "ended"), range(MAPPED)
+    started = (*names, *(f"mapped-{index}" for index in mapped))
+    until(lambda: all((tmp_path / f"{name}.starts").exists() for name in started), airflow.story)
     until(lambda: {airflow.tasks()[name]["state"] for name in names} == {"running", "deferred"}, airflow.story)
     until(lambda: airflow.tasks()["saved"]["state"] == "deferred", airflow.story)
+    until(lambda: {airflow.tasks()[f"mapped[{index}]"]["state"] for index in mapped} == {"deferred"}, airflow.story)
     # On a busy machine Airflow may have taken a try for lost already.
     before = airflow.tasks()["waits"]["try_number"]
     watched = airflow.triggers_started("ended")
@@ -129,7 +135,9 @@ def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
     until(lambda: airflow.tasks()["waits"]["try_number"] > before, airflow.story)
     until(lambda: airflow.tasks()["waits"]["state"] == "running", airflow.story)
     job_of = {name: JobId(until(partial(airflow.job_id, name), airflow.story)) for name in names}
-    assert {job.jid for job in cluster.ask(lambda client: client.jobs())} == {stream, *job_of.values()}
+    of_mapped = [JobId(until(partial(airflow.job_id, "mapped", index), airflow.story)) for index in mapped]
+    assert len({*of_mapped}) == MAPPED, "each instance of a mapped task has a job of its own"
+    assert {job.jid for job in cluster.ask(lambda client: client.jobs())} == {stream, *job_of.values(), *of_mapped}
 
     # A person ends the deferred task: the new triggerer cancels its job. While none runs the trigger, nobody would.
     until(lambda: airflow.triggers_started("ended") > watched, airflow.story)
@@ -141,11 +149,12 @@ def test_lost_workers_schedulers_and_triggerers_start_no_second_job(
     assert airflow.of_task("saved", "xcomEntries/return_value")["value"] == savepoint
 
     (tmp_path / "gate").touch()
-    for name in ("waits", "defers"):
-        cluster.wait_for_end(job_of[name])
-    until(lambda: {airflow.tasks()[name]["state"] for name in ("waits", "defers")} == {"success"}, airflow.story)
-    assert {name: (tmp_path / f"{name}.starts").read_text() for name in names} == dict.fromkeys(names, "started\n")
-    assert len(cluster.ask(lambda client: client.jobs())) == 4
+    for job_id in (job_of["waits"], job_of["defers"], *of_mapped):
+        cluster.wait_for_end(job_id)
+    well = ("waits", "defers", *(f"mapped[{index}]" for index in mapped))
+    until(lambda: {airflow.tasks()[name]["state"] for name in well} == {"success"}, airflow.story)
+    assert {name: (tmp_path / f"{name}.starts").read_text() for name in started} == dict.fromkeys(started, "started\n")
+    assert len(cluster.ask(lambda client: client.jobs())) == 4 + MAPPED
 
     for name in ("waits", "defers"):
         last = airflow.tasks()[name]["try_number"]
