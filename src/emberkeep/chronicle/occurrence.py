@@ -54,6 +54,8 @@ class What(StrEnum):
     # in the stream of the cluster
     LEADER_STARTED = "leader-started"
     LEADER_ENDED = "leader-ended"
+    STORE_IN_DOUBT = "store-in-doubt"  # the job store does not confirm the leader, which decides nothing
+    STORE_BACK = "store-back"  # it has confirmed the leader again
     CONFIGURATION_CHANGED = "configuration-changed"
     TASK_MANAGER_REGISTERED = "task-manager-registered"
     TASK_MANAGER_SILENT = "task-manager-silent"
@@ -82,6 +84,8 @@ MINOR: Final = frozenset(
         What.PERIODIC_SAVEPOINT,
         What.PERIODIC_SAVEPOINT_FAILED,
         What.SAVEPOINT_RETIRED,
+        What.STORE_IN_DOUBT,
+        What.STORE_BACK,
         What.TASK_MANAGER_REGISTERED,
         What.QUOTA_REFUSED,
     }

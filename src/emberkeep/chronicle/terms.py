@@ -1,4 +1,7 @@
-"""The leaders of a cluster, one after the other, and why each of them stopped. Made from the cluster's stream."""
+"""The leaders of a cluster, one after the other, why each of them stopped, and when its job store was in doubt.
+
+Made from the cluster's stream.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,30 @@ class LeaderTerm(msgspec.Struct, frozen=True, kw_only=True):
     began_ms: int
     ended_ms: int | None = None
     why_ended: str = ""
+
+
+class StoreDoubt(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which the job store did not confirm the leader of ``epoch``.
+
+    ``ended_ms``: when it confirmed the leader again; None if it has not, or if the leader recorded no end.
+    """
+
+    epoch: int
+    began_ms: int
+    reason: str
+    ended_ms: int | None = None
+
+
+def store_doubts(stream: Iterable[Occurrence]) -> tuple[StoreDoubt, ...]:
+    """Return the doubts that ``stream``, which is in order, shows; the newest first."""
+    found: list[StoreDoubt] = []
+    for each in stream:
+        epoch = epoch_of(each.id)
+        if each.what == What.STORE_IN_DOUBT:
+            found.append(StoreDoubt(epoch=epoch, began_ms=each.time_ms, reason=each.details.get("reason", "")))
+        elif each.what == What.STORE_BACK and found and found[-1].epoch == epoch and found[-1].ended_ms is None:
+            found[-1] = msgspec.structs.replace(found[-1], ended_ms=max(found[-1].began_ms, each.time_ms))
+    return tuple(reversed(found))
 
 
 def leader_terms(stream: Iterable[Occurrence]) -> tuple[LeaderTerm, ...]:

@@ -15,6 +15,8 @@ import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
+from emberkeep.chronicle.ports import Recorder
+from emberkeep.jobmanager.notes.leader_notes import store_back, store_in_doubt
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
 
@@ -35,7 +37,7 @@ class Authority:
 
     ``confirm`` writes to the store and raises Conflict if another JobManager is the leader; it may take ``patience``
     seconds. After a doubt of ``forgiving`` seconds or more, the silence of task managers is measured only from its end
-    on, because this leader may have missed their heartbeats.
+    on, because this leader may have missed their heartbeats. ``recorder`` gets the begin and the end of each doubt.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Authority:
         steady: SteadyClock,
         hearing: Hearing,
         confirm: Callable[[], Awaitable[None]],
+        recorder: Recorder,
         *,
         patience: float,
         forgiving: float,
@@ -52,6 +55,7 @@ class Authority:
         self._steady = steady
         self._hearing = hearing
         self._confirm = confirm
+        self._recorder = recorder
         self._patience = patience
         self._forgiving = forgiving
         self._confirmed_at = float("-inf")
@@ -176,12 +180,14 @@ class Authority:
             self._doubted.set()
             self._steady.hold()
             self._sure.clear()
+            self._recorder.note(store_in_doubt(reason))
 
     def _believe(self) -> None:
         if self._doubt_now is None:
             return
         lasted = self._clock.monotonic() - self._doubt_now.since
         log.warning("the job store has confirmed that this JobManager is the leader", seconds=round(lasted, 1))
+        self._recorder.note(store_back(lasted))
         self._doubt_now = None
         self._doubted.clear()
         self._steady.release()

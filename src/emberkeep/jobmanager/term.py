@@ -56,6 +56,7 @@ def begin_term(
         clock,
         hearing,
         store.confirm,
+        chronicle,
         patience=configuration[options.RPC_TIMEOUT],
         forgiving=configuration[options.HEARTBEAT_INTERVAL],
     )

@@ -13,7 +13,7 @@ from emberkeep.base.identity import Identity
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.chronicle.selection import MOST_LISTED, Page, Selection
-from emberkeep.chronicle.terms import LeaderTerm, leader_terms
+from emberkeep.chronicle.terms import LeaderTerm, StoreDoubt, leader_terms, store_doubts
 from emberkeep.chronicle.timeline import Timeline, timeline
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.web.event_filter import EventFilter, parse_event_filter
@@ -61,6 +61,7 @@ _TONES: Final[Mapping[str, str]] = {
     What.EXECUTORS_REGISTERED: "running",
     What.TASK_MANAGER_REGISTERED: "running",
     What.TASK_MANAGER_BACK: "running",
+    What.STORE_BACK: "running",
     What.SAVEPOINT: "finished",
     What.PERIODIC_SAVEPOINT: "finished",
     What.REQUEST_ENDED: "finished",
@@ -72,6 +73,7 @@ _TONES: Final[Mapping[str, str]] = {
     What.SLOTS_RECLAIMED: "waiting",
     What.MOVING: "waiting",
     What.BLOCKED: "waiting",
+    What.STORE_IN_DOUBT: "failed",
     What.TASK_MANAGER_SILENT: "waiting",
     What.EXCEPTION: "failed",
     What.REQUEST_FAILED: "failed",
@@ -177,6 +179,12 @@ class EventTexts:
         types = frozenset({What.LEADER_STARTED, What.LEADER_ENDED})
         page = await self._chronicle.read("", Selection(types=types, limit=MOST_LISTED))
         return leader_terms(page.occurrences[::-1])
+
+    async def doubts(self) -> tuple[StoreDoubt, ...]:
+        """Return when the job store did not confirm the leader, the newest first. Raises Unavailable."""
+        types = frozenset({What.STORE_IN_DOUBT, What.STORE_BACK})
+        page = await self._chronicle.read("", Selection(types=types, limit=MOST_LISTED))
+        return store_doubts(page.occurrences[::-1])
 
 
 def _known_states(job: JobView) -> Iterator[Occurrence]:

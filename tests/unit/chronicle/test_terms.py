@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emberkeep.chronicle.occurrence import Occurrence, What
-from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm, leader_terms
+from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm, StoreDoubt, leader_terms, store_doubts
 from tests.unit.chronicle.occurrences import at
 
 
@@ -31,3 +31,23 @@ def test_each_leader_has_a_term_with_the_reason_of_its_end() -> None:
 
 def test_the_last_word_of_a_leader_whose_start_is_no_longer_kept_shows_nothing() -> None:
     assert leader_terms([at(9, What.LEADER_ENDED, epoch=4, details={"reason": "x"})]) == ()
+
+
+def test_a_doubt_ends_when_the_store_confirms_the_same_leader() -> None:
+    def doubted(second: int, epoch: int) -> Occurrence:
+        return at(second, What.STORE_IN_DOUBT, epoch=epoch, number=second, details={"reason": "no answer"})
+
+    stream = [
+        doubted(1, 4),
+        at(3, What.STORE_BACK, epoch=4, number=3),
+        doubted(5, 4),
+        started(10, 5),
+        at(11, What.STORE_BACK, epoch=5, number=11),
+        doubted(12, 5),
+    ]
+    assert [(each.epoch, each.began_ms, each.ended_ms) for each in store_doubts(stream)] == [
+        (5, 12_000, None),
+        (4, 5_000, None),
+        (4, 1_000, 3_000),
+    ]
+    assert store_doubts(stream)[0] == StoreDoubt(epoch=5, began_ms=12_000, reason="no answer")

@@ -11,9 +11,11 @@ import structlog
 
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.authority import FRESH, PROBE_PAUSE, REMINDER_PAUSE, Authority
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
+from tests.support.chronicle.memory import MemoryChronicle
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop
 from tests.unit.jobmanager.cluster import in_virtual_time
 
@@ -33,8 +35,15 @@ class Leader:
         self.confirmations = 0
         self.delay = 0.0
         self.error: EmberkeepError | None = None
+        self.chronicle = MemoryChronicle({}, lambda: int(loop.time() * 1000))
         self.authority = Authority(
-            VirtualClock(loop), self.steady, self.hearing, self._confirm, patience=PATIENCE, forgiving=FORGIVING
+            VirtualClock(loop),
+            self.steady,
+            self.hearing,
+            self._confirm,
+            self.chronicle,
+            patience=PATIENCE,
+            forgiving=FORGIVING,
         )
 
     async def _confirm(self) -> None:
@@ -88,6 +97,21 @@ def test_a_leader_that_its_store_does_not_confirm_is_in_doubt(delay: float, erro
         asked = leader.confirmations
         assert not await leader.authority.confirmed()
         assert leader.confirmations == asked, "calls do not ask; that is the task of run"
+
+    leading(scenario)
+
+
+def test_a_session_that_is_interrupted_and_comes_back_leaves_events() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.authority.pause()
+        await asyncio.sleep(4)
+        leader.authority.pause()
+        leader.authority.resume()
+        leader.authority.resume()
+        assert [(each.what, each.details) for each in leader.chronicle.stream()] == [
+            (What.STORE_IN_DOUBT, {"reason": "the session with the job store is interrupted"}),
+            (What.STORE_BACK, {"seconds": "4.0"}),
+        ]
 
     leading(scenario)
 

@@ -29,6 +29,22 @@ def leader_ended(address: str, epoch: int, reason: str) -> Occurrence:
     )
 
 
+def store_in_doubt(reason: str) -> Occurrence:
+    return Occurrence(
+        what=What.STORE_IN_DOUBT,
+        message=f"the leader decides nothing until the job store has confirmed it: {shortened(reason)}",
+        details={"reason": shortened(reason)},
+    )
+
+
+def store_back(seconds: float) -> Occurrence:
+    return Occurrence(
+        what=What.STORE_BACK,
+        message=f"the job store has confirmed the leader, which decided nothing for {seconds:.1f} s",
+        details={"seconds": f"{seconds:.1f}"},
+    )
+
+
 def why_ended(error: BaseException | None, *, is_retiring: bool) -> str:
     """Return why a leader stops. ``error``: what ended it. ``is_retiring``: its process was asked to end."""
     if is_retiring:

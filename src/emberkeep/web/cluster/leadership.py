@@ -7,13 +7,14 @@ from typing import Final
 
 import msgspec
 
-from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm
+from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm, StoreDoubt
 from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
 from emberkeep.web.formats import moment, span
 from emberkeep.web.paging import page_count
 
 PER_PAGE: Final = 50
 BAR_WIDTH: Final = 1000.0
+DOUBTS_SHOWN: Final = 20
 _NARROWEST: Final = 2.0  # so that a short term or gap can be seen
 _COLOURS: Final = 8  # --plot-1 to --plot-8
 
@@ -57,6 +58,17 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     label: str
 
 
+class DoubtLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which the job store did not confirm the leader. ``lasted_ms``: None if it recorded no end."""
+
+    epoch: int
+    began_ms: int
+    ended_ms: int | None
+    lasted_ms: int | None
+    goes_on: bool
+    reason: str
+
+
 class JobManagerLine(msgspec.Struct, frozen=True, kw_only=True):
     """A JobManager that is known. ``tone`` and ``state``: a badge; ``text``: what the state means, or ""."""
 
@@ -68,10 +80,15 @@ class JobManagerLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leaders(msgspec.Struct, frozen=True, kw_only=True):
-    """``terms``: one page of them, newest first. ``bar``: the same, oldest first."""
+    """``terms``: one page of them, newest first. ``bar``: the same, oldest first.
+
+    ``doubts``: those in the time of the bar, newest first, and ``doubts_in_bar``, oldest first.
+    """
 
     terms: tuple[TermLine, ...]
     bar: tuple[Segment, ...]
+    doubts: tuple[DoubtLine, ...]
+    doubts_in_bar: tuple[Segment, ...]
     bar_from_ms: int
     bar_to_ms: int
     total: int
@@ -79,8 +96,10 @@ class Leaders(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
 
 
-def leaders(terms: Sequence[LeaderTerm], epoch: int, now_ms: int, number: int) -> Leaders:
-    """Return what the page shows of ``terms``, which are newest first.
+def leaders(
+    terms: Sequence[LeaderTerm], epoch: int, now_ms: int, number: int, doubts: Sequence[StoreDoubt] = ()
+) -> Leaders:
+    """Return what the page shows of ``terms`` and ``doubts``, which are newest first.
 
     ``epoch``: the present leader's. ``number``: of the page; one that is too large is the last one.
     """
@@ -95,8 +114,17 @@ def leaders(terms: Sequence[LeaderTerm], epoch: int, now_ms: int, number: int) -
     shown = tuple(lines[first : first + PER_PAGE])
     until = now_ms if first == 0 else lines[first - 1].began_ms
     began = min((line.began_ms for line in shown), default=until)
+    lines_of_doubts = [_doubt(each, epoch, now_ms) for each in doubts if began <= each.began_ms <= until]
     return Leaders(
         terms=shown,
+        doubts=tuple(lines_of_doubts[:DOUBTS_SHOWN]),
+        doubts_in_bar=tuple(
+            _segment(
+                each.began_ms, each.began_ms + (each.lasted_ms or 0), began, until, 0, f"in doubt, {_span_of(each)}"
+            )
+            for each in lines_of_doubts[::-1]
+            if until > began
+        ),
         bar=_bar(shown[::-1], began, until),
         bar_from_ms=began,
         bar_to_ms=until,
@@ -104,6 +132,24 @@ def leaders(terms: Sequence[LeaderTerm], epoch: int, now_ms: int, number: int) -
         number=number,
         pages=pages,
     )
+
+
+def _doubt(doubt: StoreDoubt, epoch: int, now_ms: int) -> DoubtLine:
+    goes_on = doubt.ended_ms is None and doubt.epoch == epoch
+    ended = now_ms if goes_on else doubt.ended_ms
+    return DoubtLine(
+        epoch=doubt.epoch,
+        began_ms=doubt.began_ms,
+        ended_ms=doubt.ended_ms,
+        lasted_ms=None if ended is None else max(0, ended - doubt.began_ms),
+        goes_on=goes_on,
+        reason=doubt.reason,
+    )
+
+
+def _span_of(line: DoubtLine) -> str:
+    lasted = "" if line.lasted_ms is None else f"for {span(line.lasted_ms)} "
+    return f"{lasted}from {moment(line.began_ms)}"
 
 
 def colours_of(addresses: Iterable[str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from aiohttp import web
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.request_identity import REQUEST_IDENTITY
-from emberkeep.chronicle.terms import LeaderTerm
+from emberkeep.chronicle.terms import LeaderTerm, StoreDoubt
 from emberkeep.identities.job_access import visible
 from emberkeep.jobmanager.views.blobs import BlobServerGateway, BlobView
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
@@ -60,9 +60,10 @@ class ClusterPages:
         """Show the leaders. The page is useful without the events, too."""
         number = parse_page(request.query.get("page", "1"))
         terms: tuple[LeaderTerm, ...] = ()
+        doubts: tuple[StoreDoubt, ...] = ()
         problem = ""
         try:
-            terms = await self._events.terms()
+            terms, doubts = await self._events.terms(), await self._events.doubts()
         except Unavailable as error:
             problem = error.message
         election = self._election()
@@ -71,7 +72,7 @@ class ClusterPages:
             request,
             "leadership.html",
             "leadership",
-            leaders=leaders(terms, epoch, self._clock.now_ms(), number),
+            leaders=leaders(terms, epoch, self._clock.now_ms(), number, doubts),
             page_path=partial(page_address, "/leadership"),
             problem=problem,
             election=election,

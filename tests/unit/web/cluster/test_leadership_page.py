@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.chronicle.occurrence import What
-from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm
+from emberkeep.chronicle.terms import UNKNOWN_END, LeaderTerm, StoreDoubt
 from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
 from emberkeep.web.cluster.leadership import BAR_WIDTH, PER_PAGE, colours_of, job_managers, leaders
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
@@ -44,6 +44,32 @@ def test_each_term_says_how_long_it_lasted_and_how_long_nobody_led() -> None:
         (6, False, 40_000, False, None),  # nobody knows when it really ended
         (5, False, 50_000, True, 10_000),
     ]
+
+
+def test_times_in_doubt_are_listed_and_marked_in_the_bar() -> None:
+    doubts = (
+        StoreDoubt(epoch=7, began_ms=190_000, reason="no answer"),
+        StoreDoubt(epoch=6, began_ms=90_000, reason="no answer"),
+        StoreDoubt(epoch=5, began_ms=20_000, ended_ms=30_000, reason="interrupted"),
+    )
+    shown = leaders(TERMS, 7, 200_000, 1, doubts)
+    assert [(line.epoch, line.lasted_ms, line.goes_on) for line in shown.doubts] == [
+        (7, 10_000, True),
+        (6, None, False),
+        (5, 10_000, False),
+    ]
+    assert [(part.x, part.width) for part in shown.doubts_in_bar] == [(100.0, 50.0), (450.0, 2.0), (950.0, 50.0)]
+    assert shown.doubts_in_bar[0].label == "in doubt, for 10 s from 1970-01-01 00:00:20"
+
+
+async def test_the_page_says_when_the_store_did_not_confirm_the_leader(site: Site, chronicle: Clocked) -> None:
+    chronicle.at(0, What.LEADER_STARTED, "leads", details={"address": "jm-1:8081"})
+    assert "Job store in doubt" not in await page(site, "/leadership")
+    chronicle.at(10, What.STORE_IN_DOUBT, details={"reason": "the session with the job store is interrupted"})
+    chronicle.at(14, What.STORE_BACK, details={"seconds": "4.0"})
+    text = await page(site, "/leadership")
+    assert "The session with the job store is interrupted" in text
+    assert '<td data-label="For" class="num">4 s</td>' in text
 
 
 def test_the_bar_has_each_term_and_each_gap_at_its_place() -> None:
