@@ -84,6 +84,8 @@ def large_site(jobs: int, nodes: int, log_bytes: int) -> Iterator[tuple[Site, Jo
             ):
                 catalogue = ListedLogs()
                 catalogue.logs[LOG_ID] = _write_log(Path(directory) / "stderr", BATCH, log_bytes)
+                for entry in _small_logs(Path(directory), catalogue.logs[LOG_ID]):
+                    catalogue.logs[entry.id] = entry
                 for view in await site.gateway.task_managers():
                     logs = catalogue if view.report.drivers else ListedLogs()
                     reader = LogReader(logs, SystemClock().monotonic, poll_interval=0.2)
@@ -155,3 +157,17 @@ def _write_log(path: Path, job: JobId, size: int) -> LogEntry:
         job_id=job,
         attempt=2,
     )
+
+
+def _small_logs(directory: Path, log: LogEntry) -> list[LogEntry]:
+    """Write the driver's log of the attempt before, and an executor's of this one."""
+    found = []
+    for name, changes in (
+        ("driver-stderr.0", {"kind": LogKind.DRIVER_STDERR, "attempt": 1, "complete": True}),
+        ("executor-stderr.1", {"kind": LogKind.EXECUTOR_STDERR, "executor_id": "1"}),
+    ):
+        path = directory / name
+        path.write_text(f"26/11/26 10:00:00 INFO Log: this is {name}\n", encoding="utf-8")
+        size = path.stat().st_size
+        found.append(msgspec.structs.replace(log, id=name, path=path, size=size, **changes))
+    return found
