@@ -107,7 +107,7 @@ class _Jobs:
         payload = place / "payload.py"
         payload.write_text(f"# {self._chance.randbytes(self._chance.choice((500, 150_000))).hex()}\n", encoding="ascii")
         digest = hashlib.sha256(payload.read_bytes()).hexdigest()
-        entries = self._chance.randint(20, 120)
+        entries = self._chance.randint(30, 250)
         arguments = (str(place), str(entries), str(_PAUSE), payload.name, digest)
         return SubmittedJob(f"{self._seed}/{self._number}", _prepared(arguments, payload), place, entries)
 

@@ -17,7 +17,7 @@ KINDS: Mapping[str, tuple[float, float, float]] = {
     "kill zookeeper": (0.7, 0.0, 2.0),
     "freeze task manager": (2.5, 0.3, 8.0),
     "kill task manager": (0.8, 0.0, 3.0),
-    "freeze node": (3.0, 0.3, 12.0),
+    "freeze node": (3.0, 0.3, 15.0),
     "freeze driver": (4.0, 0.2, 9.0),
     "kill driver": (2.0, 0.0, 0.0),
     "stutter driver": (3.0, 0.5, 3.0),
