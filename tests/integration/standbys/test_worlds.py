@@ -33,6 +33,7 @@ EXPECTED = {
     "driver.environment.EMBERKEEP_PROCESS",
     "jvm.environment.EMBERKEEP_PROCESS",
     "task.environment.EMBERKEEP_PROCESS",
+    "task.flags",
     "jvm.environment._PYSPARK_DRIVER_CONN_INFO_PATH",
     "jvm.arguments",
     "jvm.threads",

@@ -155,7 +155,8 @@ def test_an_option_that_is_almost_right_is_suggested(chain: Chain, capfd: Output
 
 @pytest.mark.parametrize("chain", [chain for chain in ACTIONS if chain not in WITH_SCRIPT], ids="-".join)
 def test_a_word_too_many_is_told(chain: Chain, capfd: Output) -> None:
-    positional = sum(not argument.name.startswith("-") for argument in arguments(chain))
+    places = [argument for argument in arguments(chain) if argument.index is not None and not argument.required]
+    positional = len(places) + sum(not each.name.startswith("-") and each not in places for each in arguments(chain))
     problem, _ = answer([*words_of(chain), *["x"] * positional, "nonsense"], capfd)
     said = f"nonsense: `emberkeep {' '.join(chain)}` has no such command"
     assert problem == said or problem.split(":")[0] in ("'nonsense' is too much", "'x' is too much")

@@ -89,7 +89,7 @@ def _ask(connection: socket.socket, module: str) -> int:
         "format": _FORMAT,
         "module": module,
         "executable": sys.executable,
-        "flags": str(sys.flags),
+        "flags": _flags(),
         "arguments": sys.argv,
         "original_arguments": sys.orig_argv,
         "path": sys.path,
@@ -117,6 +117,11 @@ def _receive(connection: socket.socket) -> bytes:
             raise ValueError("the warm Python has ended")
         received += part
     return received
+
+
+def _flags() -> str:
+    """Return the interpreter's flags. The warm Python does without its directory on the path, and gets the daemon's."""
+    return str(sys.flags).replace("safe_path=True", "safe_path=False")
 
 
 # --- in the warm Python -----------------------------------------------------------------------------------------------
@@ -205,7 +210,7 @@ def _why_not(request: Mapping[str, Any], before: Mapping[str, str]) -> str:
     differing = sorted(name for name in names if before.get(name) != after.get(name))
     if differing:
         return f"they need other values of {', '.join(differing)}"
-    if (request["executable"], request["flags"]) != (sys.executable, str(sys.flags)):
+    if request["executable"] != sys.executable or request["flags"] != _flags():
         return "they need another interpreter, or other options of it"
     moved = _moved(request["path"])
     return f"they find another module {moved} on their path" if moved else ""

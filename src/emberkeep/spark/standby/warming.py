@@ -62,7 +62,7 @@ def start_python(jvm: int, directory: Path, environ: Mapping[str, str]) -> int:
     set_later = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "PYTHONUNBUFFERED": "YES"}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", warm_python.MODULE, str(jvm)],
+            [sys.executable, "-P", "-m", warm_python.MODULE, str(jvm)],
             env={**environ, **set_later},
             cwd=directory,
             stdin=subprocess.DEVNULL,
