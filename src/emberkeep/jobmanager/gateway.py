@@ -11,7 +11,7 @@ import contextlib
 import msgspec
 
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, Blocked, Blocklist, Place
 from emberkeep.jobmanager.jobs.admission import check_graph, driver_need, executor_profile
@@ -59,6 +59,12 @@ class LeaderGateway:
 
     def address(self) -> str:
         return self._surroundings.address
+
+    async def is_confirmed(self) -> bool:
+        try:
+            return await self._leader.term.authority.confirmed()
+        except Conflict as error:
+            raise RetryLater("this JobManager no longer leads", hint="try again: another one does") from error
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.job_access import RouteKey, job_access
 from emberkeep.rest.serving.routing import bind
 from emberkeep.rest.table import ROUTES, SHARED
+from emberkeep.rest.vouching import vouching
 
 
 def rest_routes(api: Api) -> list[web.RouteDef]:
@@ -40,6 +41,7 @@ def build_application(
     app = web.Application()
     app.middlewares.append(measuring(api.metrics))
     secure(app)
+    app.middlewares.append(vouching(api.gateway))
     app.middlewares.append(job_access(api.gateway, roles, SHARED))
     app.add_routes([*rest_routes(api), *routes])
 

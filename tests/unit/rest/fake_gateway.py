@@ -75,6 +75,7 @@ class FakeGateway(JobManagerGateway):
         self.usages = UsageHistories(SHORTEST_STEP_MS)
         self.refusal: EmberkeepError | None = None
         self.leading_epoch = 3
+        self.confirmed: bool | None = True  # None: another one leads
         self.led_for_ms = 3_600_000
         self.cancelled: list[tuple[JobId, float | None]] = []
         self.stopped: list[tuple[TaskManagerId, float]] = []
@@ -130,6 +131,11 @@ class FakeGateway(JobManagerGateway):
 
     def address(self) -> str:
         return "127.0.0.1:8081"
+
+    async def is_confirmed(self) -> bool:
+        if self.confirmed is None:
+            raise RetryLater("this JobManager no longer leads")
+        return self.confirmed
 
     async def submit(self, graph: JobGraph) -> Submission:
         self._maybe_refuse()

@@ -167,6 +167,12 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, UpgradeGateway, Prot
     def address(self) -> str:
         """Return the host:port that other processes use."""
 
+    async def is_confirmed(self) -> bool:
+        """True if this JobManager is certainly the leader now; False while its job store does not say.
+
+        Raises RetryLater if another one is.
+        """
+
     async def submit(self, graph: JobGraph) -> Submission:
         """Accept a job durably.
 
