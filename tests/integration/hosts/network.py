@@ -7,6 +7,8 @@ ports of the switches: a host cannot tell them from a broken cable.
 from __future__ import annotations
 
 import secrets
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,7 @@ from tests.integration.hosts.namespaces import Namespaces
 from tests.integration.hosts.shared_disk import SharedDisk
 
 _HOSTS = 200  # addresses of hosts end with 1 to 200
+_LATE = Path(__file__).with_name("late_frames.py")
 _SLOW = "1mbit"  # at which reordered packets leave
 
 
@@ -68,6 +71,8 @@ class Network:
         self.shared = self.directory / "shared" if self.disk is None else self.disk.path
         self.shared.mkdir(mode=0o777, exist_ok=True)
         self._faults: dict[tuple[str, str], Fault] = {}  # by the two ports
+        self._queues: set[str] = set()  # ports at which marked packets wait
+        self._late: dict[str, subprocess.Popen[bytes]] = {}  # by the port whose packets it holds back
         script = "ip link set lo up; echo ready; exec sleep infinity"
         self._switches = Namespaces(("net",), ("sh", "-c", script), {})
         for segment in SEGMENTS:
@@ -100,11 +105,13 @@ class Network:
         """A host loses its power: no connection is closed, and none of its processes does anything any more."""
         for link in host.links:
             self._switches.run("ip", "link", "del", link.port)
+            self._queues.discard(link.port)
         host.kill()
         self._apply()
 
     def close(self) -> None:
         """End everything. Fails if a process of a host is left."""
+        self._end_delays()
         for host in self.hosts:
             host.kill()
         self._switches.kill()
@@ -113,11 +120,14 @@ class Network:
 
     def lose(self, source: Host, destination: Host, fault: Fault = Fault(lost=100)) -> None:
         """Do this to packets from one host to another, and nothing to those in the other direction."""
+        self._note(source, destination, fault)
+        self._apply()
+
+    def _note(self, source: Host, destination: Host, fault: Fault) -> None:
         for link in source.links:
             for other in destination.links:
                 if link.segment == other.segment:
                     self._faults[link.port, other.port] = fault
-        self._apply()
 
     def cut(self, host: Host, *others: Host) -> None:
         """No packet passes between a host and the others (all, if none is named)."""
@@ -130,7 +140,8 @@ class Network:
         for host in self.hosts:
             for other in self.hosts:
                 if other is not host:
-                    self.lose(host, other, fault)
+                    self._note(host, other, fault)
+        self._apply()
 
     def slow(self, host: Host, rate: str) -> None:
         """Give a host no more than this bandwidth in either direction, in tc's notation: "10mbit"."""
@@ -139,9 +150,36 @@ class Network:
             self._switches.run("tc", "qdisc", "replace", "dev", link.port, *shape)
             host.namespaces.run("tc", "qdisc", "replace", "dev", link.interface, *shape)
 
+    def delay(self, host: Host, seconds: float) -> None:
+        """Let packets from and to a host come so much later. Its other faults apply to these packets or not."""
+        for link in host.links:
+            near, far = f"{link.port}n", f"{link.port}f"
+            self._switches.run("ip", "link", "add", near, "type", "veth", "peer", "name", far)
+            self._switches.run("ip", "link", "set", link.port, "nomaster")
+            self._switches.run("ip", "link", "set", far, "master", link.segment, "up")
+            self._switches.run("ip", "link", "set", near, "up")
+            words = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-I", str(_LATE), link.port, near, str(seconds))
+            relay = subprocess.Popen(self._switches.enter(*words), stdout=subprocess.PIPE)
+            self._late[link.port] = relay
+            assert relay.stdout is not None
+            assert relay.stdout.readline() == b"ready\n"
+
+    def _end_delays(self) -> None:
+        for relay in self._late.values():
+            relay.kill()
+            relay.wait()
+            assert relay.stdout is not None
+            relay.stdout.close()
+        for link in [link for host in self.hosts if host.is_up for link in host.links if link.port in self._late]:
+            self._switches.run("ip", "link", "del", f"{link.port}n")
+            self._switches.run("ip", "link", "set", link.port, "master", link.segment)
+        self._late.clear()
+
     def heal(self) -> None:
         """End all faults of the network."""
+        self._end_delays()
         self._faults.clear()
+        self._queues.clear()
         self._apply()
         for host in self.hosts:
             for link in host.links if host.is_up else ():
@@ -165,7 +203,13 @@ class Network:
         self._switches.run("nft", "-f", "-", given=f"table netdev faults\ndelete table netdev faults\n{table}")
 
     def _delay_marked(self, port: str) -> None:
-        """Let packets of priority 1:2 wait behind each other at this port, so that others overtake them."""
+        """Let packets of priority 1:2 wait behind each other at this port, so that others overtake them.
+
+        Once for each port: the kernel cannot replace such a queue by an equal one.
+        """
+        if port in self._queues:
+            return
+        self._queues.add(port)
         queue = ("tc", "qdisc", "replace", "dev", port, "root", "handle", "1:", "htb", "default", "1")
         self._switches.run(*queue)
         for number, rate in ((1, "1gbit"), (2, _SLOW)):

@@ -40,6 +40,7 @@ while (datagram := receiver.recv(2000)) != b"end":
     numbers.append(int(datagram))
 print(*numbers)
 """
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2]))).close()"
 # Makes two hosts with a process on each, says so, and waits to be killed.
 ABANDONED = """
 import signal, sys
@@ -170,6 +171,28 @@ def test_packets_meet_with_faults(network: Network, fault: Fault, seen: object) 
     assert seen(found), found
     network.heal()
     assert numbers(one, two) == list(range(200))
+
+
+def test_packets_between_all_hosts_meet_with_faults(network: Network) -> None:
+    one, two, three = (network.add(name) for name in ("one", "two", "three"))
+    for fault in (Fault(delayed=30), Fault(lost=5, doubled=5, delayed=30)):
+        network.disturb(fault)
+        for source, destination in ((one, three), (two, three), (three, one)):
+            found = numbers(source, destination)
+            assert found != sorted(found), fault
+    network.heal()
+    assert numbers(one, three) == list(range(200))
+
+
+def test_packets_of_a_host_come_late(network: Network) -> None:
+    one, two = network.add("one"), network.add("two")
+    listen(two)
+    network.delay(one, 0.3)
+    took = f"import time; began = time.monotonic(); {CONNECT}; print(time.monotonic() - began)"
+    assert float(one.done("python", "-c", took, two.address, str(PORT))) > 0.6
+    assert numbers(one, two) == list(range(200))
+    network.heal()
+    assert float(one.done("python", "-c", took, two.address, str(PORT))) < 0.6
 
 
 def test_a_slow_host_drops_what_exceeds_its_bandwidth(network: Network) -> None:
