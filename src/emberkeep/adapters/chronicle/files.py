@@ -50,6 +50,7 @@ class ChronicleFiles:
         self._decoded: dict[Path, _Decoded] = {}  # the files that were read last, oldest first
         self._reading = threading.Lock()  # guards ``_decoded``
         self._torn: set[str] = set()  # streams whose last line may be incomplete
+        self._is_made = False  # the directories above those of streams, by this process
         self._writing = threading.Lock()  # a write whose caller was cancelled may still run
 
     def append(self, job_id: str, occurrences: Sequence[Occurrence]) -> None:
@@ -85,15 +86,25 @@ class ChronicleFiles:
         """Begin this epoch's file with the newest lines of earlier epochs, then delete their files."""
         directory = self._root / stream
         if not directory.is_dir():
-            for missing in (self._root.parent.parent, self._root.parent, self._root, directory):
-                missing.mkdir(exist_ok=True, mode=0o700)
-            sync_directory(self._root)
+            self._make(directory)
         epochs = self._epochs(stream)
         before = [line for epoch in epochs for line in _content(self._path(stream, epoch)).splitlines()]
         self._replace(self._path(stream, self._epoch), [*before, *lines], most)
         for epoch in epochs:
             if epoch < self._epoch:
                 self._path(stream, epoch).unlink(missing_ok=True)
+
+    def _make(self, directory: Path) -> None:
+        """Make a stream's directory. Raises OSError if the chronicle's own is gone, as where a storage is unmounted.
+
+        The caller checks the storage before each write. So the next write may make all of them again.
+        """
+        above = () if self._is_made else (self._root.parent.parent, self._root.parent, self._root)
+        self._is_made = False
+        for missing in (*above, directory):
+            missing.mkdir(exist_ok=True, mode=0o700)
+        self._is_made = True
+        sync_directory(self._root)
 
     def _replace(self, path: Path, lines: Iterable[bytes], most: int) -> None:
         whole = [line.rstrip(b"\n") + b"\n" for line in lines if line.strip()]

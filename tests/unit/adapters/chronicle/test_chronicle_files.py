@@ -90,3 +90,18 @@ def test_a_job_s_stream_can_be_removed_and_the_cluster_s_cannot(tmp_path: Path) 
 def test_an_id_that_leads_out_of_the_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not the id of a job"):
         files(tmp_path, 1).read("../../etc")
+
+
+@pytest.mark.req("SAFE-2")
+def test_nothing_is_put_where_a_storage_was_just_unmounted(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    writer = files(storage / "events" / "default" / "1", 1)
+    writer.append("", [at(1, What.STATUS)])
+    storage.rename(tmp_path / "elsewhere")
+    storage.mkdir()
+    with pytest.raises(FileNotFoundError):
+        writer.append(JOB, [at(2, What.STATUS)])
+    assert not list(storage.iterdir())
+    writer.append(JOB, [at(3, What.STATUS)])  # the caller has found that the storage is this cluster's
+    assert seconds(writer.read(JOB)) == [3]
