@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -209,6 +210,17 @@ class Cluster:
         """All that helps to see why a job did something else."""
         streams = (self.output(job_id, kind)[-3000:] for kind in ("driver-stdout", "driver-stderr"))
         return "\n".join((self.shell.run("info", job_id).out, *streams))
+
+
+@contextlib.contextmanager
+def roomy_cluster(directory: Path, class_archive: Path, slots: int, *words: str) -> Iterator[Cluster]:
+    """A cluster of one task manager with memory for this many executors. ``words``: further ones for `cluster up`."""
+    cluster = Cluster(Shell(directory, class_archive.parent))
+    try:
+        cluster.up("--slots", str(slots), "--memory", "8g", *QUICK, *words)
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def environment_of(pid: int) -> list[str]:

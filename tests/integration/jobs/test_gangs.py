@@ -9,8 +9,7 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
-from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import Shell
+from tests.integration.clusters import Cluster, roomy_cluster
 from tests.integration.conditions import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -37,12 +36,8 @@ print("together", len(set(found)), flush=True)
 
 @pytest.fixture
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path, class_archive.parent))
-    try:
-        cluster.up("--slots", str(SLOTS), "--memory", "8g", *QUICK)
+    with roomy_cluster(tmp_path, class_archive, SLOTS) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.mark.req("RES-4")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
-from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import Shell
+from tests.integration.clusters import Cluster, roomy_cluster
 from tests.integration.conditions import until
 from tests.integration.jobs.test_dynamic_allocation import BURSTS, ROWS, TASKS, events, output, registered
 
@@ -32,13 +31,9 @@ while not Path(sys.argv[1]).exists():
 
 @pytest.fixture
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path, class_archive.parent))
-    try:
-        guaranteed = f"security.quota.guaranteed-slots=team-b={GUARANTEED}"
-        cluster.up("--slots", str(SLOTS), "--memory", "8g", *QUICK, "-D", guaranteed)
+    guaranteed = f"security.quota.guaranteed-slots=team-b={GUARANTEED}"
+    with roomy_cluster(tmp_path, class_archive, SLOTS, "-D", guaranteed) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def token(cluster: Cluster, namespace: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _ANY_END = "*"
 
@@ -13,3 +13,11 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
         name.startswith(pattern.removesuffix(_ANY_END)) if pattern.endswith(_ANY_END) else name == pattern
         for pattern in patterns
     )
+
+
+def differing_variables(
+    before: Mapping[str, str], after: Mapping[str, str], patterns: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the names of variables that match and have another value, or none, in one of the two environments."""
+    names = {name for name in before.keys() | after.keys() if matches(name, patterns)}
+    return tuple(sorted(name for name in names if before.get(name) != after.get(name)))

@@ -17,6 +17,7 @@ from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.table import MARKER_VARIABLE, variable_of
 from emberkeep.base.errors import Fatal
 from emberkeep.base.processes.priority import can_be_raised, lower, raise_to_normal
+from emberkeep.base.processes.variable_names import differing_variables
 from emberkeep.daemons.records.standby_messages import (
     Confirm,
     Import,
@@ -43,7 +44,7 @@ from emberkeep.spark.standby.executor_jvm import (
     standby_command,
     standby_shape,
 )
-from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS, differing_variables
+from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS
 from emberkeep.spark.standby.warming import start_python, warm
 
 _POLL_SECONDS = 0.1

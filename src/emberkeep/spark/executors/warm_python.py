@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from emberkeep.base.processes.priority import can_be_raised, lower
+from emberkeep.base.processes.variable_names import differing_variables
 
 SOCKET = "python.sock"
 MODULE = "emberkeep.spark.executors.warm_python"
@@ -34,7 +35,7 @@ _FORMAT = 1
 _LARGEST_REQUEST = 4 * 1024**2  # bytes; Linux bounds the environment by the size of the stack
 _STANDARD_FILES = 3
 _ANSWER_SECONDS = 5.0
-_READ_AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
+_READ_AT_START = ("LANG*", "LC_*", "LD_*", "MALLOC_*", "PYTHON*")
 # Variables of PySpark, and those that say where modules are, which is compared module by module.
 _READ_LATER = ("PYTHONPATH", "PYTHON_WORKER_", "PYTHON_UNIX_DOMAIN_", "PYTHON_DAEMON_", "PYTHON_FAULTHANDLER_")
 
@@ -205,9 +206,7 @@ def _read_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]
 
 def _why_not(request: Mapping[str, Any], before: Mapping[str, str]) -> str:
     """Return why a fork of this process cannot become what the request describes; "" if it can."""
-    after = request["environ"]
-    names = {name for name in before.keys() | after.keys() if _is_read_at_start(name)}
-    differing = sorted(name for name in names if before.get(name) != after.get(name))
+    differing = differing_variables(_without_later(before), _without_later(request["environ"]), _READ_AT_START)
     if differing:
         return f"they need other values of {', '.join(differing)}"
     if request["executable"] != sys.executable or request["flags"] != _flags():
@@ -216,8 +215,8 @@ def _why_not(request: Mapping[str, Any], before: Mapping[str, str]) -> str:
     return f"they find another module {moved} on their path" if moved else ""
 
 
-def _is_read_at_start(name: str) -> bool:
-    return name.startswith(_READ_AT_START) and not name.startswith(_READ_LATER)
+def _without_later(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if not name.startswith(_READ_LATER)}
 
 
 def _moved(path: Sequence[str]) -> str:

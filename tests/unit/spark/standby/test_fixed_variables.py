@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS, differing_variables
+from emberkeep.base.processes.variable_names import differing_variables
+from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS
 
 
 @pytest.mark.parametrize(
