@@ -86,6 +86,7 @@ class KeptLogFiles:
         self._sizes: dict[JobId, int] = {}  # what the segments of a job cost
         self._scans = Remembered[Scanned](_MOST_SCANNED)
         self._ends = Remembered[PieceHeader | None](_MOST_ENDS)
+        self._is_made = False  # ``root``, by this process
         self._writing = threading.Lock()  # a write whose caller has given up may still run
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -136,14 +137,22 @@ class KeptLogFiles:
         self._sizes[key.job_id] += len(data) + (FILE_COST if is_new else 0)
 
     def _make(self, key: KeptLogKey) -> Path:
+        """Make a log's directory. Raises Unavailable, Fatal; also if ``root`` is gone, as where a storage is unmounted.
+
+        The caller checks the storage before each write. So the next write may make ``root`` again.
+        """
         directory = self._directory(key)
-        if not is_directory(directory):
-            try:
-                for missing in (self._root.parent, self._root, *reversed(directory.parents[:2]), directory):
-                    missing.mkdir(exist_ok=True, mode=0o700)
-                    sync_directory(missing.parent)
-            except OSError as error:
-                raise cannot_write(directory, error) from error
+        if is_directory(directory):
+            return directory
+        above = () if self._is_made else (self._root.parent, self._root)
+        self._is_made = False
+        try:
+            for missing in (*above, *reversed(directory.parents[:2]), directory):
+                missing.mkdir(exist_ok=True, mode=0o700)
+                sync_directory(missing.parent)
+        except OSError as error:
+            raise cannot_write(directory, error) from error
+        self._is_made = True
         return directory
 
     def prune(self, job_id: JobId, now_ms: int) -> None:

@@ -244,3 +244,17 @@ def test_a_full_disk_is_said(files: KeptLogFiles, root: Path, monkeypatch: pytes
     files.keep(1, key(), piece(4, b"two\n"), NOW)
 
     assert content(files, key()) == b"one\ntwo\n"
+
+
+@pytest.mark.req("SAFE-2")
+def test_nothing_is_put_where_a_storage_was_just_unmounted(files: KeptLogFiles, root: Path, tmp_path: Path) -> None:
+    files.keep(1, key(), piece(0, b"one\n"), NOW)
+    root.parent.rename(tmp_path / "elsewhere")
+    root.parent.mkdir()
+
+    with pytest.raises(Unavailable):
+        files.keep(1, key(attempt=2), piece(0, b"two\n"), NOW)
+    assert not root.exists()
+
+    files.keep(1, key(attempt=2), piece(0, b"two\n"), NOW)  # the caller has found that the storage is this cluster's
+    assert content(files, key(attempt=2)) == b"two\n"
