@@ -43,7 +43,7 @@ def script() -> str:
     for old, new in (
         ("\nspark =", WORK),
         ('"numPartitions", 2', '"numPartitions", 4'),
-        ("500 milliseconds", "6 seconds"),
+        ("500 milliseconds", "12 seconds"),
         ("rates.dropDuplicates", "rates.mapInPandas(work, rates.schema).dropDuplicates"),
     ):
         assert text.count(old) == 1
@@ -71,7 +71,7 @@ def test_executors_follow_the_load_of_a_stream(cluster: Cluster, tmp_path: Path)
         aside.write_text(text)
         aside.rename(seconds)
 
-    burden("2.5")
+    burden("5")
     path = tmp_path / "counts.py"
     path.write_text(script())
     job_id = cluster.submit(path, *AUTOSCALE, arguments=(str(stream.place),))
